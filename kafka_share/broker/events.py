@@ -1,0 +1,66 @@
+"""What goes into the broker's machines and what comes out: the contract between the cluster and its driver.
+
+The driver (`server.py`, or the simulation of the tests) takes an event, calls `handle(event, now_ms)`, then
+`poll(now_ms)`, performs the outputs and arms one timer for `wake_at_ms()`. `now_ms` is integer milliseconds since
+1970 of a clock that never goes back and that tests may advance: record timestamps and lock timers share it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import attrs
+
+
+Message: TypeAlias = Any
+"""A request or response class instance of `kafka_share.protocol` (kafka-python's `ApiMessage`)."""
+
+
+@attrs.frozen
+class RequestContext:
+    """Where a request came from and how its answer has to look."""
+
+    connection_id: int
+    node_id: int
+    """The node whose listener the connection belongs to."""
+    client_host: str
+    """The client's address as text, such as "127.0.0.1"."""
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str
+
+
+@attrs.frozen
+class ConnectionOpened:
+    connection_id: int
+    node_id: int
+    client_host: str
+
+
+@attrs.frozen
+class ConnectionClosed:
+    connection_id: int
+
+
+@attrs.frozen
+class RequestArrived:
+    context: RequestContext
+    request: Message
+
+
+@attrs.frozen
+class Reply:
+    """Send this answer. The driver keeps the answers of one connection in the order of their requests."""
+
+    context: RequestContext
+    response: Message
+
+
+@attrs.frozen
+class CloseConnection:
+    connection_id: int
+
+
+Event: TypeAlias = ConnectionOpened | ConnectionClosed | RequestArrived
+Output: TypeAlias = Reply | CloseConnection

@@ -1,0 +1,267 @@
+"""What goes into the client core and what comes out of it: the contract between the core and its driver.
+
+The driver (`kafka_share.network`, or the simulation of the tests) takes an event, calls `handle(event, now_ms)`, then
+`poll(now_ms)`, performs the outputs and arms one timer for `wake_at_ms()`. Events are in the past tense, outputs in
+the imperative. Times are integer milliseconds of one monotonic clock that the driver owns; `*_at_ms` is a point of
+that clock, `*_ms` a span.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import attrs
+
+if TYPE_CHECKING:
+    from kafka_share.core.offsets import AcknowledgementRun, AcquiredRange
+    from kafka_share.errors import KafkaShareError
+    from kafka_share.records import Node, TopicIdPartition
+
+Message: TypeAlias = Any
+"""A request or response class instance of `kafka_share.protocol` (kafka-python's `ApiMessage`)."""
+
+
+class Channel(enum.Enum):
+    """Which connection to a node a request travels on: a parked ShareFetch must not hold up a heartbeat."""
+
+    CONTROL = "control"
+    """Metadata, FindCoordinator, ShareGroupHeartbeat."""
+    DATA = "data"
+    """ShareFetch and ShareAcknowledge; the share session belongs to this connection."""
+
+
+@attrs.frozen
+class GatheredAcknowledgements:
+    """Acknowledgements of one partition, ready to be sent to the node that delivered the records.
+
+    `session_id` names the share session generation that the records were acquired in (from `FetchedPartition`): after
+    a reset the broker has released them, and they fail locally instead of being sent. `runs` are ascending and do not
+    overlap; type 0 is GAP.
+    """
+
+    partition: TopicIdPartition
+    node_id: int
+    session_id: int
+    runs: tuple[AcknowledgementRun, ...]
+
+
+@attrs.frozen
+class FetchedPartition:
+    """What one ShareFetch answer brought for one partition, undecoded."""
+
+    partition: TopicIdPartition
+    node_id: int
+    session_id: int
+    records: bytes
+    """Whole record batches; may hold records outside the acquired ranges."""
+    acquired: tuple[AcquiredRange, ...]
+    """(first, last, delivery_count), ascending, without overlap: the core has cleaned what the broker sent."""
+
+
+@attrs.frozen
+class FetchedBatch:
+    """One ShareFetch answer with at least one acquired range."""
+
+    batch_id: int
+    partitions: tuple[FetchedPartition, ...]
+    acquired_at_ms: int
+    """When the request left: the lock may have started right after."""
+    acquisition_lock_timeout_ms: int
+
+
+@attrs.frozen
+class AcknowledgementOutcome:
+    """How the acknowledgement of some offsets of a partition ended. Each acknowledged offset gets exactly one.
+
+    A RENEW run without an error names records that have to be handed to the application again.
+    """
+
+    partition: TopicIdPartition
+    runs: tuple[AcknowledgementRun, ...]
+    error: KafkaShareError | None
+    acquisition_lock_timeout_ms: int | None = None
+
+
+# ---- events: commands of the application
+
+
+@attrs.frozen
+class SubscriptionChanged:
+    """subscribe(): the complete new set of topic names, not empty. Takes effect with the next `PollStarted`."""
+
+    topics: frozenset[str]
+
+
+@attrs.frozen
+class Unsubscribed:
+    """unsubscribe(): leave the group; answered by `CompleteUnsubscribe`, at the latest at `deadline_at_ms`."""
+
+    request_id: int
+    deadline_at_ms: int
+
+
+@attrs.frozen
+class PollStarted:
+    """A poll waits for records until `deadline_at_ms`. `acknowledgements` ride on the next request to their node."""
+
+    deadline_at_ms: int
+    acknowledgements: tuple[GatheredAcknowledgements, ...] = ()
+
+
+@attrs.frozen
+class PollEnded:
+    """The poll returned (or raised) before its deadline. Posted without waking the driver."""
+
+
+@attrs.frozen
+class CommitRequested:
+    """commit_sync() or commit_async(): send now as ShareAcknowledge.
+
+    With `wait`, `CompleteCommit(request_id)` follows as soon as everything acknowledged up to now has its outcome; it
+    goes before commits that nobody waits for.
+    """
+
+    request_id: int
+    acknowledgements: tuple[GatheredAcknowledgements, ...]
+    deadline_at_ms: int
+    wait: bool
+
+
+@attrs.frozen
+class CloseRequested:
+    """close(): send the acknowledgements, end the share sessions, leave the group; answered by `FinishClose`."""
+
+    acknowledgements: tuple[GatheredAcknowledgements, ...]
+    deadline_at_ms: int
+
+
+@attrs.frozen
+class BatchReclaimed:
+    """The mailbox gave a batch back that no poll had taken (answer to `Reclaim`): to be released."""
+
+    batch_id: int
+
+
+# ---- events: from the network
+
+
+@attrs.frozen
+class ResponseReceived:
+    send_id: int
+    response: Message
+
+
+@attrs.frozen
+class RequestFailed:
+    """No answer will come: not connected, connection lost, timed out, malformed answer, unsupported version."""
+
+    send_id: int
+    error: KafkaShareError
+
+
+@attrs.frozen
+class ConnectionLost:
+    """An idle or busy connection broke. Requests under way on it have had their `RequestFailed` before this."""
+
+    node_id: int
+    channel: Channel
+    error: KafkaShareError
+
+
+# ---- outputs
+
+
+@attrs.frozen
+class Send:
+    """Send a request. Exactly one `ResponseReceived` or `RequestFailed` with this `send_id` follows.
+
+    The driver connects if need be (address in `node`), picks the highest version both sides know, and answers
+    `RequestFailed(UnsupportedVersionError)` if that is below `min_version`. `timeout_ms` runs from now and includes
+    connecting.
+    """
+
+    send_id: int
+    node: Node
+    channel: Channel
+    request: Message
+    timeout_ms: int
+    min_version: int = 0
+
+
+@attrs.frozen
+class Disconnect:
+    """Close the connections to this node id, if any."""
+
+    node_id: int
+
+
+@attrs.frozen
+class Deliver:
+    """Put a batch into the mailbox; the core sends no further fetch until a poll asks again."""
+
+    batch: FetchedBatch
+
+
+@attrs.frozen
+class Reclaim:
+    """Take a batch out of the mailbox if no poll has taken it; on success `BatchReclaimed` follows."""
+
+    batch_id: int
+
+
+@attrs.frozen
+class ReportOutcomes:
+    outcomes: tuple[AcknowledgementOutcome, ...]
+
+
+@attrs.frozen
+class RaiseError:
+    """To be raised once by poll. After a `fatal` one the consumer is no member any more and will not be again."""
+
+    error: KafkaShareError
+    fatal: bool
+
+
+@attrs.frozen
+class CompleteCommit:
+    """Everything that the commit waited for has its outcome (reported before), or its deadline has passed."""
+
+    request_id: int
+    timed_out: bool
+
+
+@attrs.frozen
+class CompleteUnsubscribe:
+    request_id: int
+
+
+@attrs.frozen
+class FinishClose:
+    """All is said: sessions closed, group left (or the deadline passed). The driver may stop."""
+
+
+Event: TypeAlias = (
+    SubscriptionChanged
+    | Unsubscribed
+    | PollStarted
+    | PollEnded
+    | CommitRequested
+    | CloseRequested
+    | BatchReclaimed
+    | ResponseReceived
+    | RequestFailed
+    | ConnectionLost
+)
+
+Output: TypeAlias = (
+    Send
+    | Disconnect
+    | Deliver
+    | Reclaim
+    | ReportOutcomes
+    | RaiseError
+    | CompleteCommit
+    | CompleteUnsubscribe
+    | FinishClose
+)

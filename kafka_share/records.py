@@ -1,0 +1,170 @@
+"""The values that users hold: topic partitions, acknowledgement types, records.
+
+Made by the consumer and the admin client; nothing here does I/O or knows the wire.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from kafka_share.errors import KafkaShareError
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class TopicPartition(NamedTuple):
+    """A partition by the topic's name."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class TopicIdPartition(NamedTuple):
+    """A partition by the topic's id; a topic that is deleted and made again has another id."""
+
+    topic_id: UUID
+    topic: str
+    partition: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class Node(NamedTuple):
+    """A broker's address. Ids below zero stand for bootstrap servers whose id is not known yet."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port} (id: {self.id})"
+
+
+class AcknowledgeType(enum.IntEnum):
+    """What an application says about a delivered record (KIP-932; the wire values)."""
+
+    ACCEPT = 1
+    """Processed: never delivered again."""
+    RELEASE = 2
+    """Not processed: to be delivered again, until the delivery count reaches the group's limit."""
+    REJECT = 3
+    """Cannot be processed: never delivered again."""
+    RENEW = 4
+    """Still in work: the acquisition lock starts anew (Kafka 4.2 and later)."""
+
+
+class TimestampType(enum.IntEnum):
+    """What a record's timestamp means."""
+
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+class ShareRecord(Generic[K, V]):
+    """One delivered record.
+
+    Attributes: `topic` (str), `partition` (int), `offset` (int), `timestamp` (int, milliseconds since 1970),
+    `timestamp_type` (`TimestampType`), `key` and `value` (bytes or None, or what the deserializer made of them),
+    `headers` (list of (str, bytes or None), in the producer's order, names may repeat), `leader_epoch` (int or None),
+    `delivery_count` (int, 1 for the first delivery).
+    """
+
+    __slots__ = (
+        "delivery_count",
+        "headers",
+        "key",
+        "leader_epoch",
+        "offset",
+        "partition",
+        "timestamp",
+        "timestamp_type",
+        "topic",
+        "value",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        timestamp: int,
+        timestamp_type: TimestampType,
+        key: K,
+        value: V,
+        headers: list[tuple[str, bytes | None]],
+        leader_epoch: int | None,
+        delivery_count: int,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.timestamp = timestamp
+        self.timestamp_type = timestamp_type
+        self.key = key
+        self.value = value
+        self.headers = headers
+        self.leader_epoch = leader_epoch
+        self.delivery_count = delivery_count
+
+    def __repr__(self) -> str:
+        # no key, value or header: a record in a log line must not spill its payload
+        return (
+            f"<ShareRecord {self.topic}-{self.partition}@{self.offset} timestamp={self.timestamp} "
+            f"delivery_count={self.delivery_count}>"
+        )
+
+
+class ShareRecords(Sequence[ShareRecord[K, V]]):
+    """What one poll returned: a sequence of records, in offset order within each partition."""
+
+    __slots__ = ("_by_partition", "_records")
+
+    def __init__(self, by_partition: Mapping[TopicPartition, list[ShareRecord[K, V]]]) -> None:
+        self._by_partition = by_partition
+        self._records = [r for records in by_partition.values() for r in records]
+
+    def partitions(self) -> frozenset[TopicPartition]:
+        """The partitions that the records are from."""
+        return frozenset(self._by_partition)
+
+    def records(self, topic_partition: TopicPartition) -> list[ShareRecord[K, V]]:
+        """The records of one partition, empty if it has none here."""
+        return list(self._by_partition.get(topic_partition, ()))
+
+    @overload
+    def __getitem__(self, index: int) -> ShareRecord[K, V]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[ShareRecord[K, V]]: ...
+    def __getitem__(self, index: int | slice) -> ShareRecord[K, V] | list[ShareRecord[K, V]]:
+        return self._records[index]
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __iter__(self) -> Iterator[ShareRecord[K, V]]:
+        return iter(self._records)
+
+    def __repr__(self) -> str:
+        return f"<ShareRecords {len(self._records)} from {len(self._by_partition)} partitions>"
+
+
+Deserializer = Callable[[str, Sequence[tuple[str, "bytes | None"]], "bytes | None"], Any]
+"""topic, headers, raw bytes (None for a null) -> value. Callables that take the bytes alone are wrapped."""
+
+AcknowledgementCommitCallback = Callable[[Mapping[TopicIdPartition, frozenset[int]], "KafkaShareError | None"], None]
+"""Called with the offsets of each partition whose acknowledgement has ended, and the error if it failed."""
