@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, overload
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -162,9 +162,6 @@ class ShareRecords(Sequence[ShareRecord[K, V]]):
     def __repr__(self) -> str:
         return f"<ShareRecords {len(self._records)} from {len(self._by_partition)} partitions>"
 
-
-Deserializer = Callable[[str, Sequence[tuple[str, "bytes | None"]], "bytes | None"], Any]
-"""topic, headers, raw bytes (None for a null) -> value. Callables that take the bytes alone are wrapped."""
 
 AcknowledgementCommitCallback = Callable[[Mapping[TopicIdPartition, frozenset[int]], "KafkaShareError | None"], None]
 """Called with the offsets of each partition whose acknowledgement has ended, and the error if it failed."""
