@@ -1,0 +1,49 @@
+"""kafka_share: Apache Kafka share groups (Queues for Kafka, KIP-932) for Python.
+
+The map of the package:
+
+- `KafkaShareConsumer`: the blocking consumer (`kafka_share.consumer`), its settings (`kafka_share.config`)
+- `ShareRecord`, `ShareRecords`, `AcknowledgeType`, `TopicPartition`, `TopicIdPartition`: what users hold
+  (`kafka_share.records`)
+- `from_schema_registry`: adapter for confluent-kafka's Schema Registry deserializers (`kafka_share.deserializers`)
+- `kafka_share.errors`: every exception, as one tree
+- `kafka_share.broker.ReferenceBroker`: a Kafka broker in Python for tests, demos and the quickstart
+- `kafka_share.core`, `kafka_share.network`, `kafka_share.protocol`: the machinery below; not a public interface
+
+Command-line tools: `kafka-share` and `kafka-share-broker`.
+"""
+
+from kafka_share import errors
+from kafka_share._version import VERSION as __version__
+from kafka_share.config import ShareConsumerConfig
+from kafka_share.consumer import KafkaShareConsumer
+from kafka_share.deserializers import Deserializer, from_schema_registry
+from kafka_share.errors import KafkaShareError
+from kafka_share.records import (
+    AcknowledgementCommitCallback,
+    AcknowledgeType,
+    Node,
+    ShareRecord,
+    ShareRecords,
+    TimestampType,
+    TopicIdPartition,
+    TopicPartition,
+)
+
+__all__ = [
+    "AcknowledgeType",
+    "AcknowledgementCommitCallback",
+    "Deserializer",
+    "KafkaShareConsumer",
+    "KafkaShareError",
+    "Node",
+    "ShareConsumerConfig",
+    "ShareRecord",
+    "ShareRecords",
+    "TimestampType",
+    "TopicIdPartition",
+    "TopicPartition",
+    "__version__",
+    "errors",
+    "from_schema_registry",
+]

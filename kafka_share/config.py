@@ -38,7 +38,7 @@ REFUSED: Final[Mapping[str, str]] = MappingProxyType(
         "group_protocol": "a share consumer speaks the share group protocol only",
         "group_remote_assignor": "the broker assigns partitions (its setting group.share.assignors)",
         "max_partition_fetch_bytes": "one limit covers the whole answer of a broker: fetch_max_bytes",
-        "exclude_internal_topics": "share consumers subscribe by name only, so nothing is matched that could be excluded",
+        "exclude_internal_topics": "share consumers subscribe by name only: no pattern could match an internal topic",
         "consumer_timeout_ms": "give poll its timeout_ms, or end the iteration with wakeup()",
         "api_version": "versions are negotiated with each broker",
         "ssl_truststore_location": "give the certificate authorities as a PEM file in ssl_cafile",
@@ -73,7 +73,7 @@ def _boolean(_: Any, attribute: attrs.Attribute[bool], value: Any) -> None:
         raise ConfigurationError(f"{attribute.name} is True or False, not {value!r}")
 
 
-def _text(_: Any, attribute: attrs.Attribute[str | None], value: Any) -> None:
+def _text(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
     if value is not None and not isinstance(value, str):
         raise ConfigurationError(f"{attribute.name} is text, not {value!r}")
 
@@ -100,7 +100,7 @@ def _lower(value: Any) -> Any:
 
 def _servers(value: str | Iterable[str]) -> tuple[Node, ...]:
     """The bootstrap addresses as nodes -1, -2, … : "host:port,host:port" or an iterable of "host:port"."""
-    texts = value.split(",") if isinstance(value, str) else list(value)
+    texts: list[Any] = value.split(",") if isinstance(value, str) else list(value)
     texts = [t.strip() if isinstance(t, str) else t for t in texts if t]
     if not texts:
         raise ConfigurationError("bootstrap_servers is required: one or more host:port")

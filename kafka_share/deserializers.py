@@ -51,7 +51,7 @@ class _SchemaRegistry:
         from confluent_kafka.serialization import SerializationContext
 
         self._deserializer = deserializer
-        self._field = field
+        self._field: Any = field
         self._context = SerializationContext
 
     def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> Any:

@@ -103,10 +103,15 @@ class Unsubscribed:
 
 @attrs.frozen
 class PollStarted:
-    """A poll waits for records until `deadline_at_ms`. `acknowledgements` ride on the next request to their node."""
+    """A poll waits for records until `deadline_at_ms`. `acknowledgements` ride on the next request to their node.
+
+    Each idle node gets at least one fetch for it, even if the deadline is now: poll(0) in a loop makes progress. With
+    `wants_records` false the poll has its records already, and nothing is fetched for it.
+    """
 
     deadline_at_ms: int
     acknowledgements: tuple[GatheredAcknowledgements, ...] = ()
+    wants_records: bool = True
 
 
 @attrs.frozen

@@ -1,0 +1,490 @@
+"""KafkaShareConsumer, the blocking façade: calls of one application thread, waits for the network thread's mailbox.
+
+What the calls mean is decided by `core.application`; what travels is decided by `core.consumer` on the background
+thread. This file does the waiting, guards against misuse, and runs the acknowledgement commit callback.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import random
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, TypeVar
+
+from typing_extensions import Self
+
+from kafka_share.config import ShareConsumerConfig
+from kafka_share.core.application import ApplicationSide
+from kafka_share.core.consumer import ShareConsumerCore
+from kafka_share.core.decoding import Decoder
+from kafka_share.core.events import (
+    CloseRequested,
+    CommitRequested,
+    Event,
+    GatheredAcknowledgements,
+    PollEnded,
+    PollStarted,
+    SubscriptionChanged,
+    Unsubscribed,
+)
+from kafka_share.core.member_id import new_member_id
+from kafka_share.core.settings import CoreSettings
+from kafka_share.errors import (
+    ConcurrentUseError,
+    ConsumerClosedError,
+    IllegalStateError,
+    InvalidArgumentError,
+    KafkaShareError,
+    OperationTimeoutError,
+    WakeupError,
+)
+from kafka_share.network.driver import ConsumerDriver
+from kafka_share.network.settings import ConnectionSettings
+from kafka_share.records import (
+    AcknowledgementCommitCallback,
+    AcknowledgeType,
+    ShareRecord,
+    ShareRecords,
+    TopicIdPartition,
+)
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+log = logging.getLogger(__name__)
+
+DEFAULT_CLOSE_TIMEOUT_MS = 30_000
+_ITERATION_POLL_MS = 1_000
+
+
+class KafkaShareConsumer(Generic[K, V]):
+    """A consumer of a share group (KIP-932): a member of a work queue on Kafka topics.
+
+    `KafkaShareConsumer(*topics, **config)` subscribes to the topics, if any are given; `config` are the settings of
+    `kafka_share.config.ShareConsumerConfig`, in snake_case or Java's dotted names. `bootstrap_servers` and `group_id`
+    are required.
+
+    Records come from `poll`. In implicit mode (the default) the next poll accepts them; in explicit mode each record
+    needs `acknowledge` before the next poll. Heartbeats and acknowledgements are sent by a background thread and do
+    not depend on how often poll is called, up to `max_poll_interval_ms`.
+
+    One thread at a time may use a consumer; `wakeup` alone may be called from any thread. A second thread gets
+    `ConcurrentUseError`. Use it as a context manager, or call `close`.
+
+    Raises `ConfigurationError` for a setting that is unknown, inapplicable or out of range.
+    """
+
+    def __init__(self, *topics: str, **config: Any) -> None:
+        self._driver: ConsumerDriver | None = None
+        self._closed = False
+        self._config = settings = ShareConsumerConfig.from_mapping(config)
+        topic_set = _topic_set(topics)
+        self._explicit = settings.share_acknowledgement_mode == "explicit"
+        self._application = ApplicationSide(
+            explicit=self._explicit,
+            decoder=Decoder(settings.key_deserializer, settings.value_deserializer, settings.check_crcs),
+            max_poll_records=settings.max_poll_records,
+        )
+        self._callback: AcknowledgementCommitCallback | None = None
+        self._in_callback = False
+        self._guard = threading.Lock()
+        self._next_request_id = 0
+        source = random.Random()
+        core = ShareConsumerCore(_core_settings(settings, new_member_id(source)), source)
+        self._driver = ConsumerDriver(core, _connection_settings(settings), name=f"kafka-share {settings.client_id}")
+        self._driver.start()
+        if topic_set:
+            self._subscribe(topic_set)
+
+    # ---- subscription
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Replace the subscription by these topic names; it takes effect with the next poll.
+
+        Names only: no patterns. Duplicates collapse; no topics at all means `unsubscribe`. Raises
+        `InvalidArgumentError` for a name that is no text or blank; the old subscription then stays.
+        """
+        with self._exclusive("subscribe"):
+            topic_set = _topic_set(topics)
+            if topic_set:
+                self._subscribe(topic_set)
+            else:
+                self._unsubscribe()
+
+    def _subscribe(self, topics: frozenset[str]) -> None:
+        self._application.topics = topics
+        self._post(SubscriptionChanged(topics), wake=False)
+
+    def unsubscribe(self) -> None:
+        """Leave the group and drop the assignment. Records delivered before can still be acknowledged."""
+        with self._exclusive("unsubscribe"):
+            self._unsubscribe()
+
+    def _unsubscribe(self) -> None:
+        if not self._application.topics:
+            return
+        self._application.topics = frozenset()
+        request_id = self._new_request_id()
+        deadline_at_ms = self._now_ms() + self._config.default_api_timeout_ms
+        self._post(Unsubscribed(request_id, deadline_at_ms))
+        self._wait(deadline_at_ms, lambda: self._application.pop_completion(request_id) is not None)
+
+    def subscription(self) -> frozenset[str]:
+        """The topic names subscribed to; empty if none."""
+        with self._exclusive("subscription"):
+            return self._application.topics
+
+    # ---- records
+
+    def poll(self, timeout_ms: int) -> ShareRecords[K, V]:
+        """Wait up to `timeout_ms` for records; an empty result means that the time ran out.
+
+        At most `max_poll_records`, rounded up to the end of a record batch (not so with `share_acquire_mode`
+        record_limit). In implicit mode this accepts what the previous poll returned.
+
+        Raises `IllegalStateError` without a subscription, or in explicit mode while a delivered record has not been
+        acknowledged; `RecordDeserializationError` or `CorruptRecordError` for a record that cannot be delivered (go
+        on polling); `WakeupError` after `wakeup`; `BrokerError`, `AuthenticationError` and others of
+        `kafka_share.errors` for what the background side met. Acknowledgements are never lost by an exception.
+        """
+        with self._exclusive("poll"):
+            deadline_at_ms = self._now_ms() + _timeout("timeout_ms", timeout_ms)
+            self._take_arrived()
+            self._raise_pending()
+            self._run_callback()
+            if not self._application.topics:
+                raise IllegalStateError("The consumer is not subscribed to any topics.")
+            self._application.demand_all_acknowledged()
+            self._raise_wakeup()
+            self._application.accept_delivered()
+            self._start_poll(deadline_at_ms)
+            try:
+                records = self._wait_for_records(deadline_at_ms)
+            except BaseException:
+                self._post(PollEnded(), wake=False)
+                raise
+            finally:
+                self._run_callback()
+            return records
+
+    def _start_poll(self, deadline_at_ms: int) -> None:
+        acknowledgements = self._application.gather()
+        if not self._application.has_ready:
+            self._post(PollStarted(deadline_at_ms, acknowledgements))
+            return
+        # Records are at hand: nothing is fetched, and the acknowledgements do not wait for the next fetch.
+        if acknowledgements:
+            self._commit(acknowledgements, self._now_ms() + self._config.default_api_timeout_ms, wait=False)
+        self._post(PollStarted(self._now_ms(), wants_records=False), wake=False)
+
+    def _wait_for_records(self, deadline_at_ms: int) -> ShareRecords[K, V]:
+        while True:
+            records = self._application.collect()
+            if records is not None:
+                return records  # type: ignore[return-value]
+            self._raise_pending()
+            gaps = self._application.gather() if not self._application.holds_records else ()
+            if gaps:
+                self._post(PollStarted(deadline_at_ms, gaps))
+            left_ms = deadline_at_ms - self._now_ms()
+            if left_ms <= 0:
+                return ShareRecords({})
+            self._application.take(self._mailbox.take(left_ms))
+            self._raise_wakeup()
+
+    def __iter__(self) -> Iterator[ShareRecord[K, V]]:
+        """Endless: yields record by record, polling when the last of a poll has been taken; ends after `close`."""
+        while not self._closed:
+            yield from self.poll(_ITERATION_POLL_MS)
+
+    @property
+    def acquisition_lock_timeout_ms(self) -> int | None:
+        """How long the broker locks records for this consumer, from the latest delivery; None before the first."""
+        with self._exclusive("acquisition_lock_timeout_ms"):
+            return self._application.acquisition_lock_timeout_ms
+
+    # ---- acknowledgements
+
+    def acknowledge(self, record: ShareRecord[Any, Any], type: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:  # noqa: A002
+        """Say what became of a record; sent with the next poll or commit, and changeable until then.
+
+        A record is known by topic, partition and offset alone. Raises `IllegalStateError` in implicit mode and for a
+        record that is not in flight; TypeError for an argument of another kind.
+        """
+        if not isinstance(record, ShareRecord):
+            raise TypeError(f"acknowledge takes a ShareRecord, not {record.__class__.__name__}")
+        kind = _acknowledge_type(type)
+        with self._exclusive("acknowledge"):
+            self._application.acknowledge(record.topic, record.partition, record.offset, kind)
+
+    def acknowledge_offset(self, topic: str, partition: int, offset: int, type: AcknowledgeType) -> None:  # noqa: A002
+        """Override what is said about a record that could not be delivered (a deserializer failed, damaged batch).
+
+        Raises `IllegalStateError` in implicit mode and for any other offset.
+        """
+        kind = _acknowledge_type(type)
+        with self._exclusive("acknowledge_offset"):
+            self._application.override(topic, partition, offset, kind)
+
+    def commit_sync(self, timeout_ms: int | None = None) -> dict[TopicIdPartition, KafkaShareError | None]:
+        """Send the acknowledgements and wait for the brokers' answers: partition → None, or the error.
+
+        In implicit mode this first accepts what was delivered. The result covers what this call sent and what earlier
+        calls sent and has not been reported yet; nothing to wait for: empty, at once. Default timeout:
+        `default_api_timeout_ms`. Raises `OperationTimeoutError` when time runs out (the acknowledgements stay under
+        way and are reported to the callback) and `WakeupError`.
+        """
+        with self._exclusive("commit_sync"):
+            wait_ms = self._config.default_api_timeout_ms if timeout_ms is None else _timeout("timeout_ms", timeout_ms)
+            deadline_at_ms = self._now_ms() + wait_ms
+            self._take_arrived()
+            self._application.accept_delivered()
+            acknowledgements = self._application.gather()
+            if acknowledgements or self._application.has_unsettled:
+                request_id = self._commit(acknowledgements, deadline_at_ms, wait=True)
+                timed_out = self._wait_for_commit(request_id, deadline_at_ms)
+            else:
+                timed_out = False
+            results: dict[TopicIdPartition, KafkaShareError | None] = {}
+            for outcome in self._application.peek_outcomes():
+                results[outcome.partition] = results.get(outcome.partition) or outcome.error
+            self._run_callback()
+            if timed_out:
+                raise OperationTimeoutError(
+                    f"No answer to the acknowledgements within {wait_ms} ms; they stay under way, "
+                    f"and their outcome is reported to the acknowledgement commit callback."
+                )
+            return results
+
+    def _wait_for_commit(self, request_id: int, deadline_at_ms: int) -> bool:
+        completion: list[bool] = []
+
+        def ended() -> bool:
+            self._raise_wakeup()
+            timed_out = self._application.pop_completion(request_id)
+            if timed_out is not None:
+                completion.append(timed_out)
+            return timed_out is not None
+
+        self._wait(deadline_at_ms, ended)
+        return not completion or completion[0]
+
+    def commit_async(self) -> None:
+        """Send the acknowledgements without waiting; their outcome comes through the callback."""
+        with self._exclusive("commit_async"):
+            self._take_arrived()
+            self._run_callback()
+            self._application.accept_delivered()
+            acknowledgements = self._application.gather()
+            if acknowledgements:
+                self._commit(acknowledgements, self._now_ms() + self._config.default_api_timeout_ms, wait=False)
+
+    def _commit(
+        self, acknowledgements: tuple[GatheredAcknowledgements, ...], deadline_at_ms: int, *, wait: bool
+    ) -> int:
+        request_id = self._new_request_id()
+        self._post(CommitRequested(request_id, acknowledgements, deadline_at_ms, wait))
+        return request_id
+
+    def set_acknowledgement_commit_callback(self, callback: AcknowledgementCommitCallback | None) -> None:
+        """Be told how acknowledgements ended: `callback(offsets by partition, error or None)`.
+
+        It runs on the application's thread, inside poll, commit_sync, commit_async and close, and must not call the
+        consumer. What it raises is logged and swallowed. None: results are not collected.
+        """
+        if callback is not None and not callable(callback):
+            raise TypeError(f"the callback is a callable or None, not {callback.__class__.__name__}")
+        with self._exclusive("set_acknowledgement_commit_callback"):
+            if callback is None:
+                self._application.pop_outcomes()
+            self._callback = callback
+
+    def _run_callback(self) -> None:
+        self._take_arrived()
+        outcomes = self._application.pop_outcomes()
+        if self._callback is None:
+            return
+        self._in_callback = True
+        try:
+            for outcome in outcomes:
+                offsets = frozenset(o for run in outcome.runs for o in range(run.first, run.last + 1))
+                try:
+                    self._callback({outcome.partition: offsets}, outcome.error)
+                except Exception:
+                    log.exception("the acknowledgement commit callback raised")
+        finally:
+            self._in_callback = False
+
+    # ---- the end
+
+    def wakeup(self) -> None:
+        """Make a blocking poll or commit_sync, or the next one, raise `WakeupError`. May be called from any thread."""
+        if self._driver is not None and not self._closed:
+            self._driver.mailbox.wakeup()
+
+    def close(self, timeout_ms: int | None = None) -> None:
+        """Send the pending acknowledgements, give back what is held, leave the group, stop the background thread.
+
+        Records that were delivered and not acknowledged are released at once for other members, in implicit mode too.
+        Returns without an error even if no broker can be reached, at the latest after `timeout_ms` (default: 30 s).
+        Calling it again does nothing.
+        """
+        limit_ms = DEFAULT_CLOSE_TIMEOUT_MS if timeout_ms is None else _timeout("timeout_ms", timeout_ms)
+        with self._exclusive("close", when_closed=True):
+            if self._closed or self._driver is None:
+                return
+            deadline_at_ms = self._now_ms() + limit_ms
+            try:
+                self._post(CloseRequested(self._application.gather(), deadline_at_ms))
+                self._wait(deadline_at_ms, lambda: self._application.closed)
+                self._run_callback()
+            finally:
+                self._closed = True
+                self._driver.stop()
+            for error in iter(self._application.pop_error, None):
+                log.warning("closed with an error that no poll has raised: %s", error)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        driver = getattr(self, "_driver", None)
+        if driver is None or self._closed:
+            return
+        warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=2)
+        with contextlib.suppress(KafkaShareError):
+            # No waiting in a finalizer: the thread leaves the group and ends by itself.
+            driver.post(CloseRequested((), driver.now_ms() + self._config.request_timeout_ms))
+
+    def __repr__(self) -> str:
+        return f"<KafkaShareConsumer group_id={self._config.group_id!r} client_id={self._config.client_id!r}>"
+
+    # ---- waiting
+
+    @property
+    def _mailbox(self) -> Any:
+        assert self._driver is not None
+        return self._driver.mailbox
+
+    def _post(self, event: Event, *, wake: bool = True) -> None:
+        assert self._driver is not None
+        self._driver.post(event, wake=wake)
+
+    def _now_ms(self) -> int:
+        assert self._driver is not None
+        return self._driver.now_ms()
+
+    def _new_request_id(self) -> int:
+        self._next_request_id += 1
+        return self._next_request_id
+
+    def _take_arrived(self) -> None:
+        self._application.take(self._mailbox.take(0))
+
+    def _wait(self, deadline_at_ms: int, ended: Callable[[], bool]) -> None:
+        """Take from the mailbox until `ended`, at the latest until the deadline."""
+        while not ended():
+            left_ms = deadline_at_ms - self._now_ms()
+            if left_ms <= 0:
+                return
+            self._application.take(self._mailbox.take(left_ms))
+
+    def _raise_pending(self) -> None:
+        error = self._application.pop_error()
+        if error is not None:
+            raise error
+
+    def _raise_wakeup(self) -> None:
+        if self._mailbox.consume_wakeup():
+            raise WakeupError("wakeup() was called")
+
+    @contextlib.contextmanager
+    def _exclusive(self, method: str, *, when_closed: bool = False) -> Iterator[None]:
+        """One caller at a time, none from inside the callback, none after close."""
+        if not self._guard.acquire(blocking=False):
+            if self._in_callback:
+                raise ConcurrentUseError(f"{method} must not be called from the acknowledgement commit callback")
+            raise ConcurrentUseError(f"{method} was called while another thread uses this consumer")
+        try:
+            if self._closed and not when_closed:
+                raise ConsumerClosedError("This consumer has already been closed.")
+            yield
+        finally:
+            self._guard.release()
+
+
+def _topic_set(topics: Iterable[str]) -> frozenset[str]:
+    if topics is None or isinstance(topics, str | bytes):
+        raise InvalidArgumentError(f"topics are a collection of names, not {topics!r}")
+    names = list(topics)
+    for name in names:
+        if not isinstance(name, str) or not name.strip():
+            raise InvalidArgumentError(f"{name!r} is not a topic name")
+    return frozenset(names)
+
+
+def _timeout(name: str, value: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} is a whole number of milliseconds, not {value!r}")
+    if value < 0:
+        raise InvalidArgumentError(f"{name} is {value}; it cannot be negative")
+    return value
+
+
+def _acknowledge_type(value: AcknowledgeType) -> AcknowledgeType:
+    try:
+        return AcknowledgeType(value)
+    except ValueError:
+        raise InvalidArgumentError(f"{value!r} is not an AcknowledgeType") from None
+
+
+def _core_settings(config: ShareConsumerConfig, member_id: str) -> CoreSettings:
+    return CoreSettings(
+        group_id=config.group_id,
+        member_id=member_id,
+        client_rack=config.client_rack or None,
+        bootstrap=config.bootstrap_servers,
+        fetch_min_bytes=config.fetch_min_bytes,
+        fetch_max_bytes=config.fetch_max_bytes,
+        fetch_max_wait_ms=config.fetch_max_wait_ms,
+        max_poll_records=config.max_poll_records,
+        record_limit=config.share_acquire_mode == "record_limit",
+        max_poll_interval_ms=config.max_poll_interval_ms,
+        request_timeout_ms=config.request_timeout_ms,
+        default_api_timeout_ms=config.default_api_timeout_ms,
+        retry_backoff_ms=config.retry_backoff_ms,
+        retry_backoff_max_ms=config.retry_backoff_max_ms,
+        reconnect_backoff_ms=config.reconnect_backoff_ms,
+        reconnect_backoff_max_ms=config.reconnect_backoff_max_ms,
+        metadata_max_age_ms=config.metadata_max_age_ms,
+        allow_auto_create_topics=config.allow_auto_create_topics,
+    )
+
+
+def _connection_settings(config: ShareConsumerConfig) -> ConnectionSettings:
+    return ConnectionSettings(
+        client_id=config.client_id,
+        security_protocol=config.security_protocol,
+        ssl_context=config.ssl_context,
+        ssl_check_hostname=config.ssl_check_hostname,
+        ssl_cafile=config.ssl_cafile,
+        ssl_certfile=config.ssl_certfile,
+        ssl_keyfile=config.ssl_keyfile,
+        ssl_password=config.ssl_password,
+        ssl_crlfile=config.ssl_crlfile,
+        ssl_ciphers=config.ssl_ciphers,
+        sasl_mechanism=config.sasl_mechanism,
+        sasl_plain_username=config.sasl_plain_username,
+        sasl_plain_password=config.sasl_plain_password,
+        sasl_oauth_token_provider=config.sasl_oauth_token_provider,
+        receive_buffer_bytes=config.receive_buffer_bytes,
+        send_buffer_bytes=config.send_buffer_bytes,
+        connections_max_idle_ms=config.connections_max_idle_ms,
+        socket_connection_setup_timeout_ms=config.socket_connection_setup_timeout_ms,
+    )
