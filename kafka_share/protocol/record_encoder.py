@@ -1,0 +1,144 @@
+"""Write record batches of format 2: what producers send and what brokers store.
+
+Called by the reference broker and its tests, through `record_batches`. Values that the format cannot hold raise
+`LocalProtocolError`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Literal
+
+from kafka_share.errors import LocalProtocolError
+from kafka_share.protocol.compression import compress
+from kafka_share.protocol.crc import crc32c
+from kafka_share.protocol.record_format import (
+    CHECKED_FROM,
+    CODEC_NUMBERS,
+    CONTROL_BIT,
+    CRC_AT,
+    HEADER,
+    LENGTH_END,
+    LOG_APPEND_TIME_BIT,
+    MAGIC,
+    MAGIC_AT,
+    TRANSACTIONAL_BIT,
+    Codec,
+    RecordTuple,
+)
+from kafka_share.protocol.varint import zigzag
+from kafka_share.records import TimestampType
+
+
+def encode_batch(
+    records: Sequence[RecordTuple],
+    *,
+    base_offset: int = 0,
+    codec: Codec = "none",
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    is_transactional: bool = False,
+    is_control: bool = False,
+    partition_leader_epoch: int = -1,
+) -> bytes:
+    """A batch of records as `RecordBatch.records` gives them: (offset, timestamp, key, value, headers).
+
+    Offsets have to ascend from `base_offset` on; holes are allowed, as compaction leaves them. Raises
+    `LocalProtocolError` for no records, offsets that do not ascend, and values that are too large or of a wrong type.
+    """
+    if not records:
+        raise LocalProtocolError("a record batch needs at least one record")
+    try:
+        body = compress(codec, _encode_records(records, base_offset))
+        attributes = CODEC_NUMBERS[codec]
+        if timestamp_type == TimestampType.LOG_APPEND_TIME:
+            attributes |= LOG_APPEND_TIME_BIT
+        if is_transactional:
+            attributes |= TRANSACTIONAL_BIT
+        if is_control:
+            attributes |= CONTROL_BIT
+        header = HEADER.pack(
+            base_offset,
+            HEADER.size - LENGTH_END + len(body),
+            partition_leader_epoch,
+            MAGIC,
+            0,
+            attributes,
+            records[-1][0] - base_offset,
+            records[0][1],
+            max(timestamp for _, timestamp, *_ in records),
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            len(records),
+        )
+    except (struct.error, TypeError, ValueError, AttributeError, KeyError) as error:
+        raise LocalProtocolError(f"these records cannot be written as a batch: {error!r}") from error
+    checked = header[CHECKED_FROM:] + body
+    return b"".join((header[:CRC_AT], crc32c(checked).to_bytes(4, "big"), checked))
+
+
+def control_batch(
+    marker: Literal["commit", "abort"],
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    timestamp: int,
+    base_offset: int = 0,
+    partition_leader_epoch: int = -1,
+    coordinator_epoch: int = 0,
+) -> bytes:
+    """The batch of one control record that ends a transaction (KIP-98; Kafka's `EndTransactionMarker`)."""
+    key = struct.pack(">hh", 0, 1 if marker == "commit" else 0)
+    value = struct.pack(">hi", 0, coordinator_epoch)
+    return encode_batch(
+        [(base_offset, timestamp, key, value, [])],
+        base_offset=base_offset,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        is_transactional=True,
+        is_control=True,
+        partition_leader_epoch=partition_leader_epoch,
+    )
+
+
+def with_offsets(batch: bytes, base_offset: int, partition_leader_epoch: int) -> bytes:
+    """The bytes of one batch at another place of the log, as a broker sets it on append; the checksum stays right."""
+    try:
+        return b"".join(
+            (
+                struct.pack(">q", base_offset),
+                batch[8:LENGTH_END],
+                struct.pack(">i", partition_leader_epoch),
+                batch[MAGIC_AT:],
+            )
+        )
+    except struct.error as error:
+        raise LocalProtocolError(f"offset {base_offset} or leader epoch {partition_leader_epoch}: {error}") from error
+
+
+def _encode_records(records: Sequence[RecordTuple], base_offset: int) -> bytes:
+    base_timestamp = records[0][1]
+    previous = base_offset - 1
+    parts: list[bytes] = []
+    for offset, timestamp, key, value, headers in records:
+        if offset <= previous:
+            raise LocalProtocolError(f"offset {offset} does not ascend from {previous}")
+        previous = offset
+        fields = [b"\x00", zigzag(timestamp - base_timestamp), zigzag(offset - base_offset)]
+        fields += _nullable(key)
+        fields += _nullable(value)
+        fields.append(zigzag(len(headers)))
+        for name, header_value in headers:
+            fields += _nullable(name.encode())
+            fields += _nullable(header_value)
+        record = b"".join(fields)
+        parts += (zigzag(len(record)), record)
+    return b"".join(parts)
+
+
+def _nullable(value: bytes | None) -> tuple[bytes, bytes]:
+    return (b"\x01", b"") if value is None else (zigzag(len(value)), value)

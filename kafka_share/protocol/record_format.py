@@ -1,0 +1,46 @@
+"""The layout of a record batch of format 2, and the error for bytes that do not keep to it.
+
+Source: KIP-98 and Kafka's `DefaultRecordBatch`. Shared by the reading and the writing side; holds no logic.
+"""
+
+from __future__ import annotations
+
+import struct
+from types import MappingProxyType
+from typing import Final, Literal, TypeAlias
+
+from kafka_share.errors import RemoteProtocolError
+
+RecordTuple: TypeAlias = "tuple[int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]"
+"""(offset, timestamp in milliseconds since 1970, key, value, headers)."""
+
+Codec: TypeAlias = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+
+CODEC_NAMES: Final[tuple[Codec, ...]] = ("none", "gzip", "snappy", "lz4", "zstd")
+"""A codec's name at the index that stands in the attributes."""
+
+CODEC_NUMBERS: Final = MappingProxyType({name: number for number, name in enumerate(CODEC_NAMES)})
+
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+"""base offset, length of what follows, partition leader epoch, magic, crc, attributes, last offset delta, base
+timestamp, max timestamp, producer id, producer epoch, base sequence, number of records."""
+
+LENGTH_END: Final = 12
+"""The batch length counts from here."""
+MAGIC_AT: Final = 16
+CRC_AT: Final = 17
+CHECKED_FROM: Final = 21
+"""The checksum covers everything from the attributes on: a broker sets offset and leader epoch without touching it."""
+
+MAGIC: Final = 2
+CODEC_MASK: Final = 0x07
+LOG_APPEND_TIME_BIT: Final = 0x08
+TRANSACTIONAL_BIT: Final = 0x10
+CONTROL_BIT: Final = 0x20
+
+SMALLEST_RECORD_BYTES: Final = 7
+"""Length, attributes, timestamp, offset, key length, value length, number of headers: a byte each at least."""
+
+
+class CorruptBatchError(RemoteProtocolError):
+    """A record batch is damaged, or of a format that is not supported."""
