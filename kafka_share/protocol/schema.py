@@ -5,7 +5,6 @@ Called by the codec (`encoder`, `decoder`) and by `generate_stubs`.
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import attrs
@@ -75,10 +74,18 @@ class MessageSchema:
         return self.flexible_versions[0] <= version <= self.flexible_versions[1]
 
 
-@functools.cache
 def schema_of(message_class: type[ApiMessage]) -> MessageSchema:
     """The schema of a message class."""
-    raw: Any = message_class
+    schema = _schemas.get(message_class)
+    if schema is None:
+        schema = _schemas[message_class] = _schema(message_class)
+    return schema
+
+
+_schemas: dict[type[ApiMessage], MessageSchema] = {}
+
+
+def _schema(raw: Any) -> MessageSchema:
     return MessageSchema(
         name=raw.name,
         api_key=raw.API_KEY,

@@ -1,0 +1,315 @@
+"""Decode message bodies from bytes that nobody vouches for.
+
+Called by `messages`. kafka-python's own decoders trust the peer: they cut strings short, follow endless numbers, take
+null where the schema forbids it and lose unknown tagged fields. These are made from the same schemas, and refuse
+whatever Kafka's own readers refuse. Every array is measured against the bytes left before its first element is made.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Callable
+from typing import Any, Final, NoReturn, TypeAlias
+
+from kafka_share.errors import RemoteProtocolError
+from kafka_share.protocol.api_message import ApiMessage
+from kafka_share.protocol.codegen import FIXED_FORMATS, FIXED_SIZES, Source, fields_in, is_plain_number, runs_of_numbers
+from kafka_share.protocol.schema import Field, Struct, schema_of
+from kafka_share.protocol.varint import read_unsigned
+
+_NO_OPERATIONS = -(2**31)
+"""How a broker says that it was not asked for the authorized operations."""
+
+
+def decode_body(message_class: type[ApiMessage], version: int, data: bytes | memoryview, position: int) -> ApiMessage:
+    """The message that fills `data` from `position` to its end.
+
+    Raises `RemoteProtocolError` for anything else. The version has to be one that the schema describes.
+    """
+    name = message_class.__name__
+    try:
+        decode = _decoders.get((message_class, version)) or _make_decoder(message_class, version)
+        message, position = decode(data, position)
+    except (IndexError, struct.error):
+        raise RemoteProtocolError(f"{name} v{version} ends too early: {len(data)} bytes") from None
+    except UnicodeDecodeError as error:
+        raise RemoteProtocolError(f"{name} v{version} has a string that is not UTF-8: {error}") from None
+    except RemoteProtocolError as error:
+        raise RemoteProtocolError(f"{name} v{version} is malformed: {error}") from None
+    if position != len(data):
+        raise RemoteProtocolError(f"{len(data) - position} bytes follow {name} v{version}")
+    return message
+
+
+def skip_tags(data: bytes | memoryview, position: int) -> int:
+    """The position behind a section of tagged fields that nobody needs. Raises `RemoteProtocolError`, `IndexError`."""
+    return _read_tags(data, position, {}, None)[1]
+
+
+_Decoder: TypeAlias = "Callable[[bytes | memoryview, int], tuple[ApiMessage, int]]"
+_decoders: dict[tuple[type[ApiMessage], int], _Decoder] = {}
+
+
+def _make_decoder(message_class: type[ApiMessage], version: int) -> _Decoder:
+    schema = schema_of(message_class)
+    source = Source(_CONSTANTS)
+    writer = _DecoderWriter(source, version, schema.is_flexible(version))
+    function = writer.struct(schema.struct)
+    source.indent("def decode(data, position):")
+    source.line(f"message, position = {function}(data, position)")
+    source.line("message._header = message._min_version = message._max_version = None")
+    source.line("return message, position")
+    decoder: _Decoder = source.compile(f"decoder of {schema.name} v{version}", "decode")
+    _decoders[message_class, version] = decoder
+    return decoder
+
+
+class _DecoderWriter:
+    """Writes one function for each struct: (data, position) -> (value, position behind it)."""
+
+    def __init__(self, source: Source, version: int, flexible: bool) -> None:
+        self._source = source
+        self._version = version
+        self._flexible = flexible
+
+    def struct(self, struct: Struct) -> str:
+        """Write the function of a struct, those of the structs in it before; answers its name."""
+        ordinary, tagged = fields_in(struct, self._version)
+        functions = {f.name: self.struct(f.struct) for f in ordinary if f.struct is not None}
+        readers = {f.tag: (f.name, self._value_function(f)) for f in tagged} if self._flexible else {}
+        source = self._source
+        name = source.name("struct")
+        source.indent(f"def {name}(data, position):")
+        source.line("end = len(data)")
+        source.line(f"value = new({source.constant('Class', struct.data_class)})")
+        source.line(f"value._version = {self._version}")
+        source.line("value.tags = value.unknown_tags = None")
+        for run in runs_of_numbers(ordinary):
+            if is_plain_number(run[0]):
+                self._numbers(run)
+            else:
+                self._field(run[0], f"value.{run[0].name}", functions.get(run[0].name))
+        if self._flexible:
+            for field in tagged:
+                self._default(field)
+            source.indent("if data[position]:")
+            tags = source.constant("TAGS", readers)
+            source.line(f"value.unknown_tags, position = read_tags(data, position, {tags}, value)")
+            source.dedent()
+            source.indent("else:")
+            source.line("position += 1")
+            source.dedent()
+        source.line("return value, position")
+        source.dedent()
+        return name
+
+    def _default(self, field: Field) -> None:
+        # A list of its own for each value: kafka-python would share one among all.
+        default = "[]" if field.default == [] else self._source.constant("DEFAULT", field.default)
+        self._source.line(f"value.{field.name} = {default}")
+
+    def _value_function(self, field: Field) -> Any:
+        """A function of its own for the value of a tagged field."""
+        source = Source(_CONSTANTS)
+        writer = _DecoderWriter(source, self._version, self._flexible)
+        function = writer.struct(field.struct) if field.struct is not None else None
+        source.indent("def read(data, position):")
+        source.line("end = len(data)")
+        if is_plain_number(field):
+            source.line(f"(result,) = unpack_from('>{FIXED_FORMATS[field.type]}', data, position)")
+            source.line(f"position += {FIXED_SIZES[field.type]}")
+        else:
+            writer._field(field, "result", function)
+        source.line("return result, position")
+        return source.compile(f"decoder of tagged field {field.name}", "read")
+
+    def _numbers(self, run: list[Field]) -> None:
+        layout = struct.Struct(">" + "".join(FIXED_FORMATS[field.type] for field in run))
+        unpack = self._source.constant("unpack", layout.unpack_from)
+        targets = "".join(f"value.{field.name}, " for field in run)
+        self._source.line(f"{targets}= {unpack}(data, position)")
+        self._source.line(f"position += {layout.size}")
+
+    def _field(self, field: Field, target: str, function: str | None) -> None:
+        """A field that is no plain number."""
+        source = self._source
+        if not field.is_array and field.struct is not None:
+            if field.is_nullable(self._version):
+                source.indent("if data[position] > 127:")
+                source.line(f"{target} = None")
+                source.line("position += 1")
+                source.dedent()
+                source.indent("else:")
+                source.line(f"{target}, position = {function}(data, position + 1)")
+                source.dedent()
+            else:
+                source.line(f"{target}, position = {function}(data, position)")
+        elif field.is_array:
+            self._length("int32")
+            self._nullable(field, target)
+            self._array(field, target, function)
+            source.dedent()
+        elif field.type in ("string", "bytes", "records"):
+            self._length("int16" if field.type == "string" else "int32")
+            self._nullable(field, target)
+            self._text(field, target)
+            source.dedent()
+        else:
+            self._scalar(field, target)
+
+    def _length(self, plain_type: str) -> None:
+        """Read a length into `n`; -1 for null."""
+        source = self._source
+        if self._flexible:
+            source.line("n = data[position]")
+            source.line("position += 1")
+            source.indent("if n > 127:")
+            source.line("n, position = read_unsigned(data, position - 1)")
+            source.dedent()
+            source.line("n -= 1")
+        else:
+            source.line(f"n = unpack_from('>{FIXED_FORMATS[plain_type]}', data, position)[0]")
+            source.line(f"position += {FIXED_SIZES[plain_type]}")
+
+    def _nullable(self, field: Field, target: str) -> None:
+        """What a negative length means, and the opening of the block for the others."""
+        source = self._source
+        source.indent("if n < 0:")
+        if field.is_nullable(self._version):
+            source.indent("if n != -1:")
+            source.line(f"fail('{field.name} has a negative length')")
+            source.dedent()
+            source.line(f"{target} = None")
+        else:
+            source.line(f"fail('{field.name} is null or has a negative length')")
+        source.dedent()
+        source.indent("else:")
+
+    def _text(self, field: Field, target: str) -> None:
+        source = self._source
+        source.line("stop = position + n")
+        source.indent("if stop > end:")
+        source.line(f"fail('{field.name} is longer than the message')")
+        source.dedent()
+        part = "data[position:stop]"
+        source.line(f"{target} = str({part}, 'utf-8')" if field.type == "string" else f"{target} = bytes({part})")
+        source.line("position = stop")
+
+    def _array(self, field: Field, target: str, function: str | None) -> None:
+        source = self._source
+        source.indent(f"if n * {self._smallest_element(field)} > end - position:")
+        source.line(f"fail('{field.name} has more elements than the message has bytes for')")
+        source.dedent()
+        if field.type in FIXED_FORMATS:
+            source.line(f"{target} = list(unpack_from('>%d{FIXED_FORMATS[field.type]}' % n, data, position))")
+            source.line(f"position += n * {FIXED_SIZES[field.type]}")
+            return
+        source.line("items = []")
+        source.indent("for _ in range(n):")
+        if function is not None:
+            source.line(f"item, position = {function}(data, position)")
+        elif field.type == "string":
+            self._length("int16")
+            source.indent("if n < 0:")
+            source.line(f"fail('{field.name} has a null element')")
+            source.dedent()
+            self._text(field, "item")
+        else:
+            self._scalar(field, "item")
+        source.line("items.append(item)")
+        source.dedent()
+        source.line(f"{target} = items")
+
+    def _scalar(self, field: Field, target: str) -> None:
+        source = self._source
+        if field.type == "bitfield":
+            source.line(f"{target} = operations(unpack_from('>i', data, position)[0])")
+            source.line("position += 4")
+            return
+        assert field.type == "uuid", field
+        source.line("stop = position + 16")
+        source.indent("if stop > end:")
+        source.line("raise IndexError")
+        source.dedent()
+        source.line("raw = bytes(data[position:stop])")
+        source.line(f"{target} = UUID(bytes=raw) if raw != ZERO else None")
+        source.line("position = stop")
+
+    def _smallest_element(self, field: Field) -> int:
+        if field.struct is not None:
+            ordinary, _ = fields_in(field.struct, self._version)
+            return max(1, sum(map(self._smallest, ordinary)) + self._flexible)
+        return self._smallest_scalar(field.type)
+
+    def _smallest(self, field: Field) -> int:
+        """The fewest bytes that a field can have."""
+        if field.is_array:
+            return 1 if self._flexible else 4
+        if field.struct is not None:
+            return 1 if field.is_nullable(self._version) else self._smallest_element(field)
+        return self._smallest_scalar(field.type)
+
+    def _smallest_scalar(self, type_name: str) -> int:
+        if type_name in FIXED_SIZES:
+            return FIXED_SIZES[type_name]
+        if type_name == "uuid":
+            return 16
+        if type_name == "bitfield":
+            return 4
+        if self._flexible:
+            return 1
+        return 2 if type_name == "string" else 4
+
+
+def _read_tags(
+    data: bytes | memoryview, position: int, readers: dict[int, tuple[str, Any]], value: Any
+) -> tuple[dict[str, bytes] | None, int]:
+    """Read a section of tagged fields (KIP-482): known ones become attributes, the others are answered as bytes."""
+    count, position = read_unsigned(data, position)
+    unknown: dict[str, bytes] = {}
+    previous = -1
+    if 2 * count > len(data) - position:
+        _fail("there are more tagged fields than the message has bytes for")
+    for _ in range(count):
+        tag, position = read_unsigned(data, position)
+        size, position = read_unsigned(data, position)
+        stop = position + size
+        if tag <= previous:
+            _fail(f"tagged field {tag} comes after {previous}")
+        if stop > len(data):
+            _fail(f"tagged field {tag} is longer than the message")
+        previous = tag
+        if tag in readers:
+            name, read = readers[tag]
+            content, position = read(data, position)
+            if position != stop:
+                _fail(f"tagged field {tag} does not have the length that it claims")
+            setattr(value, name, content)
+        else:
+            unknown[f"_{tag}"] = bytes(data[position:stop])
+            position = stop
+    return unknown or None, position
+
+
+def _operations(bits: int) -> set[int] | None:
+    """The operation codes that a bit field of authorized operations names."""
+    if bits == _NO_OPERATIONS:
+        return None
+    return {bit for bit in range(32) if bits >> bit & 1}
+
+
+def _fail(what: str) -> NoReturn:
+    raise RemoteProtocolError(what)
+
+
+_CONSTANTS: Final = {
+    "UUID": uuid.UUID,
+    "new": object.__new__,
+    "unpack_from": struct.unpack_from,
+    "read_unsigned": read_unsigned,
+    "read_tags": _read_tags,
+    "fail": _fail,
+    "operations": _operations,
+    "ZERO": bytes(16),
+}
