@@ -6,6 +6,7 @@ The job itself is in `kafka_share.demo`.
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import logging
 import random
@@ -127,13 +128,23 @@ def demo(context: click.Context, /, output_format: str, debug: bool, **options: 
         context.exit(EXIT_CHECK_FAILED)
 
 
+class _WithoutStackTrace(logging.Formatter):
+    """Keeps a log record to its message; the record itself stays whole for other handlers."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        record = copy.copy(record)
+        record.exc_info = record.exc_text = record.stack_info = None
+        return super().format(record)
+
+
 @contextlib.contextmanager
 def _logging(debug: bool) -> Iterator[None]:
     """Warnings go to standard error, with `debug` everything; afterwards logging is as it was."""
     root, of_kafka_python = logging.getLogger(), logging.getLogger("kafka")
     levels = root.level, of_kafka_python.level
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    formatter = logging.Formatter if debug else _WithoutStackTrace
+    handler.setFormatter(formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root.addHandler(handler)
     root.setLevel(logging.DEBUG if debug else logging.WARNING)
     if not debug:

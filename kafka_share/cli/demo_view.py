@@ -90,9 +90,8 @@ class View:
 def print_report(report: Report, stream: IO[str]) -> None:
     """The tables of the result, and below them whether the check passed."""
     console = _console(stream)
-    for table in (_workers_table(report), _delivery_counts_table(report)):
-        console.print()
-        _print_table(console, table)
+    _print_table(console, "Records by worker", _workers_table(report))
+    _print_table(console, "Files by the delivery that settled them", _delivery_counts_table(report))
     console.print()
     for line in _summary(report):
         console.print(escape(line), highlight=False, soft_wrap=True)
@@ -110,7 +109,10 @@ def _console(stream: IO[str]) -> Console:
     return console if console.is_terminal else Console(file=stream, width=_PLAIN_WIDTH, no_color=True)
 
 
-def _print_table(console: Console, table: Table) -> None:
+def _print_table(console: Console, title: str, table: Table) -> None:
+    """The title is no part of the table: it would be wrapped to the table's width."""
+    console.print()
+    console.print(Text(title, style="bold"), soft_wrap=True)
     if console.is_terminal:
         console.print(table)
         return
@@ -120,12 +122,8 @@ def _print_table(console: Console, table: Table) -> None:
         console.print(Text(line.rstrip()), soft_wrap=True)
 
 
-def _table(title: str) -> Table:
-    return Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
-
-
 def _workers_table(report: Report) -> Table:
-    table = _table("Records by worker")
+    table = Table(box=None, pad_edge=False)
     columns = ("delivered", "redelivered", "accepted", "released", "rejected", "dropped", "failed")
     table.add_column("worker")
     for column in columns:
@@ -138,7 +136,7 @@ def _workers_table(report: Report) -> Table:
 
 
 def _delivery_counts_table(report: Report) -> Table:
-    table = _table("Files by the delivery that settled them")
+    table = Table(box=None, pad_edge=False)
     table.add_column("delivery", justify="right")
     table.add_column("files", justify="right")
     table.add_column("")

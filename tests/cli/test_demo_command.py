@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +34,17 @@ class Job:
         self.settings: JobSettings | None = None
         self.forgotten: list[str] = []
         self.error: BaseException | None = None
+        self.logs_an_exception = False
 
     def __call__(self, settings: JobSettings, sources: Sources, observer: Observer) -> Report:
         self.settings = settings
         if self.error is not None:
             raise self.error
+        if self.logs_an_exception:
+            try:
+                raise ValueError("cause")
+            except ValueError:
+                logging.getLogger("kafka_share.network").exception("the connection broke")
         ledger = Ledger(settings.workers, 5)
         size = 0
         observer.publishing(0, len(sources))
@@ -220,6 +227,21 @@ def test_an_error_keeps_its_stack_trace_when_debugging(job: Job, files: str) -> 
     job.error = ClusterError("no broker answers at nowhere:9092")
     result = invoke("--input", files, "--debug")
     assert result.exception is job.error
+
+
+@pytest.mark.parametrize("debug", [True, False])
+def test_a_log_line_has_a_stack_trace_only_when_debugging(debug: bool, job: Job, files: str) -> None:
+    job.logs_an_exception = True
+    result = invoke("--input", files, *["--debug"][:debug])
+    assert "ERROR kafka_share.network: the connection broke" in result.stderr
+    assert ("Traceback" in result.stderr) == debug
+
+
+def test_logging_is_as_it_was_when_the_command_has_ended(job: Job, files: str) -> None:
+    root = logging.getLogger()
+    before = root.level, list(root.handlers), logging.getLogger("kafka").level
+    invoke("--input", files)
+    assert (root.level, list(root.handlers), logging.getLogger("kafka").level) == before
 
 
 def test_the_exit_code_is_130_when_interrupted(job: Job, files: str) -> None:
