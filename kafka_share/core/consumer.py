@@ -1,0 +1,173 @@
+"""The client core of one share consumer: routes events to the machines of the core and collects their outputs.
+
+Driven by `kafka_share.network` on the background thread, and by the simulation of the tests: `handle(event, now_ms)`,
+then `poll(now_ms)`, then one timer for `wake_at_ms()`. No sockets, threads, clocks; randomness comes in. Whatever a
+broker does becomes an output; exceptions are for mistakes of the driver.
+"""
+
+from __future__ import annotations
+
+import random
+
+from typing_extensions import assert_never
+
+from kafka_share.core.coordinator import Coordinator
+from kafka_share.core.events import (
+    BatchReclaimed,
+    CloseRequested,
+    CommitRequested,
+    CompleteUnsubscribe,
+    ConnectionLost,
+    Event,
+    FinishClose,
+    Output,
+    PollEnded,
+    PollStarted,
+    RequestFailed,
+    ResponseReceived,
+    SubscriptionChanged,
+    Unsubscribed,
+)
+from kafka_share.core.fetching import Fetching
+from kafka_share.core.membership import Membership
+from kafka_share.core.metadata import Metadata
+from kafka_share.core.requests import Requests
+from kafka_share.core.settings import CoreSettings
+
+
+class ShareConsumerCore:
+    """Membership says what may be fetched, metadata where it is, fetching does it."""
+
+    def __init__(self, settings: CoreSettings, source: random.Random) -> None:
+        self._requests = Requests(settings, source)
+        self._metadata = Metadata(settings, self._requests, source)
+        self._coordinator = Coordinator(settings, self._metadata, self._requests, source)
+        self._membership = Membership(settings, self._metadata, self._coordinator, self._requests, source)
+        self._fetching = Fetching(settings, self._metadata, self._membership, self._requests, source)
+        self._topics: frozenset[str] = frozenset()
+        """What the application subscribes to; in force from the next poll on."""
+        self._unsubscribing: list[Unsubscribed] = []
+        self._closing: CloseRequested | None = None
+        self._is_finished = False
+
+    # ---- events
+
+    def handle(self, event: Event, now_ms: int) -> None:
+        if self._is_finished:
+            return
+        if isinstance(event, ResponseReceived):
+            self._requests.answered(event.send_id, event.response, now_ms)
+        elif isinstance(event, RequestFailed):
+            self._requests.failed(event.send_id, event.error, now_ms)
+        elif isinstance(event, ConnectionLost):
+            self._fetching.connection_lost(event.node_id, event.channel)
+        else:
+            self._command(event, now_ms)
+
+    def _command(
+        self,
+        event: SubscriptionChanged
+        | Unsubscribed
+        | PollStarted
+        | PollEnded
+        | CommitRequested
+        | CloseRequested
+        | BatchReclaimed,
+        now_ms: int,
+    ) -> None:
+        assert self._closing is None or isinstance(event, PollEnded | BatchReclaimed), f"{event!r} after close"
+        if isinstance(event, PollStarted):
+            self._poll_started(event, now_ms)
+        elif isinstance(event, PollEnded):
+            self._fetching.poll_ended()
+            self._membership.poll_ended(now_ms)
+        elif isinstance(event, CommitRequested):
+            self._fetching.commit(event)
+        elif isinstance(event, SubscriptionChanged):
+            assert event.topics, "an empty subscription is Unsubscribed"
+            self._topics = event.topics
+        elif isinstance(event, Unsubscribed):
+            self._leave()
+            self._unsubscribing.append(event)
+        elif isinstance(event, BatchReclaimed):
+            self._fetching.batch_reclaimed(event.batch_id, now_ms)
+        elif isinstance(event, CloseRequested):
+            self._closing = event
+            self._fetching.acknowledgements.add(event.acknowledgements, now_ms, is_urgent=True)
+            self._fetching.close(event.deadline_at_ms)
+        else:
+            assert_never(event)
+
+    def _poll_started(self, event: PollStarted, now_ms: int) -> None:
+        assert self._topics, "a poll without a subscription"
+        if not self._membership.is_fatal:
+            self._metadata.set_interest(self._topics, now_ms)
+        self._membership.poll_started(self._topics, now_ms, event.deadline_at_ms)
+        self._fetching.poll_started(event, now_ms)
+
+    def _leave(self) -> None:
+        """Leave the group. The share sessions stay: what was delivered can still be acknowledged."""
+        self._topics = frozenset()
+        self._membership.leave()
+        self._fetching.poll_ended()
+
+    # ---- time
+
+    def poll(self, now_ms: int) -> list[Output]:
+        if not self._is_finished:
+            if self._closing is not None:
+                self._poll_closing(self._closing, now_ms)
+            else:
+                self._membership.poll(now_ms)
+                if self._fetching.poll(now_ms):
+                    self._membership.poll_ended(now_ms)
+            self._coordinator.poll(now_ms)
+            self._metadata.poll(now_ms)
+            self._complete_unsubscribes(now_ms)
+        outputs = self._requests.outputs[:]
+        self._requests.outputs.clear()
+        return outputs
+
+    def _poll_closing(self, closing: CloseRequested, now_ms: int) -> None:
+        """Acknowledgements and the ends of the sessions first, then the group: leaving does not release records."""
+        is_late = now_ms >= closing.deadline_at_ms
+        self._fetching.poll(now_ms)
+        if is_late or self._fetching.is_closed:
+            self._membership.leave()
+        self._membership.poll(now_ms)
+        if is_late or (self._fetching.is_closed and self._membership.is_out):
+            self._fetching.abandon()
+            for unsubscribed in self._unsubscribing:
+                self._requests.outputs.append(CompleteUnsubscribe(unsubscribed.request_id))
+            self._unsubscribing.clear()
+            self._requests.outputs.append(FinishClose())
+            self._is_finished = True
+
+    def _complete_unsubscribes(self, now_ms: int) -> None:
+        for unsubscribed in list(self._unsubscribing):
+            if self._membership.is_out or now_ms >= unsubscribed.deadline_at_ms:
+                self._unsubscribing.remove(unsubscribed)
+                self._requests.outputs.append(CompleteUnsubscribe(unsubscribed.request_id))
+
+    def wake_at_ms(self) -> int | None:
+        if self._is_finished:
+            return None
+        times = [
+            self._membership.wake_at_ms(),
+            self._fetching.wake_at_ms(),
+            self._coordinator.wake_at_ms(),
+            self._metadata.wake_at_ms(),
+            *(unsubscribed.deadline_at_ms for unsubscribed in self._unsubscribing),
+        ]
+        if self._closing is not None:
+            times.append(self._closing.deadline_at_ms)
+        return min((at_ms for at_ms in times if at_ms is not None), default=None)
+
+    def check(self) -> None:
+        """Assert the invariants of all machines; tests and the simulation call it after every step."""
+        self._requests.check()
+        self._metadata.check()
+        self._coordinator.check()
+        self._membership.check()
+        self._fetching.check()
+        assert not self._requests.outputs or not self._is_finished, "something is said after the end"

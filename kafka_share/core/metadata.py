@@ -1,0 +1,260 @@
+"""What the client knows about the cluster: brokers, the ids of subscribed topics, partition leaders.
+
+Asked by the other machines; refreshes itself when one of them misses something (`request_update`), when the
+subscription changes, and when it has grown old. Unknown topics are no error: they may be created later.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from kafka_share.core.backoff import Backoff
+from kafka_share.core.events import Channel, Disconnect
+from kafka_share.core.requests import Requests
+from kafka_share.core.settings import CoreSettings
+from kafka_share.errors import (
+    InvalidTopicError,
+    KafkaShareError,
+    RebootstrapRequiredError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+)
+from kafka_share.protocol.classic import MetadataRequest
+from kafka_share.records import Node
+
+if TYPE_CHECKING:
+    from kafka_share.protocol.classic import MetadataResponse
+
+_MIN_VERSION = 10
+"""The first with topic ids in the answer (KIP-516)."""
+
+
+def usable_node(node_id: int, host: str | None, port: int, rack: str | None = None) -> Node | None:
+    """A node as a broker described it, unless it cannot exist."""
+    if node_id < 0 or not host or not 0 < port < 65536:
+        return None
+    return Node(node_id, host, port, rack)
+
+
+class _Topic:
+    def __init__(self, topic_id: UUID, name: str) -> None:
+        self.topic_id = topic_id
+        self.name = name
+        self.leaders: dict[int, tuple[int, int]] = {}
+        """Partition → (node id or -1, leader epoch)."""
+
+
+class Metadata:
+    """At most one Metadata request under way; `version` grows with every change of what is known."""
+
+    def __init__(self, settings: CoreSettings, requests: Requests, source: random.Random) -> None:
+        self.version = 0
+        self._settings = settings
+        self._requests = requests
+        self._backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms, source)
+        self._brokers: dict[int, Node] = {}
+        self._topics: dict[UUID, _Topic] = {}
+        self._interest: frozenset[str] = frozenset()
+        self._complained: dict[str, None] = {}
+        self._asked: frozenset[str] | None = None
+        """The interest that the request under way was made for; None: no request is under way."""
+        self._is_needed = False
+        self._expires_at_ms: int | None = None
+        self._bootstrap_used = False
+        self._wake_at_ms: int | None = None
+
+    # ---- what is known
+
+    def node(self, node_id: int) -> Node | None:
+        return self._brokers.get(node_id)
+
+    @property
+    def knows_brokers(self) -> bool:
+        return bool(self._brokers)
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        topic = self._topics.get(topic_id)
+        return None if topic is None else topic.name
+
+    def leader(self, topic_id: UUID, partition: int) -> int | None:
+        """The id of the node that leads the partition; None if it is not known or has no leader."""
+        topic = self._topics.get(topic_id)
+        leader_id = -1 if topic is None else topic.leaders.get(partition, (-1, -1))[0]
+        return None if leader_id < 0 else leader_id
+
+    def some_node(self, now_ms: int) -> tuple[Node | None, int]:
+        """A node for a question that any broker can answer, or None and the time when there may be one.
+
+        Bootstrap servers are asked while no broker is known, or none may be asked now.
+        """
+        soonest_ms = -1
+        for node in (*self._brokers.values(), *self._settings.bootstrap):
+            ready_at_ms = self._requests.ready_at_ms(node.id, Channel.CONTROL)
+            if ready_at_ms <= now_ms:
+                self._bootstrap_used = self._bootstrap_used or node.id < 0
+                return node, now_ms
+            soonest_ms = ready_at_ms if soonest_ms < 0 else min(soonest_ms, ready_at_ms)
+        return None, soonest_ms
+
+    # ---- what others tell
+
+    def set_interest(self, topics: frozenset[str], now_ms: int) -> None:
+        """The names subscribed to now. What is known of the names before stays for records still under way."""
+        if topics == self._interest:
+            return
+        known = [topic.name for topic in self._topics.values()]
+        is_new = any(name not in known for name in topics)
+        kept = self._interest | topics
+        self._topics = {topic_id: topic for topic_id, topic in self._topics.items() if topic.name in kept}
+        self._interest = topics
+        self._complained = {name: None for name in self._complained if name in topics}
+        self.version += 1
+        if is_new:
+            self._is_needed = True
+            self._backoff.succeeded()
+        elif self._expires_at_ms is None:
+            self._expires_at_ms = now_ms + self._settings.metadata_max_age_ms
+
+    def request_update(self) -> None:
+        """Something is missing or was wrong: refresh, no faster than the retry back-off allows."""
+        self._is_needed = True
+
+    def confirmed(self) -> None:
+        """Nothing is missing: the next need is served at once."""
+        self._backoff.succeeded()
+
+    def leader_moved(self, topic_id: UUID, partition: int, leader_id: int, epoch: int, nodes: Iterable[Node]) -> bool:
+        """A broker named the new leader (KIP-951). False if that is of no use: no newer, or an unknown node."""
+        topic = self._topics.get(topic_id)
+        if topic is None or leader_id < 0 or partition not in topic.leaders:
+            return False
+        if epoch <= topic.leaders[partition][1]:
+            return False
+        named = next((node for node in nodes if node.id == leader_id), None)
+        if named is None and leader_id not in self._brokers:
+            return False
+        if named is not None:
+            self._brokers[leader_id] = named
+        topic.leaders[partition] = (leader_id, epoch)
+        self.version += 1
+        return True
+
+    # ---- refreshing
+
+    def poll(self, now_ms: int) -> None:
+        self._wake_at_ms = None
+        if self._asked is not None or not self._interest:
+            return
+        if not self._is_needed:
+            if self._expires_at_ms is None or now_ms < self._expires_at_ms:
+                self._wake_at_ms = self._expires_at_ms
+                return
+            self._is_needed = True
+        if now_ms < self._backoff.ready_at_ms:
+            self._wake_at_ms = self._backoff.ready_at_ms
+            return
+        node, at_ms = self.some_node(now_ms)
+        if node is None:
+            self._wake_at_ms = at_ms
+            return
+        self._ask(node, now_ms)
+
+    def _ask(self, node: Node, now_ms: int) -> None:
+        request = MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(self._interest)],
+            allow_auto_topic_creation=self._settings.allow_auto_create_topics,
+        )
+        self._asked = self._interest
+        self._is_needed = False
+        self._backoff.failed(now_ms)  # paces the next refresh, until somebody confirms that nothing is missing
+        timeout_ms = self._settings.request_timeout_ms
+        self._requests.send(node, Channel.CONTROL, request, timeout_ms, self._answered, self._failed, _MIN_VERSION)
+
+    def wake_at_ms(self) -> int | None:
+        return self._wake_at_ms
+
+    def _failed(self, error: KafkaShareError, now_ms: int) -> None:
+        self._asked = None
+        self._is_needed = True
+        if isinstance(error, UnsupportedVersionError):
+            self._requests.raise_error(error, fatal=True)
+
+    def _answered(self, response: MetadataResponse, now_ms: int) -> None:
+        asked, self._asked = self._asked, None
+        assert asked is not None, "an answer without a question"
+        if response.error_code:
+            if response.error_code == RebootstrapRequiredError.code:
+                self._brokers = {}
+                self.version += 1
+            self._is_needed = True
+            return
+        self._expires_at_ms = now_ms + self._settings.metadata_max_age_ms
+        self._take_brokers(response)
+        self._take_topics(response, asked)
+        self.version += 1
+        if asked != self._interest:
+            self._is_needed = True
+            self._backoff.succeeded()
+
+    def _take_brokers(self, response: MetadataResponse) -> None:
+        nodes = [usable_node(b.node_id, b.host, b.port, b.rack) for b in response.brokers]
+        brokers = {node.id: node for node in nodes if node is not None}
+        if not brokers:
+            return
+        for node_id, old in self._brokers.items():
+            new = brokers.get(node_id)
+            if new is None:
+                self._requests.forget_node(node_id)
+            elif (new.host, new.port) != (old.host, old.port):
+                self._requests.outputs.append(Disconnect(node_id))
+        self._brokers = brokers
+        if self._bootstrap_used and not any(self._requests.is_asking(node.id) for node in self._settings.bootstrap):
+            self._bootstrap_used = False
+            self._requests.outputs.extend(Disconnect(node.id) for node in self._settings.bootstrap)
+
+    def _take_topics(self, response: MetadataResponse, asked: frozenset[str]) -> None:
+        invalid: list[str] = []
+        for answer in response.topics:
+            name = answer.name
+            if name is None or name not in asked:
+                continue
+            if answer.error_code == InvalidTopicError.code:
+                if name not in self._complained:
+                    self._complained[name] = None
+                    invalid.append(name)
+                continue
+            self._take_topic(name, answer)
+        if invalid:
+            self._requests.raise_error(InvalidTopicError(f"Invalid topics: [{', '.join(sorted(invalid))}]"))
+
+    def _take_topic(self, name: str, answer: MetadataResponse.MetadataResponseTopic) -> None:
+        topic_id = answer.topic_id
+        others = [other for other in self._topics.values() if other.name == name and other.topic_id != topic_id]
+        if answer.error_code == UnknownTopicOrPartitionError.code:
+            for other in others:  # deleted; silent, as it may be made again
+                del self._topics[other.topic_id]
+            return
+        if answer.error_code or topic_id is None:
+            return  # in trouble: silent, as it may pass; missing rights are reported by the heartbeat
+        for other in others:  # deleted and made again: the old id has ended
+            del self._topics[other.topic_id]
+        topic = self._topics.get(topic_id)
+        known = {} if topic is None else topic.leaders
+        topic = self._topics[topic_id] = _Topic(topic_id, name)
+        for partition in answer.partitions:
+            index = partition.partition_index
+            if index < 0:
+                continue
+            old = known.get(index)
+            if old is not None and 0 <= partition.leader_epoch < old[1]:
+                topic.leaders[index] = old  # a broker that lags behind
+            else:
+                topic.leaders[index] = (partition.leader_id, partition.leader_epoch)
+
+    def check(self) -> None:
+        names = [topic.name for topic in self._topics.values()]
+        assert len(names) == len(dict.fromkeys(names)), "two ids for one topic name"
+        assert all(name in self._interest for name in self._complained), "a complaint about a topic of no interest"
