@@ -8,9 +8,9 @@ class decides everything else, so that both behave alike. It takes what the mail
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from kafka_share.core.decoding import Decoder, PartitionDecoding, Record
+from kafka_share.core.decoding import Decoder, PartitionDecoding, Problem, Record
 from kafka_share.core.events import (
     AcknowledgementOutcome,
     CompleteCommit,
@@ -24,12 +24,12 @@ from kafka_share.core.events import (
     ReportOutcomes,
 )
 from kafka_share.core.in_flight import InFlightPartition
-from kafka_share.errors import DataError, IllegalStateError, KafkaShareError
+from kafka_share.errors import IllegalStateError, InvalidArgumentError, KafkaShareError
 from kafka_share.records import AcknowledgeType, ShareRecords, TopicIdPartition, TopicPartition
 
 
-class _Renewing:
-    """Records whose renewal is under way; they are in flight again once a poll has returned them."""
+class _Held:
+    """Records that a poll has yet to return, or return again; until then they are not in flight."""
 
     def __init__(self, source: InFlightPartition, records: dict[int, Record]) -> None:
         self.source = source
@@ -48,10 +48,10 @@ class ApplicationSide:
         self._max_poll_records = max_poll_records
         self._parked: deque[FetchedBatch] = deque()
         self._decoding: deque[PartitionDecoding] = deque()
-        self._problem: DataError | None = None
+        self._problem: tuple[InFlightPartition, Problem] | None = None
         self._in_flight: dict[TopicPartition, list[InFlightPartition]] = {}
-        self._renewing: dict[TopicIdPartition, list[_Renewing]] = {}
-        self._renewed: deque[_Renewing] = deque()
+        self._renewing: dict[TopicIdPartition, list[_Held]] = {}
+        self._returning: deque[_Held] = deque()
         self._errors: deque[KafkaShareError] = deque()
         self._outcomes: deque[AcknowledgementOutcome] = deque()
         self._unsettled = 0
@@ -93,7 +93,7 @@ class ApplicationSide:
             for offset in ended:
                 del renewing.records[offset]
             if ended and succeeded:
-                self._renewed.append(_Renewing(renewing.source, ended))
+                self._returning.append(_Held(renewing.source, ended))
             if not renewing.records:
                 waiting.remove(renewing)
         if not waiting:
@@ -128,7 +128,7 @@ class ApplicationSide:
         """Whether `collect` has something to give without another answer of a broker."""
         if self._renewing:
             return False
-        return bool(self._parked or self._decoding or self._problem or self._renewed)
+        return bool(self._parked or self._decoding or self._problem or self._returning)
 
     @property
     def is_renewing(self) -> bool:
@@ -142,21 +142,39 @@ class ApplicationSide:
         if self._renewing:
             return None
         found: dict[TopicPartition, list[Record]] = {}
-        while self._renewed:
-            renewed = self._renewed.popleft()
-            self._hold(renewed.source, list(renewed.records.values()), found)
-        room = self._max_poll_records - sum(map(len, found.values()))
-        if self._problem is None:
-            self._decode_into(found, room)
+        try:
+            self._fill(found)
+        except BaseException:
+            self._put_back(found)
+            raise
         if found:
             return ShareRecords(found)
         if self._problem is not None:
-            problem, self._problem = self._problem, None
-            raise problem
+            # What is said about the offsets counts from now on: only now can the application override it.
+            (holder, problem), self._problem = self._problem, None
+            holder.fail(problem.runs)
+            self._keep(holder)
+            raise problem.error
         return None
 
-    def _decode_into(self, found: dict[TopicPartition, list[Record]], room: int) -> None:
-        """Decode until a problem or until the next broker's answer would exceed what one poll may return."""
+    def put_back(self, records: ShareRecords[object, object]) -> None:
+        """The poll that collected these could not return them after all: they belong to the next one."""
+        self._put_back({where: records.records(where) for where in sorted(records.partitions())})
+
+    def _put_back(self, found: Mapping[TopicPartition, list[Record]]) -> None:
+        for where, records in found.items():
+            for holder in list(self._in_flight.get(where, ())):
+                taken = holder.take_back(record.offset for record in records)
+                if taken:
+                    self._returning.append(_Held(holder, taken))
+                self._drop_if_done(holder)
+
+    def _fill(self, found: dict[TopicPartition, list[Record]]) -> None:
+        """Returning records, then decoded ones until a problem, or until one broker's answer more would be too much."""
+        while self._returning:
+            self._hold(self._returning[0].source, list(self._returning[0].records.values()), found)
+            self._returning.popleft()
+        room = self._max_poll_records - sum(map(len, found.values()))
         while self._problem is None:
             if not self._decoding:
                 if not self._parked:
@@ -177,12 +195,12 @@ class ApplicationSide:
             if step is None:
                 self._decoding.popleft()
                 break
-            if isinstance(step, DataError):
-                self._problem = step
+            if isinstance(step, Problem):
+                self._problem = (holder, step)
                 break
             self._hold(holder, step, found)
-        holder.settle(decoding.settled)
-        decoding.settled.clear()
+        holder.skip(decoding.gaps)
+        decoding.gaps.clear()
         self._keep(holder)
 
     def _hold(
@@ -193,11 +211,17 @@ class ApplicationSide:
         found.setdefault(holder.partition.topic_partition, []).extend(records)
 
     def _keep(self, holder: InFlightPartition) -> None:
-        holders = self._in_flight.setdefault(holder.partition.topic_partition, [])
-        if holder not in holders and not holder.is_done:
-            holders.append(holder)
-        if not holders:
-            del self._in_flight[holder.partition.topic_partition]
+        if not holder.is_done:
+            holders = self._in_flight.setdefault(holder.partition.topic_partition, [])
+            if holder not in holders:
+                holders.append(holder)
+
+    def _drop_if_done(self, holder: InFlightPartition) -> None:
+        where = holder.partition.topic_partition
+        if holder.is_done:
+            self._in_flight[where].remove(holder)
+            if not self._in_flight[where]:
+                del self._in_flight[where]
 
     @property
     def holds_records(self) -> bool:
@@ -217,8 +241,15 @@ class ApplicationSide:
         )
 
     def override(self, topic: str, partition: int, offset: int, kind: AcknowledgeType) -> None:
-        """Like `acknowledge`, for an offset whose record could not be delivered."""
+        """Like `acknowledge`, for an offset whose record could not be delivered.
+
+        Raises InvalidArgumentError for RENEW: nothing would ever end the lock of a record that nobody holds.
+        """
         self._demand_explicit()
+        if kind is AcknowledgeType.RENEW:
+            raise InvalidArgumentError(
+                f"Offset {offset} of {topic}-{partition} was not delivered, so it cannot be renewed."
+            )
         for holder in self._in_flight.get(TopicPartition(topic, partition), ()):
             if holder.override(offset, kind):
                 return
@@ -252,18 +283,15 @@ class ApplicationSide:
     def gather(self) -> tuple[GatheredAcknowledgements, ...]:
         """Take out all that has been said, to be posted now; the caller must not drop it."""
         gathered = []
-        for where, holders in list(self._in_flight.items()):
-            for holder in list(holders):
-                said, renewing = holder.gather()
-                if said is not None:
-                    gathered.append(said)
-                    self._unsettled += sum(run.last - run.first + 1 for run in said.runs)
-                if renewing:
-                    self._renewing.setdefault(said.partition, []).append(_Renewing(holder, renewing))  # type: ignore[union-attr]
-                if holder.is_done:
-                    holders.remove(holder)
-            if not holders:
-                del self._in_flight[where]
+        for holder in [holder for holders in self._in_flight.values() for holder in holders]:
+            said, renewing = holder.gather()
+            if said is None:
+                continue
+            gathered.append(said)
+            self._unsettled += sum(run.last - run.first + 1 for run in said.runs)
+            if renewing:
+                self._renewing.setdefault(said.partition, []).append(_Held(holder, renewing))
+            self._drop_if_done(holder)
         return tuple(gathered)
 
     def check(self) -> None:

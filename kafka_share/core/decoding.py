@@ -16,6 +16,7 @@ from kafka_share.core.offsets import AcknowledgementRun, AcquiredRange
 from kafka_share.deserializers import Deserializer
 from kafka_share.errors import CorruptRecordError, DataError, RecordDeserializationError
 from kafka_share.protocol.record_batches import CorruptBatchError, RecordBatch, iter_batches
+from kafka_share.protocol.record_format import LENGTH_END, MAGIC_AT
 from kafka_share.records import AcknowledgeType, ShareRecord, TimestampType
 
 GAP = 0
@@ -34,66 +35,134 @@ class Decoder:
     check_crcs: bool = True
 
 
+@attrs.frozen
+class Problem:
+    """Acquired offsets that cannot be delivered: what to raise, and what is said about them unless overridden."""
+
+    error: DataError
+    runs: tuple[AcknowledgementRun, ...]
+
+
 class PartitionDecoding:
     """One fetched partition being turned into records, resumable behind each problem.
 
-    `next_step()` answers the next records, or the next problem, or None at the end. `settled` collects what needs no
-    word from the application: GAP runs, and the RELEASE or REJECT of what could not be decoded.
+    `next_step()` answers the next records, or the next problem, or None at the end; `gaps` collects the acquired
+    offsets without a record. Each acquired offset is in exactly one of the three.
     """
 
     def __init__(self, fetched: FetchedPartition, decoder: Decoder) -> None:
         self.fetched = fetched
-        self.settled: list[AcknowledgementRun] = []
+        self.gaps: list[AcknowledgementRun] = []
         self._decoder = decoder
         self._pending = list(reversed(fetched.acquired))
+        self._done_up_to = -1
         self._steps = self._decode()
 
-    def next_step(self) -> list[Record] | DataError | None:
-        return next(self._steps, None)
-
-    def _decode(self) -> Iterator[list[Record] | DataError]:
-        consumed = 0
+    def next_step(self) -> list[Record] | Problem | None:
+        """Whatever a deserializer raises beyond `Exception` (an interrupt) passes through, and costs no record."""
         try:
-            for batch in iter_batches(self.fetched.records):
-                consumed += len(batch.data)
-                if not self._pending:
-                    return
-                self._gaps_before(batch.base_offset)
-                if self._pending and self._pending[-1].first <= batch.last_offset:
-                    yield from self._decode_batch(batch)
-        except CorruptBatchError as error:
-            yield from self._damaged_rest(str(error))
-        else:
-            if consumed < len(self.fetched.records) and self._pending:
-                yield from self._damaged_rest("the record batch is cut off")
-            self._gaps_before(None)
+            step = next(self._steps, None)
+        except BaseException:
+            self._begin_again()
+            raise
+        if isinstance(step, Problem):
+            self._done_up_to = step.runs[-1].last
+        elif step is not None:
+            self._done_up_to = step[-1].offset
+        return step
 
-    def _decode_batch(self, batch: RecordBatch) -> Iterator[list[Record] | DataError]:
-        ranges = self._acquired_up_to(batch.last_offset)
+    def _begin_again(self) -> None:
+        """A generator that raised has ended; the next one goes on behind the last step that was answered."""
+        done = self._done_up_to
+        self.gaps = [run for run in self.gaps if run.last <= done]
+        rest = [AcquiredRange(max(r.first, done + 1), *r[1:]) for r in self.fetched.acquired if r.last > done]
+        self._pending = rest[::-1]
+        self._steps = self._decode()
+
+    def _decode(self) -> Iterator[list[Record] | Problem]:
+        records, position = memoryview(self.fetched.records), 0
+        while self._pending:
+            try:
+                for batch in iter_batches(records[position:]):
+                    position += len(batch.data)
+                    self._gaps_before(batch.base_offset)
+                    if self._pending and self._pending[-1].first <= batch.last_offset:
+                        yield from self._decode_batch(batch, position)
+                    if not self._pending:
+                        return
+            except CorruptBatchError as error:  # noqa: PERF203 - entered once, and once more per unreadable batch
+                stop = self._end_of_batch(position)
+                if stop is None:
+                    yield self._damaged_rest(str(error))
+                    return
+                yield from self._damaged_batch(self._offset_at(position), stop, error)
+                position = stop
+            else:
+                break
+        if position < len(records) and self._pending:
+            yield self._damaged_rest("the record batch is cut off")
+        self._gaps_before(None)
+
+    def _decode_batch(self, batch: RecordBatch, position: int) -> Iterator[list[Record] | Problem]:
         try:
             if self._decoder.check_crcs:
                 batch.verify_crc()
             raw = [] if batch.is_control else batch.records()
         except CorruptBatchError as error:
-            self.settled += [AcknowledgementRun(r.first, r.last, AcknowledgeType.REJECT) for r in ranges]
-            where = self.fetched.partition
-            yield CorruptRecordError(
-                f"The record batch of partition {where} at offset {batch.base_offset} is damaged ({error}); "
-                f"its records have been marked REJECT.",
-                topic=where.topic,
-                partition=where.partition,
-                offset=batch.base_offset,
-            )
+            yield from self._damaged_batch(batch.base_offset, position, error)
             return
-        yield from self._match(raw, ranges, batch)
+        yield from self._match(raw, self._acquired_up_to(batch.last_offset), batch)
+
+    def _damaged_batch(self, base_offset: int, stop: int, why: Exception) -> Iterator[Problem]:
+        """Its last offset may be damaged too, so it counts as reaching up to the batch that follows at byte `stop`."""
+        self._gaps_before(base_offset)
+        last_offset = self._offset_at(stop) - 1 if stop + LENGTH_END <= len(self.fetched.records) else None
+        ranges = self._acquired_up_to(last_offset)
+        if ranges:
+            yield self._corrupt(
+                base_offset, f"is damaged ({why}); its records have been marked REJECT", ranges, AcknowledgeType.REJECT
+            )
+
+    def _damaged_rest(self, why: str) -> Problem:
+        """Behind bytes that are no record batch nothing can be told apart: give the offsets back to be read again."""
+        rest = self._acquired_up_to(None)
+        return self._corrupt(
+            rest[0].first,
+            f"and all that follows it in the broker's answer is damaged ({why}); the records have been marked RELEASE",
+            rest,
+            AcknowledgeType.RELEASE,
+        )
+
+    def _corrupt(self, offset: int, what: str, ranges: list[AcquiredRange], kind: AcknowledgeType) -> Problem:
+        where = self.fetched.partition
+        error = CorruptRecordError(
+            f"The record batch of partition {where} at offset {offset} {what}.",
+            topic=where.topic,
+            partition=where.partition,
+            offset=offset,
+        )
+        return Problem(error, tuple(AcknowledgementRun(r.first, r.last, kind) for r in ranges))
+
+    def _offset_at(self, position: int) -> int:
+        """The base offset of the batch at this byte; it stands there in every format."""
+        return int.from_bytes(self.fetched.records[position : position + 8], "big", signed=True)
+
+    def _end_of_batch(self, position: int) -> int | None:
+        """Where a batch that cannot be read ends, if its length is believable; it too stands there in every format."""
+        length = int.from_bytes(self.fetched.records[position + 8 : position + LENGTH_END], "big", signed=True)
+        stop = position + LENGTH_END + length
+        return stop if position + MAGIC_AT < stop <= len(self.fetched.records) else None
 
     def _match(
         self, raw: Sequence[RawRecord], ranges: list[AcquiredRange], batch: RecordBatch
-    ) -> Iterator[list[Record] | DataError]:
+    ) -> Iterator[list[Record] | Problem]:
         """The records of a batch that lie in acquired ranges; acquired offsets without a record become gaps."""
-        if len(ranges) == 1 and len(raw) == ranges[0].last - ranges[0].first + 1 and raw[0][0] == ranges[0].first:
-            yield from self._make(raw, ranges[0].delivery_count, batch)
-            return
+        if len(ranges) == 1 and raw:
+            first, last, count = ranges[0]
+            # Offsets ascend, so that as many records as offsets between the same ends are all of them.
+            if raw[0][0] == first and raw[-1][0] == last and len(raw) == last - first + 1:
+                yield from self._make(raw, count, batch)
+                return
         at = 0
         for first, last, count in ranges:
             while at < len(raw) and raw[at][0] < first:
@@ -103,15 +172,15 @@ class PartitionDecoding:
             while at < len(raw) and raw[at][0] <= last:
                 offset = raw[at][0]
                 if offset > expected:
-                    self.settled.append(AcknowledgementRun(expected, offset - 1, GAP))
+                    self.gaps.append(AcknowledgementRun(expected, offset - 1, GAP))
                 expected = offset + 1
                 at += 1
             if expected <= last:
-                self.settled.append(AcknowledgementRun(expected, last, GAP))
+                self.gaps.append(AcknowledgementRun(expected, last, GAP))
             if at > start:
                 yield from self._make(raw[start:at], count, batch)
 
-    def _make(self, raw: Sequence[RawRecord], count: int, batch: RecordBatch) -> Iterator[list[Record] | DataError]:
+    def _make(self, raw: Sequence[RawRecord], count: int, batch: RecordBatch) -> Iterator[list[Record] | Problem]:
         _, topic, partition = self.fetched.partition
         kind = TimestampType(batch.timestamp_type)
         epoch = batch.partition_leader_epoch if batch.partition_leader_epoch >= 0 else None
@@ -142,10 +211,9 @@ class PartitionDecoding:
         if made:
             yield made
 
-    def _undeserializable(self, item: RawRecord, origin: Literal["key", "value"], cause: Exception) -> DataError:
+    def _undeserializable(self, item: RawRecord, origin: Literal["key", "value"], cause: Exception) -> Problem:
         offset, timestamp, key, value, headers = item
         where = self.fetched.partition
-        self.settled.append(AcknowledgementRun(offset, offset, AcknowledgeType.RELEASE))
         error = RecordDeserializationError(
             f"The {origin} of the record of partition {where} at offset {offset} could not be deserialized: {cause!r}. "
             f"The record has been marked RELEASE.",
@@ -159,22 +227,7 @@ class PartitionDecoding:
             timestamp=timestamp,
         )
         error.__cause__ = cause
-        return error
-
-    def _damaged_rest(self, why: str) -> Iterator[DataError]:
-        """Behind bytes that are no record batch nothing can be told apart: give the offsets back to be read again."""
-        rest = self._acquired_up_to(None)
-        if not rest:
-            return
-        self.settled += [AcknowledgementRun(r.first, r.last, AcknowledgeType.RELEASE) for r in rest]
-        where = self.fetched.partition
-        yield CorruptRecordError(
-            f"The broker's answer for partition {where} is damaged from offset {rest[0].first} on ({why}); "
-            f"the records have been marked RELEASE.",
-            topic=where.topic,
-            partition=where.partition,
-            offset=rest[0].first,
-        )
+        return Problem(error, (AcknowledgementRun(offset, offset, AcknowledgeType.RELEASE),))
 
     def _acquired_up_to(self, last_offset: int | None) -> list[AcquiredRange]:
         """Take the acquired ranges up to an offset, cutting the one that reaches beyond it."""
@@ -190,4 +243,4 @@ class PartitionDecoding:
     def _gaps_before(self, offset: int | None) -> None:
         """Acquired offsets that no batch covers: compacted away, or below the first batch."""
         for first, last, _ in self._acquired_up_to(None if offset is None else offset - 1):
-            self.settled.append(AcknowledgementRun(first, last, GAP))
+            self.gaps.append(AcknowledgementRun(first, last, GAP))

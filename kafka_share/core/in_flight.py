@@ -45,22 +45,30 @@ class InFlightPartition:
         self.session_id = fetched.session_id
         self._records: dict[int, ShareRecord[Any, Any]] = {}
         self._types: dict[int, int] = {}
-        self._settled: list[AcknowledgementRun] = []
+        self._gaps: list[AcknowledgementRun] = []
         self._failed: set[int] = set()
 
     def deliver(self, records: list[ShareRecord[Any, Any]]) -> None:
         for record in records:
             self._records[record.offset] = record
 
-    def settle(self, runs: Iterable[AcknowledgementRun]) -> None:
-        """Take over what needs no word: gaps as they are, failed offsets as types that may be overridden."""
+    def skip(self, gaps: Iterable[AcknowledgementRun]) -> None:
+        """Take over acquired offsets without a record: they are reported, and nobody has a word in it."""
+        self._gaps.extend(gaps)
+
+    def fail(self, runs: Iterable[AcknowledgementRun]) -> None:
+        """Take over offsets that could not be delivered, with the types they have unless the application overrides."""
         for run in runs:
-            if run.type == 0:
-                self._settled.append(run)
-                continue
             for offset in range(run.first, run.last + 1):
                 self._types[offset] = run.type
                 self._failed.add(offset)
+
+    def take_back(self, offsets: Iterable[int]) -> dict[int, ShareRecord[Any, Any]]:
+        """Take out records that did not reach the application after all, to be delivered again; others stay."""
+        taken = {offset: self._records.pop(offset) for offset in offsets if offset in self._records}
+        for offset in taken:
+            self._types.pop(offset, None)
+        return taken
 
     @property
     def unacknowledged(self) -> int:
@@ -68,7 +76,7 @@ class InFlightPartition:
 
     @property
     def is_done(self) -> bool:
-        return not self._records and not self._types and not self._settled
+        return not self._records and not self._types and not self._gaps
 
     def acknowledge(self, offset: int, kind: AcknowledgeType) -> bool:
         """Say something about a delivered record; False if it is not in flight here."""
@@ -94,7 +102,7 @@ class InFlightPartition:
 
     def gather(self) -> tuple[GatheredAcknowledgements | None, dict[int, ShareRecord[Any, Any]]]:
         """Take out all that has been said; the second value holds the records under renewal, by offset."""
-        if not self._types and not self._settled:
+        if not self._types and not self._gaps:
             return None, {}
         renewing = {
             offset: self._records[offset]
@@ -106,13 +114,13 @@ class InFlightPartition:
             self._records.pop(offset, None)
         self._types = {}
         self._failed = set()
-        self._settled = []
+        self._gaps = []
         return GatheredAcknowledgements(self.partition, self.node_id, self.session_id, tuple(runs)), renewing
 
     def _said(self) -> list[AcknowledgementRun]:
         runs = runs_of(sorted(self._types.items()))
-        if self._settled:
-            runs = sorted(runs + self._settled)
+        if self._gaps:
+            runs = sorted(runs + self._gaps)
         return runs
 
     def check(self) -> None:
