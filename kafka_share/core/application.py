@@ -175,6 +175,7 @@ class ApplicationSide:
             self._hold(self._returning[0].source, list(self._returning[0].records.values()), found)
             self._returning.popleft()
         room = self._max_poll_records - sum(map(len, found.values()))
+        self._drop_unsubscribed()
         while self._problem is None:
             if not self._decoding:
                 if not self._parked:
@@ -186,7 +187,9 @@ class ApplicationSide:
                 batch = self._parked.popleft()
                 self.acquisition_lock_timeout_ms = batch.acquisition_lock_timeout_ms
                 self._decoding.extend(PartitionDecoding(p, self._decoder) for p in batch.partitions)
-            self._decode_partition(self._decoding[0], found)
+            self._drop_unsubscribed()
+            if self._decoding:
+                self._decode_partition(self._decoding[0], found)
 
     def _decode_partition(self, decoding: PartitionDecoding, found: dict[TopicPartition, list[Record]]) -> None:
         holder = InFlightPartition(decoding.fetched)
@@ -199,9 +202,20 @@ class ApplicationSide:
                 self._problem = (holder, step)
                 break
             self._hold(holder, step, found)
-        holder.skip(decoding.gaps)
-        decoding.gaps.clear()
+        holder.settle(decoding.take_gaps())
         self._keep(holder)
+
+    def _drop_unsubscribed(self) -> None:
+        """Give back what came for topics that have been left since: no poll returns or raises it."""
+        while self._decoding and self._decoding[0].fetched.partition.topic not in self.topics:
+            decoding = self._decoding.popleft()
+            holder = InFlightPartition(decoding.fetched)
+            if self._problem is not None:
+                # It is the partition that is being decoded: nothing is decoded behind a problem.
+                (_, problem), self._problem = self._problem, None
+                holder.settle(problem.runs)
+            holder.settle(decoding.release_rest())
+            self._keep(holder)
 
     def _hold(
         self, holder: InFlightPartition, records: list[Record], found: dict[TopicPartition, list[Record]]

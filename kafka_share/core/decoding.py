@@ -46,14 +46,14 @@ class Problem:
 class PartitionDecoding:
     """One fetched partition being turned into records, resumable behind each problem.
 
-    `next_step()` answers the next records, or the next problem, or None at the end; `gaps` collects the acquired
-    offsets without a record. Each acquired offset is in exactly one of the three.
+    `next_step()` answers the next records, or the next problem, or None at the end; `take_gaps()` the acquired offsets
+    without a record up to there. Each acquired offset is in exactly one of the three.
     """
 
     def __init__(self, fetched: FetchedPartition, decoder: Decoder) -> None:
         self.fetched = fetched
-        self.gaps: list[AcknowledgementRun] = []
         self._decoder = decoder
+        self._gaps: list[AcknowledgementRun] = []
         self._pending = list(reversed(fetched.acquired))
         self._done_up_to = -1
         self._steps = self._decode()
@@ -65,18 +65,34 @@ class PartitionDecoding:
         except BaseException:
             self._begin_again()
             raise
-        if isinstance(step, Problem):
+        if step is None:
+            self._done_up_to = max((r.last for r in self.fetched.acquired), default=-1)
+        elif isinstance(step, Problem):
             self._done_up_to = step.runs[-1].last
-        elif step is not None:
+        else:
             self._done_up_to = step[-1].offset
         return step
 
+    def take_gaps(self) -> list[AcknowledgementRun]:
+        """The gaps before and between what `next_step` has answered; each is given once."""
+        done = self._done_up_to
+        taken = [run for run in self._gaps if run.last <= done]
+        self._gaps = [run for run in self._gaps if run.last > done]
+        return taken
+
+    def release_rest(self) -> list[AcknowledgementRun]:
+        """End the decoding: RELEASE for all that has not been answered, besides the gaps up to there."""
+        rest = [AcknowledgementRun(r.first, r.last, AcknowledgeType.RELEASE) for r in self._rest()]
+        return self.take_gaps() + rest
+
+    def _rest(self) -> list[AcquiredRange]:
+        first = self._done_up_to + 1
+        return [AcquiredRange(max(r.first, first), *r[1:]) for r in self.fetched.acquired if r.last >= first]
+
     def _begin_again(self) -> None:
         """A generator that raised has ended; the next one goes on behind the last step that was answered."""
-        done = self._done_up_to
-        self.gaps = [run for run in self.gaps if run.last <= done]
-        rest = [AcquiredRange(max(r.first, done + 1), *r[1:]) for r in self.fetched.acquired if r.last > done]
-        self._pending = rest[::-1]
+        self._gaps = [run for run in self._gaps if run.last <= self._done_up_to]
+        self._pending = self._rest()[::-1]
         self._steps = self._decode()
 
     def _decode(self) -> Iterator[list[Record] | Problem]:
@@ -172,11 +188,11 @@ class PartitionDecoding:
             while at < len(raw) and raw[at][0] <= last:
                 offset = raw[at][0]
                 if offset > expected:
-                    self.gaps.append(AcknowledgementRun(expected, offset - 1, GAP))
+                    self._gaps.append(AcknowledgementRun(expected, offset - 1, GAP))
                 expected = offset + 1
                 at += 1
             if expected <= last:
-                self.gaps.append(AcknowledgementRun(expected, last, GAP))
+                self._gaps.append(AcknowledgementRun(expected, last, GAP))
             if at > start:
                 yield from self._make(raw[start:at], count, batch)
 
@@ -243,4 +259,4 @@ class PartitionDecoding:
     def _gaps_before(self, offset: int | None) -> None:
         """Acquired offsets that no batch covers: compacted away, or below the first batch."""
         for first, last, _ in self._acquired_up_to(None if offset is None else offset - 1):
-            self.gaps.append(AcknowledgementRun(first, last, GAP))
+            self._gaps.append(AcknowledgementRun(first, last, GAP))

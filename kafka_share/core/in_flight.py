@@ -45,16 +45,16 @@ class InFlightPartition:
         self.session_id = fetched.session_id
         self._records: dict[int, ShareRecord[Any, Any]] = {}
         self._types: dict[int, int] = {}
-        self._gaps: list[AcknowledgementRun] = []
+        self._settled: list[AcknowledgementRun] = []
         self._failed: set[int] = set()
 
     def deliver(self, records: list[ShareRecord[Any, Any]]) -> None:
         for record in records:
             self._records[record.offset] = record
 
-    def skip(self, gaps: Iterable[AcknowledgementRun]) -> None:
-        """Take over acquired offsets without a record: they are reported, and nobody has a word in it."""
-        self._gaps.extend(gaps)
+    def settle(self, runs: Iterable[AcknowledgementRun]) -> None:
+        """Take over what the application has no word in: gaps, and what is given back unseen."""
+        self._settled.extend(runs)
 
     def fail(self, runs: Iterable[AcknowledgementRun]) -> None:
         """Take over offsets that could not be delivered, with the types they have unless the application overrides."""
@@ -76,7 +76,7 @@ class InFlightPartition:
 
     @property
     def is_done(self) -> bool:
-        return not self._records and not self._types and not self._gaps
+        return not self._records and not self._types and not self._settled
 
     def acknowledge(self, offset: int, kind: AcknowledgeType) -> bool:
         """Say something about a delivered record; False if it is not in flight here."""
@@ -102,7 +102,7 @@ class InFlightPartition:
 
     def gather(self) -> tuple[GatheredAcknowledgements | None, dict[int, ShareRecord[Any, Any]]]:
         """Take out all that has been said; the second value holds the records under renewal, by offset."""
-        if not self._types and not self._gaps:
+        if not self._types and not self._settled:
             return None, {}
         renewing = {
             offset: self._records[offset]
@@ -114,13 +114,13 @@ class InFlightPartition:
             self._records.pop(offset, None)
         self._types = {}
         self._failed = set()
-        self._gaps = []
+        self._settled = []
         return GatheredAcknowledgements(self.partition, self.node_id, self.session_id, tuple(runs)), renewing
 
     def _said(self) -> list[AcknowledgementRun]:
         runs = runs_of(sorted(self._types.items()))
-        if self._gaps:
-            runs = sorted(runs + self._gaps)
+        if self._settled:
+            runs = sorted(runs + self._settled)
         return runs
 
     def check(self) -> None:

@@ -103,7 +103,7 @@ def spread(runs: Iterable[Run]) -> list[tuple[int, int]]:
 
 def decode(part: FetchedPartition, decoder: Decoder = PLAIN) -> Outcome:
     decoding = PartitionDecoding(part, decoder)
-    return Outcome().add(steps_of(decoding), decoding.gaps)
+    return Outcome().add(steps_of(decoding), decoding.take_gaps())
 
 
 # ---- what a record carries
@@ -309,10 +309,23 @@ def test_no_record_is_lost_when_an_interrupt_strikes_inside_a_deserializer() -> 
     outcome.add([decoding.next_step() for _ in range(3)], [])  # type: ignore[misc]
     with pytest.raises(KeyboardInterrupt):
         decoding.next_step()
-    outcome.add(steps_of(decoding), decoding.gaps)
+    outcome.add(steps_of(decoding), decoding.take_gaps())
     assert list(outcome.records) == [1, 4, 5, 7]
     assert outcome.failed == {3: RELEASE}
     assert outcome.gaps == {0, 2, 6, 8}
+
+
+# ---- giving up
+
+
+@pytest.mark.parametrize("steps", range(4))
+def test_all_that_was_not_answered_is_released_when_decoding_is_given_up(steps: int) -> None:
+    decoding = PartitionDecoding(fetched(batch([1, 3, 4], base=0), (0, 4, 1)), failing_at(3))
+    outcome = Outcome().add([decoding.next_step() for _ in range(steps)], [])  # type: ignore[misc]
+    done = max([*outcome.records, *outcome.failed, -1])
+    settled = spread(decoding.release_rest())
+    assert [o for o, _ in settled] == [o for o in range(5) if o not in {**outcome.records, **outcome.failed}]
+    assert all(kind == (GAP if offset < done else RELEASE) for offset, kind in settled)
 
 
 # ---- anything
@@ -410,6 +423,7 @@ def test_every_acquired_offset_is_once_a_record_a_gap_or_a_failure_whatever_was_
 
     decoding = PartitionDecoding(scene.part, Decoder(value_deserializer=as_deserializer(deserialize)))
     steps: list[list[Record] | Problem] = []
+    gaps: list[Run] = []
     step: list[Record] | Problem | None = []
     while step is not None:
         try:
@@ -418,7 +432,8 @@ def test_every_acquired_offset_is_once_a_record_a_gap_or_a_failure_whatever_was_
             continue
         if step is not None:
             steps.append(step)
-    outcome = Outcome().add(steps, decoding.gaps)
+        gaps += decoding.take_gaps()
+    outcome = Outcome().add(steps, gaps)
     assert set(outcome.records) == scene.records
     assert outcome.failed == scene.failed
     assert outcome.gaps == set(scene.counts) - scene.records - set(scene.failed)

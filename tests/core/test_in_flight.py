@@ -102,7 +102,7 @@ def test_the_rest_is_accepted_when_some_records_have_a_word_already() -> None:
 
 def test_gaps_need_no_word_and_keep_their_place_when_gathered() -> None:
     holder = holding(1, 4)
-    holder.skip([Run(0, 0, GAP), Run(2, 3, GAP)])
+    holder.settle([Run(0, 0, GAP), Run(2, 3, GAP)])
     assert holder.unacknowledged == 2
     holder.accept_rest()
     assert said(holder) == (Run(0, 0, GAP), Run(1, 1, ACCEPT), Run(2, 3, GAP), Run(4, 4, ACCEPT))
@@ -110,7 +110,7 @@ def test_gaps_need_no_word_and_keep_their_place_when_gathered() -> None:
 
 def test_gaps_are_gathered_when_no_record_was_acknowledged() -> None:
     holder = holding(1)
-    holder.skip([Run(0, 0, GAP)])
+    holder.settle([Run(0, 0, GAP)])
     assert said(holder) == (Run(0, 0, GAP),)
     assert not holder.is_done
 
@@ -185,9 +185,9 @@ class InFlightAgainstModel(RuleBasedStateMachine):
         self.state.update(dict.fromkeys(new, "delivered"))
 
     @rule(offset=OFFSETS)
-    def skip(self, offset: int) -> None:
+    def settle(self, offset: int) -> None:
         if self._is_new(offset):
-            self.holder.skip([Run(offset, offset, GAP)])
+            self.holder.settle([Run(offset, offset, GAP)])
             self.state[offset] = "gap"
             self.types[offset] = GAP
 
