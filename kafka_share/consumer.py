@@ -161,14 +161,19 @@ class KafkaShareConsumer(Generic[K, V]):
             self._raise_wakeup()
             self._application.accept_delivered()
             self._start_poll(deadline_at_ms)
+            records: ShareRecords[K, V] | None = None
             try:
-                records = self._wait_for_records(deadline_at_ms)
+                try:
+                    records = self._wait_for_records(deadline_at_ms)
+                finally:
+                    self._run_callback()
+                return records
             except BaseException:
+                if records is not None:
+                    # An interrupt struck in the callback: what the application never saw must not be accepted.
+                    self._application.put_back(records)
                 self._post(PollEnded(), wake=False)
                 raise
-            finally:
-                self._run_callback()
-            return records
 
     def _start_poll(self, deadline_at_ms: int) -> None:
         acknowledgements = self._application.gather()
@@ -299,17 +304,17 @@ class KafkaShareConsumer(Generic[K, V]):
             raise TypeError(f"the callback is a callable or None, not {callback.__class__.__name__}")
         with self._exclusive("set_acknowledgement_commit_callback"):
             if callback is None:
-                self._application.pop_outcomes()
+                self._application.drop_outcomes()
             self._callback = callback
 
     def _run_callback(self) -> None:
         self._take_arrived()
-        outcomes = self._application.pop_outcomes()
         if self._callback is None:
+            self._application.drop_outcomes()
             return
         self._in_callback = True
         try:
-            for outcome in outcomes:
+            for outcome in iter(self._application.pop_outcome, None):
                 offsets = frozenset(o for run in outcome.runs for o in range(run.first, run.last + 1))
                 try:
                     self._callback({outcome.partition: offsets}, outcome.error)

@@ -103,11 +103,13 @@ class ApplicationSide:
         """The next error of the background side, each to be raised once."""
         return self._errors.popleft() if self._errors else None
 
-    def pop_outcomes(self) -> list[AcknowledgementOutcome]:
-        """The outcomes that have not been reported to the application yet."""
-        outcomes = list(self._outcomes)
+    def pop_outcome(self) -> AcknowledgementOutcome | None:
+        """The oldest outcome that has not been reported to the application yet."""
+        return self._outcomes.popleft() if self._outcomes else None
+
+    def drop_outcomes(self) -> None:
+        """Nobody wants to hear of what has ended so far."""
         self._outcomes.clear()
-        return outcomes
 
     def peek_outcomes(self) -> tuple[AcknowledgementOutcome, ...]:
         return tuple(self._outcomes)

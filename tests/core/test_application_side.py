@@ -367,7 +367,9 @@ def test_the_record_is_gone_when_its_renewal_failed() -> None:
     assert not application.is_renewing
     assert collected(application) == []
     application.demand_all_acknowledged()
-    assert [o.error.__class__ for o in application.pop_outcomes()] == [InvalidRecordStateError]
+    outcome = application.pop_outcome()
+    assert outcome is not None
+    assert isinstance(outcome.error, InvalidRecordStateError)
 
 
 def test_the_rest_is_waited_for_when_half_of_the_renewals_have_ended() -> None:
@@ -397,8 +399,18 @@ def test_outcomes_are_reported_once_and_settle_what_was_gathered() -> None:
     settle(application, Run(0, 0, ACCEPT))
     assert not application.has_unsettled
     assert len(application.peek_outcomes()) == 1
-    assert [o.partition for o in application.pop_outcomes()] == [A0]
-    assert application.pop_outcomes() == []
+    outcome = application.pop_outcome()
+    assert outcome is not None
+    assert outcome.partition == A0
+    assert application.pop_outcome() is None
+
+
+def test_outcomes_are_gone_when_nobody_wants_them() -> None:
+    application = renewing_one()
+    settle(application, Run(0, 0, ACCEPT))
+    application.drop_outcomes()
+    assert application.pop_outcome() is None
+    assert application.peek_outcomes() == ()
 
 
 def test_more_outcomes_than_acknowledgements_are_noticed() -> None:
