@@ -6,12 +6,20 @@ groups or connections.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import struct
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 
+from kafka_share.errors import OffsetOutOfRangeError
+from kafka_share.protocol.record_batches import RecordBatch, iter_batches, with_offsets
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+_CONTROL_KEY: Final = struct.Struct(">hh")
+_ABORT: Final = 0
 
 
 @attrs.frozen
@@ -62,3 +70,134 @@ class PartitionLog(Protocol):
 
     def delete_records(self, before_offset: int) -> int:
         """Raise the start offset; answers the new one."""
+
+
+class MemoryLog:
+    """A `PartitionLog` in memory. It keeps everything until records are deleted; there is no retention.
+
+    All replicas of a partition share it, so the high watermark is always the end.
+    """
+
+    def __init__(self) -> None:
+        self._batches: list[StoredBatch] = []
+        self._last_offsets: list[int] = []
+        self._sizes: list[int] = []
+        """Bytes of all batches ever appended up to and with this one, so that a span is a difference."""
+        self._start_offset = 0
+        self._end_offset = 0
+        self._open: dict[int, int] = {}
+        """Open transactions: producer id -> first offset."""
+        self._aborted: list[tuple[int, int, int]] = []
+
+    @property
+    def start_offset(self) -> int:
+        return self._start_offset
+
+    @property
+    def high_watermark(self) -> int:
+        return self._end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        return min(self._open.values(), default=self._end_offset)
+
+    @property
+    def max_timestamp(self) -> int | None:
+        """The highest timestamp of any record, None for an empty log."""
+        return max((batch.max_timestamp for batch in self._batches), default=None)
+
+    def append(self, records: bytes, leader_epoch: int, now_ms: int) -> tuple[int, int]:
+        """See `PartitionLog.append`. `records` holds at least one batch."""
+        first = self._end_offset
+        for produced in iter_batches(records):
+            moved = with_offsets(produced.data, self._end_offset, leader_epoch)
+            self._append_batch(RecordBatch(moved), now_ms)
+        assert self._end_offset > first, "nothing was appended"
+        return first, self._end_offset - 1
+
+    def _append_batch(self, batch: RecordBatch, now_ms: int) -> None:
+        stored = StoredBatch(
+            base_offset=batch.base_offset,
+            last_offset=batch.last_offset,
+            max_timestamp=batch.max_timestamp,
+            data=batch.data,
+            is_control=batch.is_control,
+            is_transactional=batch.is_transactional,
+            producer_id=batch.producer_id,
+            appended_at_ms=now_ms,
+        )
+        if batch.is_control:
+            self._end_transaction(batch)
+        elif batch.is_transactional:
+            self._open.setdefault(batch.producer_id, batch.base_offset)
+        self._sizes.append((self._sizes[-1] if self._sizes else 0) + len(stored.data))
+        self._batches.append(stored)
+        self._last_offsets.append(stored.last_offset)
+        self._end_offset = stored.last_offset + 1
+
+    def _end_transaction(self, batch: RecordBatch) -> None:
+        first = self._open.pop(batch.producer_id, None)
+        key = batch.records()[0][2]
+        assert key is not None, "a control record has a key"
+        _, kind = _CONTROL_KEY.unpack_from(key)
+        if first is not None and kind == _ABORT:
+            self._aborted.append((batch.producer_id, first, batch.last_offset))
+
+    def read(self, offset: int, max_bytes: int, end_offset: int) -> Sequence[StoredBatch]:
+        """See `PartitionLog.read`."""
+        if not self._start_offset <= offset <= self._end_offset:
+            raise OffsetOutOfRangeError(f"{offset} is not within {self._start_offset} to {self._end_offset}")
+        found: list[StoredBatch] = []
+        total = 0
+        for index in range(bisect_left(self._last_offsets, offset), len(self._batches)):
+            batch = self._batches[index]
+            total += len(batch.data)
+            if batch.base_offset >= end_offset or (found and total > max_bytes):
+                break
+            found.append(batch)
+        return found
+
+    def bytes_between(self, offset: int, end_offset: int) -> int:
+        """See `PartitionLog.bytes_between`."""
+        first = bisect_left(self._last_offsets, max(offset, self._start_offset))
+        last = bisect_left(self._last_offsets, end_offset - 1)
+        if last < len(self._batches) and self._batches[last].base_offset < end_offset:
+            last += 1
+        if last <= first:
+            return 0
+        return self._sizes[last - 1] - (self._sizes[first - 1] if first else 0)
+
+    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
+        """See `PartitionLog.offset_for_timestamp`."""
+        for stored in self._batches:
+            if stored.max_timestamp < timestamp or stored.last_offset < self._start_offset:
+                continue
+            for offset, record_timestamp, *_ in RecordBatch(stored.data).records():
+                if record_timestamp >= timestamp and offset >= self._start_offset:
+                    return offset, record_timestamp
+        return None
+
+    def aborted_ranges(self, first: int, last: int) -> Sequence[tuple[int, int, int]]:
+        """See `PartitionLog.aborted_ranges`."""
+        return [one for one in self._aborted if one[1] <= last and one[2] >= first]
+
+    def delete_records(self, before_offset: int) -> int:
+        """See `PartitionLog.delete_records`. The batch that holds the new start offset stays whole."""
+        self._start_offset = max(self._start_offset, min(before_offset, self._end_offset))
+        gone = bisect_left(self._last_offsets, self._start_offset)
+        del self._batches[:gone], self._last_offsets[:gone]
+        dropped = self._sizes[gone - 1] if gone else 0
+        self._sizes = [size - dropped for size in self._sizes[gone:]]
+        self._aborted = [one for one in self._aborted if one[2] >= self._start_offset]
+        return self._start_offset
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        assert 0 <= self._start_offset <= self._end_offset
+        assert self._start_offset <= self.last_stable_offset <= self._end_offset or self._open
+        assert len(self._batches) == len(self._last_offsets) == len(self._sizes)
+        expected = self._batches[0].base_offset if self._batches else self._end_offset
+        for batch in self._batches:
+            assert batch.base_offset == expected
+            expected = batch.last_offset + 1
+        assert expected == self._end_offset

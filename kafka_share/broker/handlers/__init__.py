@@ -1,0 +1,5 @@
+"""One module per family of APIs, each headed by what it does and what it leaves out.
+
+A handler is `handle…(cluster, context, request, now_ms) -> response | None`; None means that the answer comes later, as
+an output of the cluster. Handlers translate between wire messages and the machines; they keep no state.
+"""

@@ -1,0 +1,104 @@
+"""The share assignor "simple": which member of a share group gets which partitions.
+
+Called by the group coordinator when the group epoch has moved. A pure function: the same arguments give the same
+answer, whatever the order of the dictionaries. What it promises: every partition that someone subscribes to has an
+owner; every member owns something if its topics have partitions; the sizes are even; nothing moves without need.
+
+Source: Kafka's `SimpleAssignor`, in the behaviour that can be seen from outside. A partition is shared by
+ceil(members / partitions) members, and the members together own exactly that many copies of all partitions, so that
+their sizes differ by one at most. Kafka orders members by a hash map, here the order is that of what a member already
+holds and then of its id. With differing subscriptions the topics are dealt out one after another, the larger share
+going to the member that has least so far.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+from uuid import UUID
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence, Set
+
+Partition: TypeAlias = tuple[UUID, int]
+"""Topic id and partition index."""
+
+
+def assign(
+    subscriptions: Mapping[str, Set[UUID]],
+    assignable: Sequence[Partition],
+    current: Mapping[str, Set[Partition]],
+) -> dict[str, frozenset[Partition]]:
+    """The target assignment of every member.
+
+    `subscriptions` has each member's topic ids, `assignable` the partitions whose share state is initialised, `current`
+    the target that is in force (members and partitions that are gone are ignored).
+    """
+    members = sorted(subscriptions)
+    owned: dict[str, set[Partition]] = {member: set() for member in members}
+    if len({frozenset(subscriptions[member]) for member in members}) == 1:
+        topics = subscriptions[members[0]]
+        _deal([p for p in sorted(assignable) if p[0] in topics], members, current, owned)
+    else:
+        for topic in sorted({partition[0] for partition in assignable}):
+            subscribers = [member for member in members if topic in subscriptions[member]]
+            _deal([p for p in sorted(assignable) if p[0] == topic], subscribers, current, owned)
+    return {member: frozenset(owned[member]) for member in members}
+
+
+def _deal(
+    partitions: Sequence[Partition],
+    members: Sequence[str],
+    current: Mapping[str, Set[Partition]],
+    owned: dict[str, set[Partition]],
+) -> None:
+    """Deal `partitions` out to `members`, on top of what `owned` has from earlier topics."""
+    if not members or not partitions:
+        return
+    sharing = -(-len(members) // len(partitions))
+    held = {member: [p for p in partitions if p in current.get(member, ())] for member in members}
+    quota = _quotas(len(partitions), members, sharing, held, owned)
+    sharers = dict.fromkeys(partitions, 0)
+    kept: dict[str, set[Partition]] = {}
+    for member in members:
+        kept[member] = set()
+        for partition in held[member]:
+            if len(kept[member]) < quota[member] and sharers[partition] < sharing:
+                kept[member].add(partition)
+                sharers[partition] += 1
+    _fill(partitions, members, quota, kept, sharers)
+    for member in members:
+        owned[member] |= kept[member]
+
+
+def _quotas(
+    partition_count: int,
+    members: Sequence[str],
+    sharing: int,
+    held: Mapping[str, Sequence[Partition]],
+    owned: Mapping[str, Set[Partition]],
+) -> dict[str, int]:
+    """How many partitions each member should get; the larger numbers go where they move least and even out most."""
+    copies = sharing * partition_count
+    count = len(members)
+    sizes = sorted((-(-copies * (i + 1) // count) - -(-copies * i // count) for i in range(count)), reverse=True)
+    order = sorted(members, key=lambda member: (len(owned[member]), -len(held[member]), member))
+    return dict(zip(order, sizes, strict=True))
+
+
+def _fill(
+    partitions: Sequence[Partition],
+    members: Sequence[str],
+    quota: Mapping[str, int],
+    kept: dict[str, set[Partition]],
+    sharers: dict[Partition, int],
+) -> None:
+    """Give members below their quota the least shared partitions, in turns, never one partition twice to a member."""
+    hungry = [member for member in members if len(kept[member]) < quota[member]]
+    while hungry:
+        for member in hungry:
+            free = [partition for partition in partitions if partition not in kept[member]]
+            if free:
+                choice = min(free, key=lambda partition: sharers[partition])
+                kept[member].add(choice)
+                sharers[choice] += 1
+        hungry = [m for m in hungry if len(kept[m]) < min(quota[m], len(partitions))]

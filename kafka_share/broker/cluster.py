@@ -1,0 +1,265 @@
+"""The cluster: nodes, topics, groups and share partitions behind one `handle`, as a machine without I/O.
+
+Driven by `server.py` or by the simulation of the tests: events in, `poll` for the outputs, `wake_at_ms` for the timer.
+It routes requests to the handlers, carries news between the machines (a log grew, a topic went, a node stopped), and
+answers what the handlers and the share machines ask about the cluster (`ClusterView`).
+
+What it must not do: decide anything that a handler or a machine can decide. Several nodes live in one cluster object;
+each has its own share machines, while logs, groups and share state are common, as if they had been replicated.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kafka_share.broker import appending
+from kafka_share.broker.configs import Configs, ResourceType
+from kafka_share.broker.delayed_fetch import DelayedFetches
+from kafka_share.broker.error_answers import error_answer
+from kafka_share.broker.events import ConnectionClosed, ConnectionOpened, Reply, RequestArrived
+from kafka_share.broker.group_coordinator import GroupCoordinator
+from kafka_share.broker.handler_table import HANDLERS, advertised_versions
+from kafka_share.broker.handlers import fetch
+from kafka_share.broker.refusals import Refusal
+from kafka_share.broker.share_coordinator import ShareCoordinator
+from kafka_share.broker.share_node import ShareNode
+from kafka_share.broker.topics import Topics
+from kafka_share.errors import (
+    CoordinatorNotAvailableError,
+    FencedLeaderEpochError,
+    LeaderNotAvailableError,
+    NotCoordinatorError,
+    NotLeaderOrFollowerError,
+    UnknownLeaderEpochError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+)
+from kafka_share.records import Node
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from random import Random
+    from uuid import UUID
+
+    from kafka_share.broker.events import Event, Message, Output, RequestContext
+    from kafka_share.broker.settings import GroupSettings
+    from kafka_share.broker.topics import Partition, Topic
+
+_SHARE_FETCH_APIS: Final = (78, 79)
+_HASH_MASK: Final = 2**32 - 1
+
+
+class Cluster:
+    """A cluster of `node_ids`. `config` has static broker settings; raises `ConfigurationError` for a wrong one.
+
+    `random` makes the topic ids. `share_version` is the finalized level of the feature: 0 switches share groups off.
+    """
+
+    def __init__(
+        self,
+        node_ids: Sequence[int],
+        *,
+        config: Mapping[str, str],
+        cluster_id: str,
+        random: Random,
+        share_version: int = 1,
+    ) -> None:
+        self.cluster_id = cluster_id
+        self.share_version = share_version
+        self.configs = Configs(config)
+        self.api_versions = advertised_versions()
+        self.nodes = {node_id: Node(node_id, "", 0) for node_id in node_ids}
+        self.topics = Topics(node_ids, random)
+        self.share_states = ShareCoordinator(self)
+        self.groups = GroupCoordinator(self.topics, self.configs, self.share_states)
+        self.share_nodes = {node_id: ShareNode(node_id, self) for node_id in node_ids}
+        self.fetches = DelayedFetches()
+        self._alive = list(node_ids)
+        self._outputs: list[Output] = []
+        self._next_producer_id = 0
+
+    # ---- the machine
+
+    def handle(self, event: Event, now_ms: int) -> None:
+        """Take an event."""
+        if isinstance(event, RequestArrived):
+            self._request(event.context, event.request, now_ms)
+        elif isinstance(event, ConnectionClosed):
+            self.fetches.connection_closed(event.connection_id)
+            for node in self.share_nodes.values():
+                node.connection_closed(event.connection_id, now_ms)
+        else:
+            assert isinstance(event, ConnectionOpened)
+
+    def poll(self, now_ms: int) -> list[Output]:
+        """Let time pass up to `now_ms`; answers everything that has to be sent."""
+        self.groups.poll(now_ms)
+        for node in self.share_nodes.values():
+            self._outputs += node.poll(now_ms)
+        for parked in self.fetches.take_due(now_ms):
+            self._outputs.append(Reply(parked.context, fetch.answer(self, parked.context, parked.request)))
+        outputs, self._outputs = self._outputs, []
+        return outputs
+
+    def wake_at_ms(self) -> int | None:
+        """When `poll` has to run even if nothing happens."""
+        times = [node.wake_at_ms() for node in self.share_nodes.values()]
+        times += [self.groups.wake_at_ms(), self.fetches.wake_at_ms()]
+        return min((at_ms for at_ms in times if at_ms is not None), default=None)
+
+    def check(self) -> None:
+        """Assert the invariants of everything."""
+        self.topics.check()
+        self.groups.check()
+        for node in self.share_nodes.values():
+            node.check()
+
+    def _request(self, context: RequestContext, request: Message, now_ms: int) -> None:
+        if context.api_key in _SHARE_FETCH_APIS and self.share_version == 0:
+            response: Message | None = error_answer(request, context.api_version, UnsupportedVersionError.code)
+        else:
+            response = HANDLERS[context.api_key](self, context, request, now_ms)
+        if response is not None:
+            self._outputs.append(Reply(context, response))
+
+    # ---- what handlers ask
+
+    def living_nodes(self) -> list[Node]:
+        """The nodes that run, by id."""
+        return [self.nodes[node_id] for node_id in sorted(self._alive)]
+
+    def coordinator_of(self, key: str) -> Node:
+        """The node that coordinates a group (or a share state key). Raises `Refusal` when no node runs."""
+        if not self._alive:
+            raise Refusal(CoordinatorNotAvailableError, "no node is running")
+        ids = sorted(self.nodes)
+        first = _text_hash(key) % len(ids)
+        return next(self.nodes[node] for node in (*ids[first:], *ids[:first]) if node in self._alive)
+
+    def require_coordinator(self, context: RequestContext, group_id: str) -> None:
+        """Raises `Refusal` unless the request came to the node that coordinates the group."""
+        coordinator = self.coordinator_of(group_id)
+        if coordinator.id != context.node_id:
+            raise Refusal(NotCoordinatorError, f"node {coordinator.id} coordinates {group_id!r}")
+
+    def require_share_groups(self) -> None:
+        """Raises `Refusal` while the feature share.version is off."""
+        if self.share_version == 0:
+            raise Refusal(UnsupportedVersionError, "share groups are switched off")
+
+    def led_partition(self, context: RequestContext, topic: Topic | None, index: int, leader_epoch: int) -> Partition:
+        """The partition, if the request came to its leader and names its epoch, -1 or none. Raises `Refusal`."""
+        partition = None if topic is None else topic.partition(index)
+        if partition is None:
+            raise Refusal(UnknownTopicOrPartitionError, "there is no such partition")
+        if partition.leader_id != context.node_id:
+            raise Refusal(NotLeaderOrFollowerError, f"node {partition.leader_id} leads this partition")
+        if 0 <= leader_epoch < partition.leader_epoch:
+            raise Refusal(FencedLeaderEpochError, f"the leader epoch is {partition.leader_epoch}")
+        if leader_epoch > partition.leader_epoch:
+            raise Refusal(UnknownLeaderEpochError, f"the leader epoch is {partition.leader_epoch}")
+        return partition
+
+    def next_producer_id(self) -> int:
+        """A producer id that nobody has."""
+        self._next_producer_id += 1
+        return self._next_producer_id - 1
+
+    # ---- ClusterView, for the share machines
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        topic = self.topics.by_id(topic_id)
+        return None if topic is None else topic.name
+
+    def partition(self, topic_id: UUID, partition: int) -> Partition | None:
+        topic = self.topics.by_id(topic_id)
+        return None if topic is None else topic.partition(partition)
+
+    def node(self, node_id: int) -> Node | None:
+        return self.nodes.get(node_id)
+
+    def group_settings(self, group_id: str) -> GroupSettings:
+        return self.configs.group_settings(group_id)
+
+    def share_enabled(self) -> bool:
+        return self.share_version > 0
+
+    def max_share_sessions(self) -> int:
+        return self.configs.broker_int("group.share.max.share.sessions")
+
+    # ---- changes
+
+    def create_topic(self, name: str, replicas: Sequence[Sequence[int]] | None = None) -> Topic:
+        """Make a topic; without `replicas` with the broker's default numbers. Name and nodes have been validated."""
+        if replicas is None:
+            factor = min(self.configs.broker_int("default.replication.factor"), len(self.nodes))
+            replicas = self.topics.place(self.configs.broker_int("num.partitions"), factor)
+        return self.topics.create(name, replicas)
+
+    def delete_topic(self, topic: Topic, now_ms: int) -> None:
+        """Delete a topic with its share state and its settings."""
+        partitions = list(topic.partitions)
+        self.topics.delete(topic)
+        topic.partitions.clear()
+        for partition in partitions:
+            self.fetches.partition_moved(partition)
+        self.configs.forget(ResourceType.TOPIC, topic.name)
+        self.groups.topic_deleted(topic)
+        for node in self.share_nodes.values():
+            node.topic_deleted(topic.id, now_ms)
+
+    def append(self, partition: Partition, records: bytes, now_ms: int) -> tuple[int, int]:
+        """Append what was produced (see `appending.append`) and wake who waits for it. Raises `Refusal`."""
+        if partition.leader_id not in self._alive:
+            raise Refusal(LeaderNotAvailableError, "the partition has no leader")
+        appended = appending.append(self.configs, partition, records, now_ms)
+        self.fetches.partition_moved(partition)
+        self.share_nodes[partition.leader_id].log_advanced(partition.topic_id, partition.partition, now_ms)
+        return appended
+
+    def delete_records(self, partition: Partition, before_offset: int, now_ms: int) -> int:
+        """Raise the log's start; answers the new one."""
+        start_offset = partition.log.delete_records(before_offset)
+        self.fetches.partition_moved(partition)
+        self.share_nodes[partition.leader_id].log_start_moved(partition.topic_id, partition.partition, now_ms)
+        return start_offset
+
+    # ---- nodes
+
+    def set_address(self, node_id: int, host: str, port: int) -> None:
+        """Where clients reach the node."""
+        self.nodes[node_id] = Node(node_id, host, port)
+
+    def stop_node(self, node_id: int, now_ms: int) -> None:
+        """The node is gone with everything it kept in memory. Its connections have been closed."""
+        coordinated = [group.id for group in self.groups.groups() if self.coordinator_of(group.id).id == node_id]
+        self._alive.remove(node_id)
+        moved = self.topics.node_stopped(node_id)
+        self.share_nodes[node_id] = ShareNode(node_id, self)
+        for partition in moved:
+            self.fetches.partition_moved(partition)
+        self.groups.rearm(coordinated, now_ms)
+
+    def start_node(self, node_id: int, now_ms: int) -> None:
+        """The node runs again. It takes over the groups that belong to it and the partitions that nobody leads."""
+        self._alive.append(node_id)
+        self.topics.node_started(node_id)
+        coordinated = [group.id for group in self.groups.groups() if self.coordinator_of(group.id).id == node_id]
+        self.groups.rearm(coordinated, now_ms)
+
+    def move_leader(self, partition: Partition, node_id: int, now_ms: int) -> None:
+        """Make another living node the leader of a partition."""
+        assert node_id in self._alive, f"node {node_id} does not run"
+        old_leader = partition.leader_id
+        self.topics.move_leader(partition, node_id)
+        self.fetches.partition_moved(partition)
+        if old_leader in self.share_nodes:
+            self.share_nodes[old_leader].leadership_lost(partition.topic_id, partition.partition, now_ms)
+
+
+def _text_hash(text: str) -> int:
+    """The same number for the same text on every run (Java's hash of a string, without its sign)."""
+    value = 0
+    for char in text:
+        value = (31 * value + ord(char)) & _HASH_MASK
+    return value & (_HASH_MASK >> 1)

@@ -1,0 +1,100 @@
+"""Which handler answers which API, and which versions of it are offered: the one list that everything derives from.
+
+`advertised_versions` is what ApiVersions tells and what the server accepts. An API that has no handler is not offered.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from kafka_share.broker.handlers import (
+    api_versions,
+    configs,
+    describe_cluster,
+    fetch,
+    find_coordinator,
+    groups,
+    list_offsets,
+    metadata,
+    produce,
+    producer_ids,
+    share_group,
+    share_offsets,
+    topics,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kafka_share.broker.cluster import Cluster
+    from kafka_share.broker.events import Message, RequestContext
+
+    Handler: TypeAlias = Callable[[Cluster, RequestContext, Any, int], Message | None]
+
+HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
+    {
+        0: produce.handle,
+        1: fetch.handle,
+        2: list_offsets.handle,
+        3: metadata.handle,
+        10: find_coordinator.handle,
+        16: groups.handle_list,
+        18: api_versions.handle,
+        19: topics.handle_create,
+        20: topics.handle_delete,
+        21: topics.handle_delete_records,
+        22: producer_ids.handle,
+        32: configs.handle_describe,
+        37: topics.handle_create_partitions,
+        42: groups.handle_delete,
+        44: configs.handle_alter,
+        60: describe_cluster.handle,
+        74: configs.handle_list,
+        76: share_group.handle_heartbeat,
+        77: share_group.handle_describe,
+        90: share_offsets.handle_describe,
+        91: share_offsets.handle_alter,
+        92: share_offsets.handle_delete,
+    }
+)
+
+KAFKA_VERSIONS: Final[Mapping[int, tuple[int, int]]] = MappingProxyType(
+    {
+        0: (0, 13),
+        1: (4, 18),
+        2: (1, 11),
+        3: (0, 13),
+        10: (0, 6),
+        16: (0, 5),
+        18: (0, 4),
+        19: (2, 7),
+        20: (1, 6),
+        21: (0, 2),
+        22: (0, 5),
+        32: (1, 4),
+        37: (0, 3),
+        42: (0, 2),
+        44: (0, 1),
+        60: (0, 2),
+        74: (0, 1),
+        76: (1, 1),
+        77: (1, 1),
+        78: (1, 2),
+        79: (1, 2),
+        83: (0, 0),
+        84: (0, 0),
+        85: (0, 1),
+        86: (0, 0),
+        87: (0, 1),
+        90: (0, 1),
+        91: (0, 0),
+        92: (0, 0),
+    }
+)
+"""The versions that Kafka 4.3 offers of the APIs that this broker may have."""
+
+
+def advertised_versions() -> dict[int, tuple[int, int]]:
+    """API key -> lowest and highest version that this broker offers."""
+    return {key: KAFKA_VERSIONS[key] for key in sorted(HANDLERS)}

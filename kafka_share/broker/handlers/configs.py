@@ -1,0 +1,166 @@
+"""DescribeConfigs (32), IncrementalAlterConfigs (44) and ListConfigResources (74) of topics, brokers and share groups.
+
+- Group resources (type 32) need no group. An empty group name is INVALID_REQUEST, an unknown key or a bad value
+  INVALID_CONFIG; one bad value refuses the whole resource.
+- Broker resources: name "" is the cluster-wide default, which can be changed; a node id can only be described.
+- Describe names every key that this broker knows, or those asked for; unknown ones are left out without a word.
+- Kafka applies changes about 100 ms later; here they apply at once.
+- ListConfigResources lists topics, nodes and the groups that have values of their own; version 0 lists client metrics
+  resources only, of which there are none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafka_share.broker.configs import KEYS, Change, ConfigRefusedError, ConfigSource, ResourceType
+from kafka_share.broker.refusals import Refusal
+from kafka_share.errors import InvalidConfigError, InvalidRequestError, UnknownTopicOrPartitionError
+from kafka_share.protocol.classic import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+if TYPE_CHECKING:
+    from kafka_share.broker.cluster import Cluster
+    from kafka_share.broker.config_keys import ConfigKey
+    from kafka_share.broker.events import RequestContext
+
+_Described = DescribeConfigsResponse.DescribeConfigsResult
+_AlterResource = IncrementalAlterConfigsRequest.AlterConfigsResource
+
+
+def _resource_type(cluster: Cluster, kind: int, name: str) -> ResourceType:
+    """The type, if the resource is one that can be configured here; raises `Refusal`."""
+    if kind not in tuple(ResourceType):
+        raise Refusal(InvalidRequestError, f"resources of type {kind} have no configuration here")
+    resource = ResourceType(kind)
+    if resource is ResourceType.GROUP and not name:
+        raise Refusal(InvalidRequestError, "a group's name cannot be empty")
+    if resource is ResourceType.TOPIC and cluster.topics.by_name(name) is None:
+        raise Refusal(UnknownTopicOrPartitionError, f"there is no topic {name!r}")
+    if resource is ResourceType.BROKER and name and name not in {str(node_id) for node_id in cluster.nodes}:
+        raise Refusal(InvalidRequestError, f"{name!r} is not the id of a node")
+    return resource
+
+
+# ---- DescribeConfigs
+
+
+def handle_describe(
+    cluster: Cluster, context: RequestContext, request: DescribeConfigsRequest, now_ms: int
+) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(
+        results=[_describe(cluster, one, synonyms=request.include_synonyms) for one in request.resources]
+    )
+
+
+def _describe(cluster: Cluster, asked: DescribeConfigsRequest.DescribeConfigsResource, *, synonyms: bool) -> _Described:
+    try:
+        kind = _resource_type(cluster, asked.resource_type, asked.resource_name)
+    except Refusal as refusal:
+        return _Described(
+            error_code=refusal.code,
+            error_message=refusal.message,
+            resource_type=asked.resource_type,
+            resource_name=asked.resource_name,
+            configs=[],
+        )
+    wanted = asked.configuration_keys
+    keys = [key for key in KEYS[kind].values() if not wanted or key.name in wanted]
+    return _Described(
+        error_code=0,
+        error_message=None,
+        resource_type=asked.resource_type,
+        resource_name=asked.resource_name,
+        configs=[_describe_key(cluster, kind, asked.resource_name, key, synonyms=synonyms) for key in keys],
+    )
+
+
+def _describe_key(
+    cluster: Cluster, kind: ResourceType, name: str, key: ConfigKey, *, synonyms: bool
+) -> DescribeConfigsResponse.DescribeConfigsResult.DescribeConfigsResourceResult:
+    described = DescribeConfigsResponse.DescribeConfigsResult.DescribeConfigsResourceResult
+    layers = cluster.configs.synonyms(kind, name, key)
+    effective = layers[0]
+    return described(
+        name=key.name,
+        value=effective.value,
+        read_only=False,
+        config_source=effective.source.value,
+        is_default=effective.source is ConfigSource.DEFAULT,
+        is_sensitive=False,
+        synonyms=[
+            described.DescribeConfigsSynonym(name=layer.name, value=layer.value, source=layer.source.value)
+            for layer in (layers if synonyms else ())
+        ],
+        config_type=key.type.value,
+        documentation=None,
+    )
+
+
+# ---- IncrementalAlterConfigs
+
+
+def handle_alter(
+    cluster: Cluster, context: RequestContext, request: IncrementalAlterConfigsRequest, now_ms: int
+) -> IncrementalAlterConfigsResponse:
+    named = [(one.resource_type, one.resource_name) for one in request.resources]
+    responses = []
+    for one in request.resources:
+        code, message = 0, None
+        try:
+            if named.count((one.resource_type, one.resource_name)) > 1:
+                raise Refusal(InvalidRequestError, "the request names this resource twice")
+            _alter(cluster, one, validate_only=request.validate_only)
+        except Refusal as refusal:
+            code, message = refusal.code, refusal.message
+        responses.append(
+            IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
+                error_code=code,
+                error_message=message,
+                resource_type=one.resource_type,
+                resource_name=one.resource_name,
+            )
+        )
+    return IncrementalAlterConfigsResponse(responses=responses)
+
+
+def _alter(cluster: Cluster, resource: _AlterResource, *, validate_only: bool) -> None:
+    kind = _resource_type(cluster, resource.resource_type, resource.resource_name)
+    if kind is ResourceType.BROKER and resource.resource_name:
+        raise Refusal(InvalidRequestError, "only the cluster-wide default (an empty name) of brokers can be changed")
+    names = [config.name for config in resource.configs]
+    if len(set(names)) != len(names):
+        raise Refusal(InvalidRequestError, "the request names a key twice")
+    changes = [Change(config.name, config.config_operation, config.value) for config in resource.configs]
+    try:
+        cluster.configs.alter(kind, resource.resource_name, changes, validate_only=validate_only)
+    except ConfigRefusedError as error:
+        raise Refusal(InvalidRequestError if error.invalid_request else InvalidConfigError, str(error)) from None
+
+
+# ---- ListConfigResources
+
+
+def handle_list(
+    cluster: Cluster, context: RequestContext, request: ListConfigResourcesRequest, now_ms: int
+) -> ListConfigResourcesResponse:
+    found: list[tuple[ResourceType, str]] = []
+    if context.api_version > 0:
+        found += [(ResourceType.TOPIC, topic.name) for topic in cluster.topics]
+        found += [(ResourceType.BROKER, str(node_id)) for node_id in sorted(cluster.nodes)]
+        found += [(ResourceType.GROUP, name) for name in cluster.configs.dynamic_names(ResourceType.GROUP)]
+    wanted = request.resource_types
+    return ListConfigResourcesResponse(
+        error_code=0,
+        config_resources=[
+            ListConfigResourcesResponse.ConfigResource(resource_name=name, resource_type=kind.value)
+            for kind, name in found
+            if not wanted or kind in wanted
+        ],
+    )

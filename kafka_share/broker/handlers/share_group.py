@@ -1,0 +1,138 @@
+"""ShareGroupHeartbeat (76) and ShareGroupDescribe (77).
+
+- Heartbeats: see the group coordinator. An answer with an error carries no member id, epoch 0 and interval 0.
+- Describe: one entry per asked group; a group that does not exist is GROUP_ID_NOT_FOUND, an empty id INVALID_GROUP_ID.
+  Members show their present assignment, with topic names. Authorized operations are all that a group has.
+- Without the feature share.version both answer UNSUPPORTED_VERSION; a node that does not coordinate the group
+  NOT_COORDINATOR.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kafka_share.broker.group_coordinator import Heartbeat
+from kafka_share.broker.refusals import Refusal
+from kafka_share.errors import InvalidGroupIdError
+from kafka_share.protocol.share_group import (
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from uuid import UUID
+
+    from kafka_share.broker.assignor import Partition
+    from kafka_share.broker.cluster import Cluster
+    from kafka_share.broker.events import RequestContext
+    from kafka_share.broker.share_group import Member, ShareGroup
+
+_DescribedGroup = ShareGroupDescribeResponse.DescribedGroup
+_GROUP_OPERATIONS: Final = sum(1 << operation for operation in (3, 6, 8, 10, 11))
+"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS, as Kafka's bit field."""
+
+
+def handle_heartbeat(
+    cluster: Cluster, context: RequestContext, request: ShareGroupHeartbeatRequest, now_ms: int
+) -> ShareGroupHeartbeatResponse:
+    beat = Heartbeat(
+        group=request.group_id,
+        member=request.member_id,
+        epoch=request.member_epoch,
+        rack_id=request.rack_id,
+        subscribed=request.subscribed_topic_names,
+        client_id=context.client_id,
+        client_host=f"/{context.client_host}",
+    )
+    try:
+        cluster.require_share_groups()
+        cluster.require_coordinator(context, beat.group)
+        answer = cluster.groups.heartbeat(beat, now_ms)
+    except Refusal as refusal:
+        return ShareGroupHeartbeatResponse(
+            error_code=refusal.code,
+            error_message=refusal.message,
+            member_id=None,
+            member_epoch=0,
+            heartbeat_interval_ms=0,
+            assignment=None,
+        )
+    return ShareGroupHeartbeatResponse(
+        error_code=0,
+        error_message=None,
+        member_id=answer.member,
+        member_epoch=answer.epoch,
+        heartbeat_interval_ms=answer.interval_ms,
+        assignment=None if answer.assignment is None else _assignment(answer.assignment),
+    )
+
+
+def _assignment(partitions: Iterable[Partition]) -> ShareGroupHeartbeatResponse.Assignment:
+    topics = [
+        ShareGroupHeartbeatResponse.Assignment.TopicPartitions(topic_id=topic_id, partitions=indexes)
+        for topic_id, indexes in _by_topic(partitions).items()
+    ]
+    return ShareGroupHeartbeatResponse.Assignment(topic_partitions=topics)
+
+
+def _by_topic(partitions: Iterable[Partition]) -> dict[UUID, list[int]]:
+    topics: dict[UUID, list[int]] = {}
+    for topic_id, index in sorted(partitions):
+        topics.setdefault(topic_id, []).append(index)
+    return topics
+
+
+def handle_describe(
+    cluster: Cluster, context: RequestContext, request: ShareGroupDescribeRequest, now_ms: int
+) -> ShareGroupDescribeResponse:
+    groups = []
+    for group_id in request.group_ids:
+        try:
+            cluster.require_share_groups()
+            if not group_id:
+                raise Refusal(InvalidGroupIdError, "a group id cannot be empty")
+            cluster.require_coordinator(context, group_id)
+            described = _describe(cluster, cluster.groups.existing(group_id))
+            if request.include_authorized_operations:
+                described.authorized_operations = _GROUP_OPERATIONS
+        except Refusal as refusal:
+            described = _DescribedGroup(
+                error_code=refusal.code, error_message=refusal.message, group_id=group_id, members=[]
+            )
+        groups.append(described)
+    return ShareGroupDescribeResponse(groups=groups)
+
+
+def _describe(cluster: Cluster, group: ShareGroup) -> _DescribedGroup:
+    return _DescribedGroup(
+        error_code=0,
+        error_message=None,
+        group_id=group.id,
+        group_state=group.state,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name="simple",
+        members=[_member(cluster, group.members[member_id]) for member_id in sorted(group.members)],
+    )
+
+
+def _member(cluster: Cluster, member: Member) -> ShareGroupDescribeResponse.DescribedGroup.Member:
+    topics = [
+        ShareGroupDescribeResponse.DescribedGroup.Member.Assignment.TopicPartitions(
+            topic_id=topic_id, topic_name=topic.name, partitions=indexes
+        )
+        for topic_id, indexes in _by_topic(member.assigned).items()
+        if (topic := cluster.topics.by_id(topic_id)) is not None
+    ]
+    return ShareGroupDescribeResponse.DescribedGroup.Member(
+        member_id=member.id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.subscribed),
+        assignment=ShareGroupDescribeResponse.DescribedGroup.Member.Assignment(topic_partitions=topics),
+    )

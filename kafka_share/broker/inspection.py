@@ -1,0 +1,68 @@
+"""Snapshots of what the broker knows, for tests: values that do not change any more.
+
+Made on the broker's loop by `ReferenceBroker`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from kafka_share.records import TopicPartition
+
+if TYPE_CHECKING:
+    from kafka_share.broker.cluster import Cluster
+    from kafka_share.broker.share_group import Member
+
+
+@attrs.frozen
+class MemberSnapshot:
+    """One member of a share group."""
+
+    member_id: str
+    client_id: str
+    rack_id: str | None
+    epoch: int
+    subscribed: tuple[str, ...]
+    assigned: tuple[TopicPartition, ...]
+
+
+@attrs.frozen
+class ShareGroupSnapshot:
+    """A share group: `state` is "Empty" or "Stable"; `members` by member id."""
+
+    group_id: str
+    state: str
+    epoch: int
+    assignment_epoch: int
+    members: dict[str, MemberSnapshot]
+    initialised: tuple[TopicPartition, ...]
+    """The partitions whose share state exists."""
+
+
+def snapshot_of_group(cluster: Cluster, group_id: str) -> ShareGroupSnapshot | None:
+    """The group as it is now, None if there is none."""
+    group = cluster.groups.group(group_id)
+    if group is None:
+        return None
+    initialised = [(topic_id, index) for topic_id, indexes in group.initialised.items() for index in indexes]
+    return ShareGroupSnapshot(
+        group_id=group.id,
+        state=group.state,
+        epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        members={member_id: _member(cluster, member) for member_id, member in sorted(group.members.items())},
+        initialised=tuple(sorted(TopicPartition(cluster.topic_name(tid) or "", index) for tid, index in initialised)),
+    )
+
+
+def _member(cluster: Cluster, member: Member) -> MemberSnapshot:
+    return MemberSnapshot(
+        member_id=member.id,
+        client_id=member.client_id,
+        rack_id=member.rack_id,
+        epoch=member.epoch,
+        subscribed=member.subscribed,
+        assigned=tuple(sorted(TopicPartition(cluster.topic_name(tid) or "", i) for tid, i in member.assigned)),
+    )

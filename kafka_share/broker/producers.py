@@ -1,0 +1,78 @@
+"""What one partition remembers of idempotent producers: the producer epoch and the last few batches of each.
+
+Called by the produce handler before it appends. Source of the rules: KIP-98; five batches are remembered because a
+producer may have five requests in flight.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from typing import Final
+
+import attrs
+
+_REMEMBERED_BATCHES: Final = 5
+_MAX_PRODUCERS: Final = 10_000
+"""Per partition; the producer that wrote least recently is forgotten first."""
+_SEQUENCES: Final = 2**31
+NO_PRODUCER: Final = -1
+
+
+class SequenceVerdict(enum.Enum):
+    """What to do with a batch that an idempotent producer sent."""
+
+    APPEND = "append"
+    DUPLICATE = "duplicate"
+    OUT_OF_ORDER = "out of order"
+    FENCED = "fenced"
+
+
+@attrs.frozen
+class AppendedBatch:
+    """A batch of a producer as it went into the log."""
+
+    first_sequence: int
+    last_sequence: int
+    base_offset: int
+
+
+@attrs.define
+class _Producer:
+    epoch: int
+    batches: deque[AppendedBatch] = attrs.Factory(lambda: deque(maxlen=_REMEMBERED_BATCHES))
+
+
+class ProducerStates:
+    """The idempotent producers of one partition."""
+
+    def __init__(self) -> None:
+        self._producers: dict[int, _Producer] = {}
+
+    def judge(
+        self, producer_id: int, epoch: int, first_sequence: int, last_sequence: int
+    ) -> tuple[SequenceVerdict, AppendedBatch | None]:
+        """Whether the batch is the next one. With DUPLICATE comes the batch as it was appended the first time."""
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            return SequenceVerdict.APPEND, None
+        if epoch < producer.epoch:
+            return SequenceVerdict.FENCED, None
+        if epoch > producer.epoch:
+            return (SequenceVerdict.APPEND if first_sequence == 0 else SequenceVerdict.OUT_OF_ORDER), None
+        for batch in producer.batches:
+            if (batch.first_sequence, batch.last_sequence) == (first_sequence, last_sequence):
+                return SequenceVerdict.DUPLICATE, batch
+        if not producer.batches or first_sequence == (producer.batches[-1].last_sequence + 1) % _SEQUENCES:
+            return SequenceVerdict.APPEND, None
+        return SequenceVerdict.OUT_OF_ORDER, None
+
+    def appended(self, producer_id: int, epoch: int, batch: AppendedBatch) -> None:
+        """Remember a batch that has been appended."""
+        producer = self._producers.pop(producer_id, None)
+        if producer is None or producer.epoch != epoch:
+            producer = _Producer(epoch)
+        producer.batches.append(batch)
+        self._producers[producer_id] = producer
+        if len(self._producers) > _MAX_PRODUCERS:
+            del self._producers[next(iter(self._producers))]

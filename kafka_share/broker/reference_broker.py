@@ -1,0 +1,381 @@
+"""`ReferenceBroker`: a Kafka with share groups in the process of a test, on loopback sockets.
+
+For users' tests and our own, and for the command line. It runs its loop on one daemon thread (`with`), or on the loop
+of the caller (`async with`); every method may be called from any thread and is carried out on that loop. Nothing here
+knows the protocol: it starts and stops a `BrokerServer` and reaches into its `Cluster`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from random import Random
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from uuid import UUID
+
+from kafka_share.broker.clock import BrokerClock
+from kafka_share.broker.cluster import Cluster
+from kafka_share.broker.configs import ConfigRefusedError, ResourceType
+from kafka_share.broker.inspection import ShareGroupSnapshot, snapshot_of_group
+from kafka_share.broker.refusals import Refusal
+from kafka_share.broker.server import BrokerServer
+from kafka_share.broker.topics import MAX_PARTITIONS, topic_name_problem
+from kafka_share.errors import ConfigurationError, IllegalStateError, InvalidArgumentError
+from kafka_share.protocol.record_batches import encode_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
+    from types import TracebackType
+
+    from kafka_share.broker.events import Message, RequestContext
+    from kafka_share.broker.faults import FaultPlan
+    from kafka_share.broker.topics import Partition
+
+T = TypeVar("T")
+
+MAX_NODES: Final = 16
+_CALL_TIMEOUT_S: Final = 60.0
+_DEFAULTS: Final = {"group.share.assignment.interval.ms": "0"}
+"""Where this broker differs from Kafka unless it is told otherwise: a member's second heartbeat brings its assignment,
+also when another member joined within the same second."""
+
+
+class ReferenceBroker:
+    """A cluster of 1 to 16 nodes, numbered from 1.
+
+    `config` has broker settings by their Kafka names; values may be strings, numbers or booleans. `port` is that of the
+    first node (0: any free port); further nodes get the ports after it, or free ones. `clock` is a `BrokerClock`: real
+    time by default, `BrokerClock(manual=True)` stands still until `advance`. `share_version=0` switches share groups
+    off. `random_seed` makes topic ids and the cluster's id repeatable.
+
+    Raises `ConfigurationError` for an unknown setting or a value out of range. On entering, `OSError` if it cannot
+    listen.
+    """
+
+    def __init__(
+        self,
+        nodes: int = 1,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        config: Mapping[str, str | int | bool] | None = None,
+        clock: BrokerClock | None = None,
+        *,
+        advertised_host: str | None = None,
+        share_version: int = 1,
+        random_seed: int | None = None,
+    ) -> None:
+        if not 1 <= nodes <= MAX_NODES:
+            raise InvalidArgumentError(f"a reference broker has 1 to {MAX_NODES} nodes, not {nodes}")
+        random = Random(random_seed)
+        self.clock = BrokerClock() if clock is None else clock
+        settings = {**_DEFAULTS, "default.replication.factor": str(min(nodes, 3))}
+        settings.update({name: _text(value) for name, value in (config or {}).items()})
+        self._cluster = Cluster(
+            range(1, nodes + 1),
+            config=settings,
+            cluster_id=str(UUID(int=random.getrandbits(128), version=4)),
+            random=random,
+            share_version=share_version,
+        )
+        advertised = advertised_host or ("127.0.0.1" if host in ("0.0.0.0", "") else host)
+        self._server = BrokerServer(self._cluster, self.clock, host=host, advertised_host=advertised)
+        self._port = port
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    # ---- life
+
+    def __enter__(self) -> ReferenceBroker:
+        if self._loop is not None:
+            raise IllegalStateError("this broker is running already")
+        loop = asyncio.new_event_loop()
+        self._loop = loop
+        self._thread = threading.Thread(target=_run_loop, args=(loop,), name="kafka-share-broker", daemon=True)
+        self._thread.start()
+        try:
+            self._await(self._start())
+        except BaseException:
+            self._stop_thread()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._await(self._server.close())
+        finally:
+            self._stop_thread()
+
+    async def __aenter__(self) -> ReferenceBroker:
+        if self._loop is not None:
+            raise IllegalStateError("this broker is running already")
+        self._loop = asyncio.get_running_loop()
+        try:
+            await self._start()
+        except BaseException:
+            self._loop = None
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._server.close()
+        self._loop = None
+
+    async def _start(self) -> None:
+        try:
+            for node_id in self._cluster.nodes:
+                await self._server.start_listener(node_id, self._port + node_id - 1 if self._port else 0)
+        except BaseException:
+            await self._server.close()
+            raise
+
+    def _stop_thread(self) -> None:
+        assert self._loop is not None
+        assert self._thread is not None
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop = self._thread = None
+
+    # ---- calls onto the loop
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            raise IllegalStateError("the broker is not running: enter it with `with` or `async with` first")
+        return self._loop
+
+    def _on_own_loop(self, loop: asyncio.AbstractEventLoop) -> bool:
+        try:
+            return asyncio.get_running_loop() is loop
+        except RuntimeError:
+            return False
+
+    def _call(self, function: Callable[[], T]) -> T:
+        """Run `function` on the broker's loop and then let the cluster send what follows from it."""
+        loop = self._running_loop()
+        if self._on_own_loop(loop):
+            return self._call_here(function)
+        done: concurrent.futures.Future[T] = concurrent.futures.Future()
+
+        def run() -> None:
+            try:
+                done.set_result(self._call_here(function))
+            except BaseException as error:  # noqa: BLE001  handed to the calling thread
+                done.set_exception(error)
+
+        loop.call_soon_threadsafe(run)
+        return done.result(_CALL_TIMEOUT_S)
+
+    def _call_here(self, function: Callable[[], T]) -> T:
+        try:
+            return function()
+        except Refusal as refusal:
+            raise InvalidArgumentError(refusal.message) from None
+        except ConfigRefusedError as error:
+            raise ConfigurationError(str(error)) from None
+        finally:
+            self._server.run()
+
+    def _await(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the broker's loop from another thread."""
+        loop = self._running_loop()
+        if self._on_own_loop(loop):
+            work.close()
+            raise IllegalStateError("on the broker's own loop use the awaitable twin of this method")
+        return asyncio.run_coroutine_threadsafe(work, loop).result(_CALL_TIMEOUT_S)
+
+    # ---- what tests use
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """host:port of every node, running or not, joined by commas."""
+        return ",".join(f"{node.host}:{node.port}" for node in self._cluster.nodes.values())
+
+    @property
+    def faults(self) -> FaultPlan:
+        """The faults that are to happen; plan them here."""
+        return self._server.faults
+
+    def requests(self, api: int | None = None) -> list[tuple[RequestContext, Message]]:
+        """The last requests that arrived (of an API key, or all), oldest first; see `RequestLog` for the bound."""
+        return self._server.requests.of(api)
+
+    def clear_requests(self) -> None:
+        """Start the log of requests anew."""
+        self._server.requests.clear()
+
+    def advance(self, span_ms: int) -> None:
+        """Push the broker's clock forward; what falls due has been done when this returns."""
+        self._call(lambda: self.clock.advance(span_ms))
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int | None = None,
+        config: Mapping[str, str] | None = None,
+    ) -> UUID:
+        """Make a topic; answers its id. Raises `InvalidArgumentError` if it exists or the arguments cannot work."""
+
+        def create() -> UUID:
+            cluster = self._cluster
+            problem = topic_name_problem(name)
+            if problem is None and cluster.topics.by_name(name) is not None:
+                problem = f"topic {name!r} exists"
+            factor = replication_factor or cluster.configs.broker_int("default.replication.factor")
+            if problem is None and not (1 <= partitions <= MAX_PARTITIONS and 1 <= factor <= len(cluster.nodes)):
+                problem = f"{partitions} partitions with {factor} replicas are not possible here"
+            if problem is not None:
+                raise InvalidArgumentError(problem)
+            cluster.configs.set_values(ResourceType.TOPIC, name, config or {})
+            return cluster.create_topic(name, cluster.topics.place(partitions, factor)).id
+
+        return self._call(create)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic with everything in it."""
+
+        def delete() -> None:
+            topic = self._cluster.topics.by_name(name)
+            if topic is None:
+                raise InvalidArgumentError(f"there is no topic {name!r}")
+            self._cluster.delete_topic(topic, self.clock.now_ms())
+
+        self._call(delete)
+
+    def produce(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        partition: int = 0,
+        *,
+        headers: Iterable[tuple[str, bytes | None]] = (),
+        timestamp_ms: int | None = None,
+    ) -> int:
+        """Append one record, as a batch of its own; answers its offset. The topic has to exist."""
+        return self.produce_batch(topic, [value], key, partition, headers=headers, timestamp_ms=timestamp_ms)
+
+    def produce_batch(
+        self,
+        topic: str,
+        values: Iterable[bytes | None],
+        key: bytes | None = None,
+        partition: int = 0,
+        *,
+        headers: Iterable[tuple[str, bytes | None]] = (),
+        timestamp_ms: int | None = None,
+    ) -> int:
+        """Append records as one batch; answers the offset of the first."""
+        at_ms = self.clock.now_ms() if timestamp_ms is None else timestamp_ms
+        shared = list(headers)
+        batch = encode_batch([(index, at_ms, key, value, shared) for index, value in enumerate(values)])
+        return self._call(
+            lambda: self._cluster.append(self._partition(topic, partition), batch, self.clock.now_ms())[0]
+        )
+
+    def delete_records(self, topic: str, partition: int, before_offset: int) -> int:
+        """Delete the records below an offset; answers the partition's new start offset."""
+        return self._call(
+            lambda: self._cluster.delete_records(self._partition(topic, partition), before_offset, self.clock.now_ms())
+        )
+
+    def end_offset(self, topic: str, partition: int = 0) -> int:
+        """The offset that the next record will get."""
+        return self._call(lambda: self._partition(topic, partition).log.high_watermark)
+
+    def set_group_config(self, group: str, config: Mapping[str, str | int | bool] | None = None, **keys: Any) -> None:
+        """Set dynamic configuration of a share group. Keys as in Kafka, or with underscores as keyword arguments.
+
+        `set_group_config("g", share_auto_offset_reset="earliest")`. Raises `ConfigurationError`; then nothing changed.
+        """
+        values = {name: _text(value) for name, value in (config or {}).items()}
+        values.update({name.replace("_", "."): _text(value) for name, value in keys.items()})
+        self._call(lambda: self._cluster.configs.set_values(ResourceType.GROUP, group, values))
+
+    def set_broker_config(self, config: Mapping[str, str | int | bool]) -> None:
+        """Change broker settings while it runs. Raises `ConfigurationError`; then nothing changed."""
+        values = {name: _text(value) for name, value in config.items()}
+        self._call(lambda: self._cluster.configs.set_values(ResourceType.BROKER, "", values))
+
+    # ---- nodes
+
+    def stop_node(self, node_id: int) -> None:
+        """Stop a node: connections break, what it kept in memory is lost, others take over what it led."""
+        self._await(self.stop_node_async(node_id))
+
+    def start_node(self, node_id: int) -> None:
+        """Start a stopped node again, on the same port."""
+        self._await(self.start_node_async(node_id))
+
+    async def stop_node_async(self, node_id: int) -> None:
+        """`stop_node` for callers on the broker's loop."""
+        if not self._server.is_running(self._node(node_id)):
+            raise IllegalStateError(f"node {node_id} is not running")
+        await self._server.stop_node(node_id)
+
+    async def start_node_async(self, node_id: int) -> None:
+        """`start_node` for callers on the broker's loop."""
+        if self._server.is_running(self._node(node_id)):
+            raise IllegalStateError(f"node {node_id} is running")
+        await self._server.start_node(node_id)
+
+    def _node(self, node_id: int) -> int:
+        if node_id not in self._cluster.nodes:
+            raise InvalidArgumentError(f"there is no node {node_id}")
+        return node_id
+
+    def drop_connections(self, node_id: int | None = None) -> None:
+        """Break the connections to a node, or all; clients may connect again at once."""
+        self._call(lambda: self._server.drop_connections(node_id))
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        """The node that leads the partition, -1 if none does."""
+        return self._call(lambda: self._partition(topic, partition).leader_id)
+
+    def move_leader(self, topic: str, partition: int, node_id: int) -> None:
+        """Make another running node the leader of a partition."""
+
+        def move() -> None:
+            if not self._server.is_running(self._node(node_id)):
+                raise IllegalStateError(f"node {node_id} is not running")
+            self._cluster.move_leader(self._partition(topic, partition), node_id, self.clock.now_ms())
+
+        self._call(move)
+
+    def coordinator(self, group: str) -> int:
+        """The node that coordinates a group."""
+        return self._call(lambda: self._cluster.coordinator_of(group).id)
+
+    # ---- inspection
+
+    def share_group(self, group: str) -> ShareGroupSnapshot | None:
+        """Members, epochs and assignment of a share group now, None if there is no such group."""
+        return self._call(lambda: snapshot_of_group(self._cluster, group))
+
+    def check(self) -> None:
+        """Assert the invariants of all machines."""
+        self._call(self._cluster.check)
+
+    def _partition(self, topic: str, index: int) -> Partition:
+        found = self._cluster.topics.by_name(topic)
+        partition = None if found is None else found.partition(index)
+        if partition is None:
+            raise InvalidArgumentError(f"there is no partition {topic}-{index}")
+        return partition
+
+
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
+
+
+def _text(value: str | int | bool) -> str:
+    """A configuration value as Kafka writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

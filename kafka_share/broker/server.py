@@ -1,0 +1,264 @@
+"""The broker's sockets: listeners, frames, one timer. The only file of the broker that does I/O.
+
+Drives one `Cluster` on one asyncio loop; everything here runs on that loop. Requests of a connection are worked on one
+after the other, as in Kafka, so that answers keep their order and effects too; while one is in work (or the client does
+not read) the next ones wait, and when too many wait the socket is no longer read.
+
+What it must not do: know what a request means. Bytes that are no request close the connection, with a line in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+import socket
+from typing import TYPE_CHECKING, Final
+
+from kafka_share.broker.connection import Connection
+from kafka_share.broker.error_answers import error_answer
+from kafka_share.broker.events import (
+    CloseConnection,
+    ConnectionClosed,
+    ConnectionOpened,
+    Reply,
+    RequestArrived,
+    RequestContext,
+)
+from kafka_share.broker.faults import Fault, FaultKind, FaultPlan, RequestLog
+from kafka_share.broker.handlers import api_versions
+from kafka_share.errors import RemoteProtocolError
+from kafka_share.protocol.messages import (
+    API_VERSIONS,
+    RequestHeader,
+    decode_request_body,
+    decode_request_header,
+    encode_response,
+)
+
+if TYPE_CHECKING:
+    from kafka_share.broker.clock import BrokerClock
+    from kafka_share.broker.cluster import Cluster
+
+logger = logging.getLogger(__name__)
+
+_MAX_TIMER_MS: Final = 3_600_000
+_CLOSING_ROUNDS: Final = 10
+_FRAME_HEAD_BYTES: Final = 8
+"""Length and correlation id: what a garbage answer keeps right, so that the nonsense reaches the decoder."""
+
+
+class BrokerServer:
+    """Listeners for the nodes of a cluster. `advertised_host` is what clients are told to connect to."""
+
+    def __init__(self, cluster: Cluster, clock: BrokerClock, *, host: str, advertised_host: str) -> None:
+        self.cluster = cluster
+        self.clock = clock
+        self.faults = FaultPlan()
+        self.requests = RequestLog()
+        self._host = host
+        self._advertised_host = advertised_host
+        self._listeners: dict[int, asyncio.Server] = {}
+        self._connections: dict[int, Connection] = {}
+        self._next_connection_id = 0
+        self._delayed: list[tuple[int, int, int, bytes]] = []
+        """Answers held back: (due at, order, connection id, frame)."""
+        self._delayed_count = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._running = False
+
+    # ---- life
+
+    async def start_listener(self, node_id: int, port: int) -> None:
+        """Listen for a node on `port` (0: any free one). Raises `OSError`."""
+        loop = asyncio.get_running_loop()
+        listener = await loop.create_server(lambda: Connection(self, node_id), self._host, port, family=socket.AF_INET)
+        self._listeners[node_id] = listener
+        self.cluster.set_address(node_id, self._advertised_host, listener.sockets[0].getsockname()[1])
+
+    async def close(self) -> None:
+        """Close all listeners and connections."""
+        for node_id in list(self._listeners):
+            await self._close_listener(node_id)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def _close_listener(self, node_id: int) -> None:
+        listener = self._listeners.pop(node_id)
+        listener.close()
+        self.drop_connections(node_id)
+        await listener.wait_closed()
+        # Closed transports, and clients that were accepted a moment ago, need some rounds of the loop to be gone.
+        for _ in range(_CLOSING_ROUNDS):
+            await asyncio.sleep(0)
+
+    async def stop_node(self, node_id: int) -> None:
+        """Stop a node: its port is closed, its memory is lost, its partitions and groups go to others."""
+        await self._close_listener(node_id)
+        self.cluster.stop_node(node_id, self.clock.now_ms())
+        self.run()
+
+    async def start_node(self, node_id: int) -> None:
+        """Start a stopped node on the port that it had."""
+        await self.start_listener(node_id, self.cluster.nodes[node_id].port)
+        self.cluster.start_node(node_id, self.clock.now_ms())
+        self.run()
+
+    def is_running(self, node_id: int) -> bool:
+        return node_id in self._listeners
+
+    def drop_connections(self, node_id: int | None = None) -> None:
+        """Close the connections to a node, or all, without a word."""
+        for connection in list(self._connections.values()):
+            if node_id in (None, connection.node_id):
+                connection.abort()
+
+    # ---- connections
+
+    def connection_opened(self, connection: Connection, client_host: str) -> int:
+        """A client connected; answers the connection's id. Too late, if the listener is closing."""
+        connection_id = self._next_connection_id
+        self._next_connection_id += 1
+        self._connections[connection_id] = connection
+        self.cluster.handle(ConnectionOpened(connection_id, connection.node_id, client_host), self.clock.now_ms())
+        if connection.node_id not in self._listeners:
+            asyncio.get_running_loop().call_soon(connection.abort)
+        return connection_id
+
+    def connection_closed(self, connection_id: int) -> None:
+        """The connection is gone, whoever closed it."""
+        if self._connections.pop(connection_id, None) is not None:
+            self.cluster.handle(ConnectionClosed(connection_id), self.clock.now_ms())
+            self.run()
+
+    def max_frame_bytes(self) -> int:
+        """The largest request that is read."""
+        return self.cluster.configs.broker_int("socket.request.max.bytes")
+
+    def frame_received(self, connection: Connection, frame: bytes) -> None:
+        """A whole request came; the connection has no other one in work."""
+        try:
+            header = decode_request_header(frame)
+            if not self._is_offered(header):
+                self._refuse_version(connection, header)
+                return
+            request = decode_request_body(header, frame)
+        except RemoteProtocolError as error:
+            logger.warning("closing the connection of %s: %s", connection.client_host, error)
+            connection.abort()
+            return
+        context = RequestContext(
+            connection_id=connection.id,
+            node_id=connection.node_id,
+            client_host=connection.client_host,
+            api_key=header.api_key,
+            api_version=header.api_version,
+            correlation_id=header.correlation_id,
+            client_id=header.client_id or "",
+        )
+        self.requests.add(context, request)
+        fault = self.faults.take(context)
+        if fault is not None and fault.kind is FaultKind.DROP_BEFORE:
+            connection.abort()
+            return
+        connection.begin(context, fault)
+        if fault is not None and fault.kind is FaultKind.ERROR:
+            self._reply(Reply(context, error_answer(request, context.api_version, fault.error_code)))
+            return
+        self.cluster.handle(RequestArrived(context, request), self.clock.now_ms())
+        self.run()
+        if not request.expect_response():
+            self._end_without_answer(connection, fault)
+
+    def _is_offered(self, header: RequestHeader) -> bool:
+        low, high = self.cluster.api_versions.get(header.api_key, (0, -1))
+        return low <= header.api_version <= high
+
+    def _refuse_version(self, connection: Connection, header: RequestHeader) -> None:
+        if header.api_key == API_VERSIONS:
+            answer = api_versions.unsupported(self.cluster.api_versions)
+            connection.send(encode_response(header.correlation_id, answer, 0))
+            return
+        raise RemoteProtocolError(f"API {header.api_key} version {header.api_version} is not offered")
+
+    def _end_without_answer(self, connection: Connection, fault: Fault | None) -> None:
+        if fault is not None and fault.kind in (FaultKind.DROP_AFTER, FaultKind.CUT_FRAME):
+            connection.abort()
+        else:
+            connection.end()
+
+    # ---- outputs and time
+
+    def run(self) -> None:
+        """Let the cluster do what is due, send what it puts out, and set the timer anew."""
+        if self._running:
+            return
+        self._running = True
+        try:
+            while self._run_once():
+                pass
+        finally:
+            self._running = False
+        self._arm_timer()
+
+    def _run_once(self) -> bool:
+        """One round; answers whether there may be more to do."""
+        now_ms = self.clock.now_ms()
+        busy = False
+        while self._delayed and self._delayed[0][0] <= now_ms:
+            _, _, connection_id, frame = heapq.heappop(self._delayed)
+            connection = self._connections.get(connection_id)
+            if connection is not None:
+                connection.answer(frame)
+            busy = True
+        for output in self.cluster.poll(now_ms):
+            if isinstance(output, Reply):
+                self._reply(output)
+            else:
+                assert isinstance(output, CloseConnection)
+                connection = self._connections.get(output.connection_id)
+                if connection is not None:
+                    connection.abort()
+            busy = True
+        return busy
+
+    def _reply(self, reply: Reply) -> None:
+        context = reply.context
+        connection = self._connections.get(context.connection_id)
+        if connection is None or not connection.awaits(context):
+            return
+        frame = encode_response(context.correlation_id, reply.response, context.api_version)
+        fault = connection.fault
+        if fault is None or fault.kind is FaultKind.ERROR:
+            connection.answer(frame)
+        elif fault.kind is FaultKind.DELAY:
+            self._delay(context, frame, fault.delay_ms)
+        elif fault.kind is FaultKind.DROP_AFTER:
+            connection.abort()
+        elif fault.kind is FaultKind.GARBAGE:
+            connection.answer(frame[:_FRAME_HEAD_BYTES] + b"\xff" * (len(frame) - _FRAME_HEAD_BYTES))
+        elif fault.kind is FaultKind.CUT_FRAME:
+            connection.send(frame[: len(frame) // 2])
+            connection.close()
+
+    def _delay(self, context: RequestContext, frame: bytes, delay_ms: int) -> None:
+        at_ms = self.clock.now_ms() + delay_ms
+        self._delayed_count += 1
+        heapq.heappush(self._delayed, (at_ms, self._delayed_count, context.connection_id, frame))
+
+    def _arm_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        at_ms = self.cluster.wake_at_ms()
+        if self._delayed:
+            at_ms = self._delayed[0][0] if at_ms is None else min(at_ms, self._delayed[0][0])
+        if at_ms is None or self.clock.manual:
+            return
+        wait_ms = min(max(at_ms - self.clock.now_ms(), 0), _MAX_TIMER_MS)
+        self._timer = asyncio.get_running_loop().call_later(wait_ms / 1_000, self._timer_fired)
+
+    def _timer_fired(self) -> None:
+        self._timer = None
+        self.run()
