@@ -22,8 +22,15 @@ _NO_OPERATIONS = -(2**31)
 """How a broker says that it was not asked for the authorized operations."""
 
 
-def decode_body(message_class: type[ApiMessage], version: int, data: bytes | memoryview, position: int) -> ApiMessage:
-    """The message that fills `data` from `position` to its end.
+def decode_body(
+    message_class: type[ApiMessage],
+    version: int,
+    data: bytes | memoryview,
+    position: int,
+    *,
+    may_be_followed: bool = False,
+) -> ApiMessage:
+    """The message that fills `data` from `position` to its end, or, if it `may_be_followed`, begins there.
 
     Raises `RemoteProtocolError` for anything else. The version has to be one that the schema describes.
     """
@@ -37,7 +44,7 @@ def decode_body(message_class: type[ApiMessage], version: int, data: bytes | mem
         raise RemoteProtocolError(f"{name} v{version} has a string that is not UTF-8: {error}") from None
     except RemoteProtocolError as error:
         raise RemoteProtocolError(f"{name} v{version} is malformed: {error}") from None
-    if position != len(data):
+    if position != len(data) and not may_be_followed:
         raise RemoteProtocolError(f"{len(data) - position} bytes follow {name} v{version}")
     return message
 

@@ -123,7 +123,8 @@ def decode_request_header(frame: bytes | memoryview) -> RequestHeader:
 def decode_request_body(header: RequestHeader, frame: bytes | memoryview) -> ApiMessage:
     """The body of the request whose header was decoded from the same frame.
 
-    Raises `RemoteProtocolError`, also when `header.is_supported` is false.
+    Bytes behind the body are ignored, as Kafka's brokers do: librdkafka 2.16 sends three of them with a Metadata
+    request of version 13 for all topics. Raises `RemoteProtocolError`, also when `header.is_supported` is false.
     """
     if not header.is_supported:
         raise RemoteProtocolError(f"API {header.api_key} version {header.api_version} is not supported")
@@ -131,7 +132,7 @@ def decode_request_body(header: RequestHeader, frame: bytes | memoryview) -> Api
     position = header.body_at
     if schema_of(request_class).is_flexible(header.api_version):
         position = _skip_header_tags(frame, position)
-    return decode_body(request_class, header.api_version, frame, position)
+    return decode_body(request_class, header.api_version, frame, position, may_be_followed=True)
 
 
 def decode_request(frame: bytes | memoryview) -> tuple[RequestHeader, ApiMessage]:
