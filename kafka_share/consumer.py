@@ -228,9 +228,12 @@ class KafkaShareConsumer(Generic[K, V]):
     def acknowledge_offset(self, topic: str, partition: int, offset: int, type: AcknowledgeType) -> None:  # noqa: A002
         """Override what is said about a record that could not be delivered (a deserializer failed, damaged batch).
 
-        Raises `IllegalStateError` in implicit mode and for any other offset.
+        Raises `IllegalStateError` in implicit mode and for any other offset; `InvalidArgumentError` for a negative
+        partition or offset, and for RENEW.
         """
         kind = _acknowledge_type(type)
+        if partition < 0 or offset < 0:
+            raise InvalidArgumentError(f"there is no partition {partition} with an offset {offset}")
         with self._exclusive("acknowledge_offset"):
             self._application.override(topic, partition, offset, kind)
 
@@ -424,10 +427,10 @@ class KafkaShareConsumer(Generic[K, V]):
             self._guard.release()
 
 
-def _topic_set(topics: Iterable[str]) -> frozenset[str]:
+def _topic_set(topics: Any) -> frozenset[str]:
     if topics is None or isinstance(topics, str | bytes):
         raise InvalidArgumentError(f"topics are a collection of names, not {topics!r}")
-    names = list(topics)
+    names: list[Any] = list(topics)
     for name in names:
         if not isinstance(name, str) or not name.strip():
             raise InvalidArgumentError(f"{name!r} is not a topic name")

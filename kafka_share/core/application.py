@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from kafka_share.core.decoding import Decoder, PartitionDecoding, Problem, Record
 from kafka_share.core.events import (
@@ -159,7 +160,7 @@ class ApplicationSide:
             raise problem.error
         return None
 
-    def put_back(self, records: ShareRecords[object, object]) -> None:
+    def put_back(self, records: ShareRecords[Any, Any]) -> None:
         """The poll that collected these could not return them after all: they belong to the next one."""
         self._put_back({where: records.records(where) for where in sorted(records.partitions())})
 
