@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import threading
 import warnings
 from collections.abc import Iterator
 
@@ -15,6 +16,11 @@ import attrs
 from kafka_share.errors import KafkaShareError
 
 _FILENAME_PREFIX = "<kafka-share demo> "
+
+# Python 3.11 counts the depth of the tree under construction once for all threads: a garbage collection in one parse
+# may let another thread start its own, and one of them ends with "SystemError: AST constructor recursion depth
+# mismatch". The interpreter's own lock keeps parses from running in parallel anyway.
+_one_parse_at_a_time = threading.Lock()
 
 
 class UnparsableError(KafkaShareError):
@@ -55,7 +61,8 @@ def quiet_parsing() -> Iterator[None]:
 def count_definitions(name: str, source: bytes) -> Definitions:
     """Parse `source` and count. Raises `UnparsableError`; `name` appears in nothing but the parser's warnings."""
     try:
-        tree = ast.parse(source, filename=_FILENAME_PREFIX + name)
+        with _one_parse_at_a_time:
+            tree = ast.parse(source, filename=_FILENAME_PREFIX + name)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         # ValueError: null bytes, and UnicodeDecodeError below it. MemoryError: CPython's word for too deep a nesting.
         raise UnparsableError(type(error).__name__, str(error)) from None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import warnings
 
 import pytest
 
+from kafka_share.demo import definitions
 from kafka_share.demo.definitions import Definitions, UnparsableError, count_definitions, quiet_parsing
 
 
@@ -77,6 +79,20 @@ def test_the_parsers_warnings_are_silent_when_parsing_is_quiet() -> None:
             count_definitions("folder/a.py", b"name = '\\d'\n")
             warnings.warn("something else", DeprecationWarning, stacklevel=1)
     assert [str(warning.message) for warning in caught] == ["something else"]
+
+
+def test_no_two_files_are_parsed_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python 3.11 raises SystemError now and then if they are."""
+    held: list[bool] = []
+
+    def parse(source: bytes, filename: str) -> ast.Module:
+        held.append(definitions._one_parse_at_a_time.locked())
+        return ast.Module(body=[], type_ignores=[])
+
+    monkeypatch.setattr(definitions.ast, "parse", parse)
+    count_definitions("a.py", b"")
+    assert held == [True]
+    assert not definitions._one_parse_at_a_time.locked()
 
 
 def test_definitions_add_up() -> None:
