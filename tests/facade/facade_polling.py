@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -17,6 +17,8 @@ PATIENCE_POLLS = 100
 """How many polls of 100 ms a test gives an expected record: only a failing test ever uses them up."""
 PATIENCE_S = 30
 """How long a test waits for something that another thread or process does: only a failing test ever uses it up."""
+
+E = TypeVar("E", bound=Exception)
 
 Consumer = KafkaShareConsumer[Any, Any]
 Record = ShareRecord[Any, Any]
@@ -62,3 +64,14 @@ def wait_until(happened: Callable[[], bool]) -> None:
 
 def offsets(records: Iterable[Record]) -> list[int]:
     return [record.offset for record in records]
+
+
+def poll_until_raises(consumer: Consumer, kind: type[E]) -> E:
+    """Poll until a poll raises this error, and answer it; no record may come before, and fails if none is raised."""
+    for _ in range(PATIENCE_POLLS):
+        try:
+            found = list(consumer.poll(timeout_ms=100))
+        except kind as error:
+            return error
+        assert not found, f"nothing was to be delivered, but these were: {found}"
+    pytest.fail(f"no poll raised {kind.__name__}")
