@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 from kafka_share.broker import appending
 from kafka_share.broker.configs import Configs, ResourceType
 from kafka_share.broker.delayed_fetch import DelayedFetches
-from kafka_share.broker.error_answers import error_answer
 from kafka_share.broker.events import ConnectionClosed, ConnectionOpened, Reply, RequestArrived
 from kafka_share.broker.group_coordinator import GroupCoordinator
 from kafka_share.broker.handler_table import HANDLERS, advertised_versions
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
     from kafka_share.broker.settings import GroupSettings
     from kafka_share.broker.topics import Partition, Topic
 
-_SHARE_FETCH_APIS: Final = (78, 79)
 _HASH_MASK: Final = 2**32 - 1
 
 
@@ -72,7 +70,7 @@ class Cluster:
         self.topics = Topics(node_ids, random)
         self.share_states = ShareCoordinator(self)
         self.groups = GroupCoordinator(self.topics, self.configs, self.share_states)
-        self.share_nodes = {node_id: ShareNode(node_id, self) for node_id in node_ids}
+        self.share_nodes = {node_id: ShareNode(node_id, self, self.share_states) for node_id in node_ids}
         self.fetches = DelayedFetches()
         self._alive = list(node_ids)
         self._outputs: list[Output] = []
@@ -111,14 +109,12 @@ class Cluster:
         """Assert the invariants of everything."""
         self.topics.check()
         self.groups.check()
+        self.share_states.check()
         for node in self.share_nodes.values():
             node.check()
 
     def _request(self, context: RequestContext, request: Message, now_ms: int) -> None:
-        if context.api_key in _SHARE_FETCH_APIS and self.share_version == 0:
-            response: Message | None = error_answer(request, context.api_version, UnsupportedVersionError.code)
-        else:
-            response = HANDLERS[context.api_key](self, context, request, now_ms)
+        response = HANDLERS[context.api_key](self, context, request, now_ms)
         if response is not None:
             self._outputs.append(Reply(context, response))
 
@@ -235,7 +231,7 @@ class Cluster:
         coordinated = [group.id for group in self.groups.groups() if self.coordinator_of(group.id).id == node_id]
         self._alive.remove(node_id)
         moved = self.topics.node_stopped(node_id)
-        self.share_nodes[node_id] = ShareNode(node_id, self)
+        self.share_nodes[node_id] = ShareNode(node_id, self, self.share_states)
         for partition in moved:
             self.fetches.partition_moved(partition)
         self.groups.rearm(coordinated, now_ms)

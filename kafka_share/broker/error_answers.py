@@ -1,7 +1,6 @@
 """An answer of any API that says nothing but an error code.
 
-Called by the fault plan (a test wants the next answers of an API to fail) and by the cluster (share groups are switched
-off). The code goes to the answer's top level; where an API has no place for it there, into every entry that the request
+Called by the fault plan (a test wants the next answers of an API to fail). The code goes to the answer's top level; where an API has no place for it there, into every entry that the request
 asked for.
 """
 

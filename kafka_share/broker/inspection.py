@@ -14,6 +14,8 @@ from kafka_share.records import TopicPartition
 if TYPE_CHECKING:
     from kafka_share.broker.cluster import Cluster
     from kafka_share.broker.share_group import Member
+    from kafka_share.broker.share_partition import SharePartitionSnapshot
+    from kafka_share.broker.topics import Partition
 
 
 @attrs.frozen
@@ -66,3 +68,10 @@ def _member(cluster: Cluster, member: Member) -> MemberSnapshot:
         subscribed=member.subscribed,
         assigned=tuple(sorted(TopicPartition(cluster.topic_name(tid) or "", i) for tid, i in member.assigned)),
     )
+
+
+def snapshot_of_share_partition(cluster: Cluster, group_id: str, partition: Partition) -> SharePartitionSnapshot | None:
+    """The share partition as its leader has it in memory now, None if it is not loaded."""
+    node = cluster.share_nodes.get(partition.leader_id)
+    loaded = None if node is None else node.share_partition(group_id, partition.topic_id, partition.partition)
+    return None if loaded is None else loaded.snapshot()

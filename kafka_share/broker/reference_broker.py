@@ -16,10 +16,12 @@ from uuid import UUID
 
 from kafka_share.broker.clock import BrokerClock
 from kafka_share.broker.cluster import Cluster
+from kafka_share.broker.config_keys import BROKER_KEYS
 from kafka_share.broker.configs import ConfigRefusedError, ResourceType
-from kafka_share.broker.inspection import ShareGroupSnapshot, snapshot_of_group
+from kafka_share.broker.inspection import ShareGroupSnapshot, snapshot_of_group, snapshot_of_share_partition
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.server import BrokerServer
+from kafka_share.broker.share_coordinator import StateKey
 from kafka_share.broker.topics import MAX_PARTITIONS, topic_name_problem
 from kafka_share.errors import ConfigurationError, IllegalStateError, InvalidArgumentError
 from kafka_share.protocol.record_batches import encode_batch
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
     from kafka_share.broker.events import Message, RequestContext
     from kafka_share.broker.faults import FaultPlan
+    from kafka_share.broker.share_partition import SharePartitionSnapshot
     from kafka_share.broker.topics import Partition
 
 T = TypeVar("T")
@@ -69,11 +72,9 @@ class ReferenceBroker:
             raise InvalidArgumentError(f"a reference broker has 1 to {MAX_NODES} nodes, not {nodes}")
         random = Random(random_seed)
         self.clock = BrokerClock() if clock is None else clock
-        settings = {**_DEFAULTS, "default.replication.factor": str(min(nodes, 3))}
-        settings.update({name: _text(value) for name, value in (config or {}).items()})
         self._cluster = Cluster(
             range(1, nodes + 1),
-            config=settings,
+            config=_settings(nodes, config or {}),
             cluster_id=str(UUID(int=random.getrandbits(128), version=4)),
             random=random,
             share_version=share_version,
@@ -356,6 +357,26 @@ class ReferenceBroker:
         """Members, epochs and assignment of a share group now, None if there is no such group."""
         return self._call(lambda: snapshot_of_group(self._cluster, group))
 
+    def share_partition(self, group: str, topic: str, partition: int = 0) -> SharePartitionSnapshot | None:
+        """What the leader has in memory for a group's partition: start, end, ranges with state and delivery count.
+
+        None if no fetch has loaded it there.
+        """
+        return self._call(lambda: snapshot_of_share_partition(self._cluster, group, self._partition(topic, partition)))
+
+    def stored_offset(self, group: str, topic: str, partition: int = 0) -> int:
+        """The start offset that is stored for a group, -1 if none is; it lags one write behind the one in memory."""
+
+        def read() -> int:
+            found = self._partition(topic, partition)
+            return self._cluster.share_states.summary(StateKey(group, found.topic_id, partition)).start_offset
+
+        return self._call(read)
+
+    def share_session_count(self, node_id: int = 1) -> int:
+        """How many share sessions a node holds."""
+        return self._call(lambda: self._cluster.share_nodes[self._node(node_id)].session_count())
+
     def check(self) -> None:
         """Assert the invariants of all machines."""
         self._call(self._cluster.check)
@@ -374,6 +395,16 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
         loop.run_forever()
     finally:
         loop.close()
+
+
+def _settings(nodes: int, config: Mapping[str, str | int | bool]) -> dict[str, str]:
+    """The static broker settings. Kafka's own default, asked for by name, counts as not set, as it would in Kafka."""
+    settings = {**_DEFAULTS, "default.replication.factor": str(min(nodes, 3))}
+    settings.update({name: _text(value) for name, value in config.items()})
+    for name in _DEFAULTS:
+        if settings[name] == BROKER_KEYS[name].default:
+            del settings[name]
+    return settings
 
 
 def _text(value: str | int | bool) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafka_share.broker.configs import KEYS, Change, ConfigRefusedError, ConfigSource, ResourceType
+from kafka_share.broker.configs import KEYS, Change, ConfigRefusedError, ResourceType
 from kafka_share.broker.refusals import Refusal
 from kafka_share.errors import InvalidConfigError, InvalidRequestError, UnknownTopicOrPartitionError
 from kafka_share.protocol.classic import (
@@ -92,7 +92,6 @@ def _describe_key(
         value=effective.value,
         read_only=False,
         config_source=effective.source.value,
-        is_default=effective.source is ConfigSource.DEFAULT,
         is_sensitive=False,
         synonyms=[
             described.DescribeConfigsSynonym(name=layer.name, value=layer.value, source=layer.source.value)

@@ -89,7 +89,8 @@ def handle_describe(
     cluster: Cluster, context: RequestContext, request: ShareGroupDescribeRequest, now_ms: int
 ) -> ShareGroupDescribeResponse:
     groups = []
-    for group_id in request.group_ids:
+    # Kafka answers for the ids that cannot exist before it asks the coordinator for the others.
+    for group_id in sorted(request.group_ids, key=bool):
         try:
             cluster.require_share_groups()
             if not group_id:

@@ -87,14 +87,17 @@ def _describe_all(cluster: Cluster, group_id: str) -> list[_DescribedTopic]:
 def _describe(
     cluster: Cluster, asked: DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
 ) -> list[_DescribedTopic]:
-    topics = []
+    wanted: dict[str, list[int]] = {}
     for one in asked.topics or ():
-        topic = cluster.topics.by_name(one.topic_name)
+        wanted.setdefault(one.topic_name, []).extend(one.partitions)
+    topics = []
+    for name, indexes in wanted.items():
+        topic = cluster.topics.by_name(name)
         if topic is None:
-            nothing = [_described_partition(index, -1, 0, -1) for index in one.partitions]
-            topics.append(_DescribedTopic(topic_name=one.topic_name, topic_id=None, partitions=nothing))
+            nothing = [_described_partition(index, -1, 0, -1) for index in indexes]
+            topics.append(_DescribedTopic(topic_name=name, topic_id=None, partitions=nothing))
         else:
-            topics.append(_described_topic(cluster, asked.group_id, topic, one.partitions))
+            topics.append(_described_topic(cluster, asked.group_id, topic, indexes))
     return topics
 
 
@@ -143,7 +146,9 @@ def handle_alter(
         require_empty(group)
     except Refusal as refusal:
         return AlterShareGroupOffsetsResponse(error_code=refusal.code, error_message=refusal.message, responses=[])
-    responses = [_alter_topic(cluster, group, topic) for topic in request.topics]
+    # Kafka refuses the topics that it does not know before it asks the coordinator for the others.
+    asked = sorted(request.topics, key=lambda topic: cluster.topics.by_name(topic.topic_name) is not None)
+    responses = [_alter_topic(cluster, group, topic) for topic in asked]
     return AlterShareGroupOffsetsResponse(error_code=0, error_message=None, responses=responses)
 
 
