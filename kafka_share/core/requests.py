@@ -13,8 +13,9 @@ import attrs
 
 from kafka_share.core.backoff import Backoff
 from kafka_share.core.events import Channel, Message, Output, RaiseError, Send
+from kafka_share.core.outage import Outage
 from kafka_share.core.settings import CoreSettings
-from kafka_share.errors import AuthenticationError, KafkaShareError, UnsupportedVersionError
+from kafka_share.errors import AuthenticationError, KafkaShareError, RemoteProtocolError, UnsupportedVersionError
 from kafka_share.records import Node
 
 OnResponse = Callable[[Message, int], None]
@@ -47,7 +48,8 @@ class Requests:
         self._under_way: dict[int, _UnderWay] = {}
         self._backoffs: dict[tuple[int, Channel], Backoff] = {}
         self._muted_until_ms: dict[tuple[int, Channel], int] = {}
-        self._authentication_failures: dict[str, None] = {}
+        self._raised: dict[str, None] = {}
+        self._outage = Outage(settings)
 
     def raise_error(self, error: KafkaShareError, *, fatal: bool = False) -> None:
         """Have poll raise this; nothing follows a fatal one."""
@@ -87,7 +89,8 @@ class Requests:
         assert sent is not None, f"an answer to send_id {send_id}, which is not under way"
         key = (sent.node_id, sent.channel)
         self._backoffs.pop(key, None)
-        self._authentication_failures.clear()
+        self._raised.clear()
+        self._outage.answered()
         throttle_ms = response.throttle_time_ms
         if throttle_ms > 0:
             self._muted_until_ms[key] = now_ms + min(throttle_ms, MAX_THROTTLE_MS)
@@ -106,16 +109,17 @@ class Requests:
                     self._settings.reconnect_backoff_ms, self._settings.reconnect_backoff_max_ms, self._source
                 )
             backoff.failed(now_ms)
-        if isinstance(error, AuthenticationError):
-            self._authentication_failed(error)
+            self._no_answer(error, now_ms)
         sent.on_failure(error, now_ms)
 
-    def _authentication_failed(self, error: AuthenticationError) -> None:
-        """Raise each distinct failure once, until a broker answers again."""
-        if str(error) in self._authentication_failures:
-            return
-        if len(self._authentication_failures) < _MAX_REMEMBERED_FAILURES:
-            self._authentication_failures[str(error)] = None
+    def _no_answer(self, error: KafkaShareError, now_ms: int) -> None:
+        """Raise what no retry is likely to mend, once until a broker answers; lost connections only in an outage."""
+        if not isinstance(error, AuthenticationError | RemoteProtocolError):
+            outage = self._outage.failed(error, now_ms)
+            if outage is not None:
+                self.raise_error(outage)
+        elif str(error) not in self._raised and len(self._raised) < _MAX_REMEMBERED_FAILURES:
+            self._raised[str(error)] = None
             self.raise_error(error)
 
     def forget_node(self, node_id: int) -> None:

@@ -1,0 +1,95 @@
+"""What is raised when brokers do not answer, or not in Kafka's language."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from kafka_share.core.events import Channel, RaiseError
+from kafka_share.core.requests import Requests
+from kafka_share.core.settings import CoreSettings
+from kafka_share.errors import AuthenticationError, BrokerUnreachableError, KafkaShareError, RemoteProtocolError
+from kafka_share.protocol.classic import MetadataRequest, MetadataResponse
+from kafka_share.records import Node
+
+A, B = Node(1, "a", 9092), Node(2, "b", 9092)
+SETTINGS = CoreSettings(
+    group_id="g",
+    member_id="m",
+    bootstrap=(Node(-1, "a", 9092),),
+    default_api_timeout_ms=1_000,
+    request_timeout_ms=500,
+    reconnect_backoff_max_ms=100,
+)
+LOST = BrokerUnreachableError("a:9092 closed the connection")
+
+
+class Asker:
+    """Sends requests through one `Requests` and ends them as the test says."""
+
+    def __init__(self) -> None:
+        self.requests = Requests(SETTINGS, random.Random(1))
+        self._send_id = 0
+
+    def _send(self, node: Node) -> int:
+        self.requests.send(node, Channel.CONTROL, MetadataRequest(), 500, lambda *_: None, lambda *_: None)
+        self._send_id += 1
+        return self._send_id
+
+    def fails(self, error: KafkaShareError, now_ms: int, node: Node = A) -> None:
+        self.requests.failed(self._send(node), error, now_ms)
+
+    def is_answered(self, now_ms: int, node: Node = A) -> None:
+        self.requests.answered(self._send(node), MetadataResponse(throttle_time_ms=0), now_ms)
+
+    @property
+    def raised(self) -> list[KafkaShareError]:
+        return [output.error for output in self.requests.outputs if isinstance(output, RaiseError)]
+
+
+def test_an_outage_is_raised_once_when_nobody_has_answered_for_the_api_timeout() -> None:
+    asker = Asker()
+    for now_ms in range(0, 3_001, 200):
+        asker.fails(LOST, now_ms)
+    (error,) = asker.raised
+    assert isinstance(error, BrokerUnreachableError)
+    assert "No broker has answered for 1000 ms" in str(error)
+    assert str(LOST) in str(error)
+
+
+def test_no_outage_is_raised_when_another_broker_answers_in_between() -> None:
+    asker = Asker()
+    for now_ms in range(0, 3_001, 200):
+        asker.fails(LOST, now_ms)
+        if now_ms % 800 == 0:
+            asker.is_answered(now_ms, B)
+    assert asker.raised == []
+
+
+def test_a_second_outage_is_raised_when_a_broker_had_answered_after_the_first() -> None:
+    asker = Asker()
+    for start_ms in (0, 5_000):
+        for now_ms in range(start_ms, start_ms + 1_401, 200):
+            asker.fails(LOST, now_ms)
+        asker.is_answered(start_ms + 2_000)
+    assert len(asker.raised) == 2
+
+
+def test_no_outage_is_raised_when_nothing_was_asked_between_two_failures() -> None:
+    asker = Asker()
+    asker.fails(LOST, 0)
+    asker.fails(LOST, 600_000)
+    asker.fails(LOST, 600_400)
+    assert asker.raised == []
+
+
+@pytest.mark.parametrize("kind", [AuthenticationError, RemoteProtocolError])
+def test_what_no_retry_mends_is_raised_at_once_and_again_after_an_answer(kind: type[KafkaShareError]) -> None:
+    asker = Asker()
+    for now_ms in range(0, 3_001, 200):
+        asker.fails(kind("nonsense"), now_ms)
+    assert [str(error) for error in asker.raised] == ["nonsense"]
+    asker.is_answered(4_000)
+    asker.fails(kind("nonsense"), 4_100)
+    assert len(asker.raised) == 2
