@@ -150,7 +150,8 @@ class ShareConsumerConfig:
 
     request_timeout_ms: int = attrs.field(default=30_000, validator=_integer(0))
     default_api_timeout_ms: int = attrs.field(default=60_000, validator=_integer(0))
-    """For commit_sync, commit_async and unsubscribe when they are given no timeout."""
+    """For commit_sync, commit_async and unsubscribe when they are given no timeout; and how long no broker may have
+    answered before poll raises."""
     retry_backoff_ms: int = attrs.field(default=100, validator=_integer(0))
     retry_backoff_max_ms: int = attrs.field(default=1_000, validator=_integer(0))
     reconnect_backoff_ms: int = attrs.field(default=50, validator=_integer(0))

@@ -147,8 +147,9 @@ class KafkaShareConsumer(Generic[K, V]):
 
         Raises `IllegalStateError` without a subscription, or in explicit mode while a delivered record has not been
         acknowledged; `RecordDeserializationError` or `CorruptRecordError` for a record that cannot be delivered (go
-        on polling); `WakeupError` after `wakeup`; `BrokerError`, `AuthenticationError` and others of
-        `kafka_share.errors` for what the background side met. Acknowledgements are never lost by an exception.
+        on polling); `WakeupError` after `wakeup`; `BrokerError`, `AuthenticationError`, `RemoteProtocolError`
+        and others of `kafka_share.errors` for what the background side met; `BrokerUnreachableError` once per outage,
+        when no broker has answered for `default_api_timeout_ms`. Acknowledgements are never lost by an exception.
         """
         with self._exclusive("poll"):
             deadline_at_ms = self._now_ms() + _timeout("timeout_ms", timeout_ms)
