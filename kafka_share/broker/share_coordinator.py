@@ -1,0 +1,185 @@
+"""The share coordinator: what a share group has stored about each partition, kept in memory.
+
+Called by the share partitions (read when they load, write with every acknowledgement), by the group coordinator and the
+admin handlers (initialize, delete, summary) and by the handler of APIs 83-87. One value per group, topic id and
+partition. A real cluster spreads these values over the partitions of an internal topic; here every node sees the same
+coordinator. It must not know what is acquired at the moment: acquisitions are never stored.
+
+Every refusal carries one of Kafka's codes: INVALID_REQUEST (negative partition, value not initialised),
+FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION. Source: KIP-932 and Kafka 4.3's
+`ShareCoordinatorShard`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import attrs
+
+from kafka_share.broker.refusals import Refusal
+from kafka_share.broker.state_batches import StateBatch, merge_state_batches
+from kafka_share.errors import (
+    FencedLeaderEpochError,
+    FencedStateEpochError,
+    InvalidRequestError,
+    UnknownTopicOrPartitionError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from uuid import UUID
+
+    from kafka_share.broker.cluster_view import ClusterView
+
+UNINITIALISED_START: Final = -1
+"""A start offset that the reset policy has yet to choose."""
+NO_EPOCH: Final = -1
+"""An epoch that switches the check against it off."""
+
+
+class StateKey(NamedTuple):
+    """What one stored value belongs to."""
+
+    group_id: str
+    topic_id: UUID
+    partition: int
+
+
+@attrs.frozen
+class StoredState:
+    """What a read answers."""
+
+    state_epoch: int
+    start_offset: int
+    batches: tuple[StateBatch, ...]
+
+
+@attrs.frozen
+class StateSummary:
+    """What describing a group's offsets needs. `delivery_complete_count` is -1 where it is not known."""
+
+    state_epoch: int = 0
+    leader_epoch: int = 0
+    start_offset: int = UNINITIALISED_START
+    delivery_complete_count: int = -1
+
+
+@attrs.define
+class _Value:
+    state_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    leader_epoch: int = 0
+    batches: tuple[StateBatch, ...] = ()
+
+
+class ShareCoordinator:
+    """All stored share states. Methods answer a value or raise `Refusal`; nothing changes when they raise."""
+
+    def __init__(self, view: ClusterView) -> None:
+        self._view = view
+        self._values: dict[StateKey, _Value] = {}
+        self._leader_epochs: dict[StateKey, int] = {}
+        self._state_epochs: dict[StateKey, int] = {}
+
+    def initialize(self, key: StateKey, state_epoch: int, start_offset: int) -> None:
+        """Start anew at `start_offset` (-1: to be chosen by the reset policy; others are taken as they are).
+
+        The leader epoch shown by the summary falls back to 0; the fence against older leaders stays.
+        """
+        self._require_partition_number(key)
+        self._fence_state_epoch(key, state_epoch)
+        self._require_known_partition(key)
+        complete = -1 if start_offset == UNINITIALISED_START else 0
+        self._values[key] = _Value(state_epoch, start_offset, complete)
+        self._state_epochs[key] = max(state_epoch, self._state_epochs.get(key, state_epoch))
+
+    def read(self, key: StateKey, leader_epoch: int) -> StoredState:
+        """The stored state, for the leader of `leader_epoch`; a higher epoch than the last one is remembered."""
+        value = self._value(key)
+        self._fence_leader_epoch(key, leader_epoch)
+        if leader_epoch > self._leader_epochs.get(key, 0):
+            self._leader_epochs[key] = value.leader_epoch = leader_epoch
+        return StoredState(value.state_epoch, value.start_offset, value.batches)
+
+    def write(
+        self,
+        key: StateKey,
+        *,
+        state_epoch: int,
+        leader_epoch: int,
+        start_offset: int,
+        delivery_complete_count: int,
+        batches: Sequence[StateBatch],
+    ) -> None:
+        """Merge `batches` over the stored ones; `start_offset` -1 leaves the start, a lower one is taken as it is."""
+        value = self._value(key)
+        self._fence_leader_epoch(key, leader_epoch)
+        self._fence_state_epoch(key, state_epoch)
+        self._require_known_partition(key)
+        if start_offset != UNINITIALISED_START:
+            value.start_offset = start_offset
+        value.delivery_complete_count = delivery_complete_count
+        value.batches = merge_state_batches(value.batches, batches, value.start_offset)
+
+    def delete(self, key: StateKey) -> None:
+        """Forget the value and its fences; deleting what is not there is fine."""
+        self._require_partition_number(key)
+        self._values.pop(key, None)
+        self._leader_epochs.pop(key, None)
+        self._state_epochs.pop(key, None)
+
+    def summary(self, key: StateKey) -> StateSummary:
+        """Start offset and counts without the batches; the defaults of `StateSummary` if nothing is stored."""
+        self._require_partition_number(key)
+        value = self._values.get(key)
+        if value is None:
+            return StateSummary()
+        return StateSummary(value.state_epoch, value.leader_epoch, value.start_offset, value.delivery_complete_count)
+
+    def keys(self, group_id: str) -> list[StateKey]:
+        """What is stored for a group, in the order of initialisation."""
+        return [key for key in self._values if key.group_id == group_id]
+
+    def delete_group(self, group_id: str) -> None:
+        """Forget everything about a group."""
+        for key in self.keys(group_id):
+            self.delete(key)
+
+    def topic_deleted(self, topic_id: UUID) -> None:
+        """Forget a topic in all groups."""
+        for key in [key for key in self._values if key.topic_id == topic_id]:
+            self.delete(key)
+
+    def check(self) -> None:
+        """Assert that stored batches are ascending, apart from each other and not below their start."""
+        for key, value in self._values.items():
+            end = value.start_offset - 1
+            for batch in value.batches:
+                assert end < batch.first <= batch.last, f"{key}: {batch} after offset {end}"
+                end = batch.last
+        assert self._leader_epochs.keys() <= self._values.keys()
+        assert self._state_epochs.keys() == self._values.keys()
+
+    def _value(self, key: StateKey) -> _Value:
+        self._require_partition_number(key)
+        value = self._values.get(key)
+        if value is None:
+            raise Refusal(InvalidRequestError, "no state has been initialised for this share partition")
+        return value
+
+    def _require_partition_number(self, key: StateKey) -> None:
+        if key.partition < 0:
+            raise Refusal(InvalidRequestError, "a partition has no negative number")
+
+    def _require_known_partition(self, key: StateKey) -> None:
+        if self._view.partition(key.topic_id, key.partition) is None:
+            raise Refusal(UnknownTopicOrPartitionError, "there is no such topic partition")
+
+    def _fence_leader_epoch(self, key: StateKey, leader_epoch: int) -> None:
+        if leader_epoch != NO_EPOCH and leader_epoch < self._leader_epochs.get(key, leader_epoch):
+            raise Refusal(FencedLeaderEpochError, "a later leader of the partition has read the state")
+
+    def _fence_state_epoch(self, key: StateKey, state_epoch: int) -> None:
+        if state_epoch != NO_EPOCH and state_epoch < self._state_epochs.get(key, state_epoch):
+            raise Refusal(FencedStateEpochError, "the state has been initialised with a higher state epoch")
