@@ -66,6 +66,8 @@ class Unit:
     """Said by the client itself, about records that the application never saw: nobody is told the outcome."""
     retry_until_ms: int
     backoff: Backoff
+    number: int
+    """Ascending in the order of the application's words."""
     waiting: list[Commit] = attrs.field(factory=list)
 
     @property
@@ -86,6 +88,7 @@ class Acknowledgements:
         self._outputs = outputs
         self._source = source
         self._queues: dict[int, list[Unit]] = {}
+        self._last_number = 0
         self._open: dict[int, Unit] = {}
         """Every unit without an outcome, queued or under way, by identity."""
         self._commits: dict[int, Commit] = {}
@@ -123,6 +126,7 @@ class Acknowledgements:
         self, gathered: GatheredAcknowledgements, retry_until_ms: int, *, is_urgent: bool, is_internal: bool = False
     ) -> None:
         assert gathered.runs, f"nothing is said about {gathered.partition}"
+        self._last_number += 1
         unit = Unit(
             gathered.partition,
             gathered.node_id,
@@ -133,6 +137,7 @@ class Acknowledgements:
             is_internal,
             retry_until_ms,
             self._new_backoff(),
+            self._last_number,
         )
         self._open[id(unit)] = unit
         self._queues.setdefault(unit.node_id, []).append(unit)
@@ -149,42 +154,39 @@ class Acknowledgements:
 
     def due_at_ms(self, node_id: int) -> int | None:
         """When the first queued acknowledgement may be sent; None if none is queued."""
-        queue = self._queues.get(node_id)
-        return min(unit.backoff.ready_at_ms for unit in queue) if queue else None
+        return min((unit.backoff.ready_at_ms for unit in self._first_in_line(node_id)), default=None)
 
     def is_urgent(self, node_id: int, now_ms: int) -> bool:
         """Whether something queued must go now, as a request of its own."""
-        return any(unit.is_urgent and unit.backoff.ready_at_ms <= now_ms for unit in self._queues.get(node_id, ()))
+        return any(unit.is_urgent and unit.backoff.ready_at_ms <= now_ms for unit in self._first_in_line(node_id))
+
+    def _first_in_line(self, node_id: int) -> list[Unit]:
+        """The queued units, without those that certainly stay behind one that waits to be tried again."""
+        queue = self._queues.get(node_id, [])
+        if any(unit.backoff.attempts for unit in queue):
+            return _in_order(queue)[0]
+        return queue
 
     def take(self, node_id: int, now_ms: int) -> Units:
-        """Take everything that can go in one request.
-
-        Two units about the same offset (a renewal, and later the final word) never go together, and the later one
-        never first: it stays behind whatever it overlaps.
-        """
+        """Take everything that can go in one request; what waits to be tried again, or overlaps it, stays."""
+        first, behind = _in_order(self._queues.pop(node_id, []))
         taken: Units = {}
-        left: list[Unit] = []
-        seen: dict[TopicIdPartition, list[AcknowledgementRun]] = {}
-        for unit in self._queues.pop(node_id, []):
-            before = seen.get(unit.partition)
-            if before is None:
-                is_free, seen[unit.partition] = True, list(unit.runs)
-            else:
-                is_free = not overlap(before, unit.runs)
-                seen[unit.partition] = sorted([*before, *unit.runs])
-            if is_free and unit.backoff.ready_at_ms <= now_ms:
+        for unit in first:
+            if unit.backoff.ready_at_ms <= now_ms:
                 taken.setdefault(unit.partition, []).append(unit)
             else:
-                left.append(unit)
-        if left:
-            self._queues[node_id] = left
+                behind.append(unit)
+        if behind:
+            self._queues[node_id] = sorted(behind, key=lambda unit: unit.number)
         return taken
 
     def give_back(self, units: Iterable[Unit]) -> None:
         """Queue again what was taken and has not been applied, before anything that came later."""
-        for unit in reversed(list(units)):
+        for unit in units:
             unit.is_urgent = True
-            self._queues.setdefault(unit.node_id, []).insert(0, unit)
+            queue = self._queues.setdefault(unit.node_id, [])
+            queue.append(unit)
+            queue.sort(key=lambda queued: queued.number)
 
     def split_renewals(self, units: Iterable[Unit]) -> tuple[list[Unit], list[Unit]]:
         """Separate renewals from final types, for a broker that does not know renewals."""
@@ -242,6 +244,8 @@ class Acknowledgements:
                 again.append(unit)
             else:
                 (late if unit.backoff.attempts else ended).append(unit)
+        for unit in again:  # they go together again
+            unit.backoff.ready_at_ms = max(other.backoff.ready_at_ms for other in again)
         self.give_back(again)
         if ended:
             self.settle(ended, error)
@@ -303,3 +307,22 @@ class Acknowledgements:
         assert len(queued) == len({id(unit) for unit in queued}), "an acknowledgement is queued twice"
         assert all(queue for queue in self._queues.values()), "an empty queue is kept"
         assert all(commit.open_units > 0 for commit in self._commits.values()), "a commit waits for nothing"
+
+
+def _in_order(queue: list[Unit]) -> tuple[list[Unit], list[Unit]]:
+    """Split a queue into units that may go and those that overlap an earlier one.
+
+    Two units about the same offset (a renewal, and later the final word) never go together, nor the later one first.
+    """
+    first: list[Unit] = []
+    behind: list[Unit] = []
+    seen: dict[TopicIdPartition, list[AcknowledgementRun]] = {}
+    for unit in queue:
+        before = seen.get(unit.partition)
+        if before is None:
+            seen[unit.partition] = list(unit.runs)
+            first.append(unit)
+            continue
+        (behind if overlap(before, unit.runs) else first).append(unit)
+        seen[unit.partition] = sorted([*before, *unit.runs])
+    return first, behind

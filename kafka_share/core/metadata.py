@@ -146,6 +146,7 @@ class Metadata:
 
     def poll(self, now_ms: int) -> None:
         self._wake_at_ms = None
+        self._leave_bootstrap()
         if self._asked is not None or not self._interest:
             return
         if not self._is_needed:
@@ -161,6 +162,14 @@ class Metadata:
             self._wake_at_ms = at_ms
             return
         self._ask(node, now_ms)
+
+    def _leave_bootstrap(self) -> None:
+        """Once the brokers are known by their ids, the connections to the bootstrap addresses have had their use."""
+        if not self._bootstrap_used or not self._brokers:
+            return
+        if not any(self._requests.is_asking(node.id) for node in self._settings.bootstrap):
+            self._bootstrap_used = False
+            self._requests.outputs.extend(Disconnect(node.id) for node in self._settings.bootstrap)
 
     def _ask(self, node: Node, now_ms: int) -> None:
         request = MetadataRequest(
@@ -211,9 +220,6 @@ class Metadata:
             elif (new.host, new.port) != (old.host, old.port):
                 self._requests.outputs.append(Disconnect(node_id))
         self._brokers = brokers
-        if self._bootstrap_used and not any(self._requests.is_asking(node.id) for node in self._settings.bootstrap):
-            self._bootstrap_used = False
-            self._requests.outputs.extend(Disconnect(node.id) for node in self._settings.bootstrap)
 
     def _take_topics(self, response: MetadataResponse, asked: frozenset[str]) -> None:
         invalid: list[str] = []
