@@ -1,7 +1,7 @@
 """An answer of any API that says nothing but an error code.
 
-Called by the fault plan (a test wants the next answers of an API to fail). The code goes to the answer's top level; where an API has no place for it there, into every entry that the request
-asked for.
+Called by the server for the fault plan (a test wants the next answers of an API to fail). The code goes to the answer's
+top level; where an API has no place for it there, into every entry that the request asked for.
 """
 
 from __future__ import annotations

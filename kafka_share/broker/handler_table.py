@@ -22,6 +22,7 @@ from kafka_share.broker.handlers import (
     share_fetch,
     share_group,
     share_offsets,
+    share_state,
     topics,
 )
 
@@ -56,6 +57,11 @@ HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
         77: share_group.handle_describe,
         78: share_fetch.handle_share_fetch,
         79: share_fetch.handle_share_acknowledge,
+        83: share_state.handle_initialize,
+        84: share_state.handle_read,
+        85: share_state.handle_write,
+        86: share_state.handle_delete,
+        87: share_state.handle_read_summary,
         90: share_offsets.handle_describe,
         91: share_offsets.handle_alter,
         92: share_offsets.handle_delete,
