@@ -1,0 +1,127 @@
+"""TLS contexts and SASL mechanisms from the settings, and what their failures mean in words.
+
+The one module that knows kafka-python's `kafka.net.sasl`. `handshake` and `connection` call it; it does no I/O itself
+but for reading certificate files. Passwords and tokens never get into a message or a log line.
+"""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any, Final, Protocol
+
+from kafka_share.errors import AuthenticationError, BrokerUnreachableError, ConfigurationError, NetworkError
+from kafka_share.network.settings import ConnectionSettings
+
+SCRAM_MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS: Final = ("PLAIN", *SCRAM_MECHANISMS, "OAUTHBEARER")
+
+
+def make_ssl_context(settings: ConnectionSettings) -> ssl.SSLContext | None:
+    """The context for all connections; None if the security protocol has no TLS.
+
+    Certificates are verified, and host names too unless `ssl_check_hostname` is False. Raises `ConfigurationError` for
+    a file that cannot be read, a key that does not open, a cipher list that OpenSSL does not know.
+    """
+    if not settings.uses_tls:
+        return None
+    if settings.ssl_context is not None:
+        return settings.ssl_context
+    step = "ssl_cafile"
+    try:
+        context = ssl.create_default_context(cafile=settings.ssl_cafile)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.check_hostname = settings.ssl_check_hostname
+        if settings.ssl_crlfile is not None:
+            step = "ssl_crlfile"
+            context.load_verify_locations(settings.ssl_crlfile)
+            context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+        if settings.ssl_certfile is not None:
+            step = "ssl_certfile, ssl_keyfile and ssl_password"
+            # An empty password instead of None: OpenSSL would ask for one on the terminal.
+            context.load_cert_chain(settings.ssl_certfile, settings.ssl_keyfile, settings.ssl_password or "")
+        if settings.ssl_ciphers is not None:
+            step = "ssl_ciphers"
+            context.set_ciphers(settings.ssl_ciphers)
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise ConfigurationError(f"{step} cannot be used: {error}") from error
+    return context
+
+
+def tls_error(error: ssl.SSLError, address: str) -> NetworkError:
+    """What a failure of TLS with the peer at `address` means for the user."""
+    reason = error.reason or ""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return AuthenticationError(f"the certificate of {address} was refused: {error.verify_message}")
+    if reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNKNOWN_PROTOCOL"):
+        return AuthenticationError(
+            f"{address} does not speak TLS: its listener needs security_protocol PLAINTEXT or SASL_PLAINTEXT"
+        )
+    if "ALERT" in reason:
+        words = reason.partition("ALERT_")[2].replace("_", " ").lower() or reason
+        hint = "; set ssl_certfile and ssl_keyfile" if "certificate required" in words else ""
+        return AuthenticationError(f"{address} refused TLS with us: {words}{hint}")
+    if isinstance(error, ssl.SSLEOFError) or reason in ("UNEXPECTED_EOF_WHILE_READING", ""):
+        return BrokerUnreachableError(f"{address} closed the connection inside TLS: {error}")
+    return AuthenticationError(f"TLS with {address} failed: {error}")
+
+
+class SaslMechanism(Protocol):
+    """kafka-python's interface of a mechanism (`kafka.net.sasl.abc.SaslMechanism`)."""
+
+    def auth_bytes(self) -> bytes: ...
+    def receive(self, auth_bytes: bytes) -> object: ...
+    def is_done(self) -> bool: ...
+    def is_authenticated(self) -> bool: ...
+
+
+class _TokenProvider:
+    """Lets any object with token() serve as kafka-python's token provider."""
+
+    def __init__(self, provider: Any) -> None:
+        self._provider = provider
+
+    def token(self) -> str:
+        token = self._provider.token()
+        if not isinstance(token, str) or not token:
+            raise TypeError("sasl_oauth_token_provider.token() has to return a text that is not empty")
+        return token
+
+    def extensions(self) -> dict[str, str]:
+        extensions = getattr(self._provider, "extensions", None)
+        return dict(extensions()) if extensions is not None else {}
+
+
+def check_sasl(settings: ConnectionSettings) -> None:
+    """Raises `ConfigurationError` if the settings cannot authenticate with their mechanism."""
+    if not settings.uses_sasl:
+        return
+    if settings.sasl_mechanism not in MECHANISMS:
+        raise ConfigurationError(f"sasl_mechanism is {settings.sasl_mechanism!r}; allowed are {', '.join(MECHANISMS)}")
+    if settings.sasl_mechanism == "OAUTHBEARER":
+        if not callable(getattr(settings.sasl_oauth_token_provider, "token", None)):
+            raise ConfigurationError("sasl_mechanism OAUTHBEARER needs a sasl_oauth_token_provider with token()")
+    elif not settings.sasl_plain_username or settings.sasl_plain_password is None:
+        raise ConfigurationError(
+            f"sasl_mechanism {settings.sasl_mechanism} needs sasl_plain_username and sasl_plain_password"
+        )
+
+
+def make_sasl_mechanism(settings: ConnectionSettings) -> SaslMechanism:
+    """A mechanism for one authentication; it keeps state and cannot be used twice."""
+    # Imported late: only those who use SASL need it, and kafka_share.protocol has to be the first to load kafka-python.
+    from kafka.net.sasl import get_sasl_mechanism
+    from kafka.net.sasl.oauth import AbstractTokenProvider
+
+    check_sasl(settings)
+    name = settings.sasl_mechanism
+    username = settings.sasl_plain_username
+    if name in SCRAM_MECHANISMS and username is not None:
+        username = username.replace("=", "=3D").replace(",", "=2C")  # RFC 5802, section 5.1: saslname
+    config: dict[str, Any] = {"sasl_mechanism": name}
+    if name == "OAUTHBEARER":
+        AbstractTokenProvider.register(_TokenProvider)
+        config["sasl_oauth_token_provider"] = _TokenProvider(settings.sasl_oauth_token_provider)
+    else:
+        config.update(sasl_plain_username=username, sasl_plain_password=settings.sasl_plain_password)
+    mechanism: SaslMechanism = get_sasl_mechanism(name)(**config)
+    return mechanism

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+import pytest
+
+from kafka_share.core.events import CompleteCommit, Deliver, FetchedBatch, FinishClose
+from kafka_share.errors import ConsumerClosedError, InternalError
+from kafka_share.network import mailbox as mailbox_module
+from kafka_share.network.mailbox import Mailbox
+
+T = TypeVar("T")
+LONG_MS = 60_000
+
+
+def deliver(batch_id: int) -> Deliver:
+    return Deliver(FetchedBatch(batch_id, (), acquired_at_ms=0, acquisition_lock_timeout_ms=30_000))
+
+
+def on_thread(function: Callable[[], T]) -> Future[T]:
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(function())
+        except BaseException as error:  # noqa: BLE001 - the future has it
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
+
+
+class WaitingTakers:
+    """Tells when a taker has begun to wait, so that a test need not sleep."""
+
+    def __init__(self, box: Mailbox, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.waits = threading.Event()
+        original = box._changed.wait
+
+        def wait(timeout: float | None = None) -> bool:
+            self.waits.set()
+            return original(timeout)
+
+        monkeypatch.setattr(box._changed, "wait", wait)
+
+
+def test_all_that_is_pending_is_taken_when_something_was_put() -> None:
+    box = Mailbox()
+    box.put(deliver(1))
+    box.put_all([CompleteCommit(7, False), deliver(2)])
+    assert box.take(0) == [deliver(1), CompleteCommit(7, False), deliver(2)]
+    assert box.take(0) == []
+
+
+@pytest.mark.parametrize(
+    ("act", "expected"),
+    [
+        (lambda box: box.put(FinishClose()), [FinishClose()]),
+        (lambda box: box.wakeup(), []),
+    ],
+)
+def test_wait_ends_when_something_happens(
+    act: Callable[[Mailbox], None], expected: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = Mailbox()
+    takers = WaitingTakers(box, monkeypatch)
+    taken = on_thread(lambda: box.take(LONG_MS))
+    assert takers.waits.wait(10)
+    act(box)
+    assert taken.result(10) == expected
+
+
+def test_wait_ends_with_nothing_when_the_time_is_over() -> None:
+    assert Mailbox().take(1) == []
+
+
+def test_wakeup_is_not_lost_when_it_comes_before_the_wait() -> None:
+    box = Mailbox()
+    box.wakeup()
+    assert box.take(0) == []  # does not use the wake-up up
+    assert box.take(LONG_MS) == []
+    assert box.consume_wakeup()
+    assert not box.consume_wakeup()
+
+
+def test_one_wakeup_ends_one_wait_when_nobody_asks_for_the_flag() -> None:
+    box = Mailbox()
+    box.wakeup()
+    assert box.take(LONG_MS) == []
+    assert box.take(1) == []  # waits its millisecond instead of spinning
+    assert not box._interrupted
+    assert box.consume_wakeup()
+
+
+def test_batch_comes_back_when_nobody_has_taken_it() -> None:
+    box = Mailbox()
+    box.put_all([deliver(1), FinishClose(), deliver(2)])
+    assert box.reclaim(2)
+    assert not box.reclaim(2)
+    assert box.take(0) == [deliver(1), FinishClose()]
+    assert not box.reclaim(1)
+
+
+def test_taking_raises_for_ever_when_the_thread_died(monkeypatch: pytest.MonkeyPatch) -> None:
+    box = Mailbox()
+    takers = WaitingTakers(box, monkeypatch)
+    taken = on_thread(lambda: box.take(LONG_MS))
+    assert takers.waits.wait(10)
+    defect = AssertionError("an invariant broke")
+    box.fail(defect)
+    box.fail(ValueError("a later one"))
+    error = taken.exception(10)
+    assert isinstance(error, InternalError)
+    assert error.__cause__ is defect
+    box.put(FinishClose())
+    for timeout_ms in (0, LONG_MS):
+        with pytest.raises(InternalError, match="an invariant broke") as caught:
+            box.take(timeout_ms)
+        assert caught.value.__cause__ is defect
+
+
+def test_last_outputs_can_be_taken_and_no_wait_blocks_when_the_thread_has_ended() -> None:
+    box = Mailbox()
+    box.put(FinishClose())
+    box.stop()
+    assert box.take(LONG_MS) == [FinishClose()]
+    assert box.take(0) == []
+    with pytest.raises(ConsumerClosedError):
+        box.take(LONG_MS)
+
+
+def test_mailbox_stays_usable_when_a_wait_is_interrupted_by_the_keyboard(monkeypatch: pytest.MonkeyPatch) -> None:
+    box = Mailbox()
+    original = box._changed.wait
+
+    def interrupted(timeout: float | None = None) -> bool:
+        # To the main thread, which is this one: the kernel breaks its wait off.
+        threading.Timer(0.05, signal.pthread_kill, [threading.main_thread().ident, signal.SIGINT]).start()
+        return original(timeout)
+
+    monkeypatch.setattr(box._changed, "wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        box.take(LONG_MS)
+    monkeypatch.undo()
+    assert not box._changed._is_owned()
+    box.put(FinishClose())
+    assert box.take(LONG_MS) == [FinishClose()]
+
+
+def test_notify_is_called_without_the_lock_when_something_changes() -> None:
+    calls: list[bool] = []
+    box = Mailbox(notify=lambda: calls.append(box._changed._is_owned()))
+    box.put(FinishClose())
+    box.wakeup()
+    box.fail(ValueError())
+    box.stop()
+    assert calls == [False] * 4
+
+
+def test_core_is_stopped_when_it_puts_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mailbox_module, "MAX_PENDING", 3)
+    box = Mailbox()
+    box.put_all(deliver(batch_id) for batch_id in range(3))
+    with pytest.raises(AssertionError):
+        box.put(deliver(3))
+
+
+def test_every_batch_arrives_once_when_two_threads_hurry() -> None:
+    box = Mailbox()
+    count = 5_000
+
+    def put() -> None:
+        for batch_id in range(count):
+            box.put(deliver(batch_id))
+
+    done = on_thread(put)
+    taken: list[int] = []
+    while len(taken) < count:
+        taken += [output.batch.batch_id for output in box.take(LONG_MS) if isinstance(output, Deliver)]
+    done.result(10)
+    assert taken == list(range(count))
