@@ -338,9 +338,9 @@ class Connection(asyncio.BufferedProtocol):
         deadlines = [entry.deadline_at for entry in self._in_flight]
         deadlines += [deadline_at for _, deadline_at in self._waiting]
         deadlines += [at for at in (self._setup_ends_at, self._reauthenticate_at) if at is not None and at > now]
-        if self._is_idle():
-            deadlines.append(self._active_at + self._settings.connections_max_idle_ms / 1000)
-        return min(deadlines, default=now + self._settings.connections_max_idle_ms / 1000)
+        # A busy connection is looked at again too: no other timer runs once its answers have come.
+        deadlines.append((self._active_at if self._is_idle() else now) + self._settings.connections_max_idle_ms / 1000)
+        return min(deadlines)
 
     # ---- the end
 
