@@ -358,8 +358,8 @@ def test_the_next_poll_connects_again_when_the_connections_have_idled_out(
 ) -> None:
     """A consumer closes its idle connections; the next poll connects again and delivers.
 
-    Idleness runs on the real clock: the test goes on as soon as a fetch has come over a second connection. A record that
-    was held while the connection idled out may come twice, none may be missing.
+    Idleness runs on the real clock: the test goes on as soon as a fetch has come over a second connection. A record
+    that was held while the connection idled out may come twice, none may be missing.
     """
     broker.create_topic("t")
     consumer = make_consumer("t", connections_max_idle_ms=2, fetch_max_wait_ms=0)
