@@ -255,14 +255,7 @@ class NodeExchange:
         to_raise: dict[TopicIdPartition, tuple[int, str | None]] = {}
         has_errors = False
         for where, answer in self._asked_partitions(response, units):
-            ended = units.pop(where, None)
-            if ended is not None:
-                result = error_for_code(answer.acknowledge_error_code, answer.acknowledge_error_message)
-                self._acknowledgements.settle(ended, result)
-                if answer.acknowledge_error_code in LEADER_CHANGES:
-                    self._learn_leader(
-                        where, answer.current_leader.leader_id, answer.current_leader.leader_epoch, endpoints
-                    )
+            self._settle_riding(where, answer, units, endpoints)
             if answer.error_code:
                 has_errors = True
                 if self._partition_failed(where, answer, endpoints):
@@ -296,6 +289,18 @@ class NodeExchange:
                 if where is not None and where not in seen:
                     seen[where] = None
                     yield where, answer
+
+    def _settle_riding(
+        self, where: TopicIdPartition, answer: PartitionData, units: Units, endpoints: list[Node]
+    ) -> None:
+        """End the acknowledgements of one partition that rode on the fetch; they are never tried again."""
+        ended = units.pop(where, None)
+        if ended is None:
+            return
+        code = answer.acknowledge_error_code
+        self._acknowledgements.settle(ended, error_for_code(code, answer.acknowledge_error_message))
+        if code in LEADER_CHANGES:
+            self._learn_leader(where, answer.current_leader.leader_id, answer.current_leader.leader_epoch, endpoints)
 
     def _partition_failed(self, where: TopicIdPartition, answer: PartitionData, endpoints: list[Node]) -> bool:
         """React to a fetch error; True if it has to be raised."""
