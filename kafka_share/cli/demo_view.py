@@ -130,7 +130,7 @@ def _workers_table(report: Report) -> Table:
         table.add_column(column, justify="right")
     for tally in report.workers:
         counts = (str(getattr(tally, column)) for column in columns)
-        table.add_row(f"{tally.worker + 1} (stopped)" if tally.stopped else str(tally.worker + 1), *counts)
+        table.add_row(f"{tally.worker + 1} stopped" if tally.stopped else str(tally.worker + 1), *counts)
     table.add_row("all", *(str(report.total(column)) for column in columns), style="bold")
     return table
 

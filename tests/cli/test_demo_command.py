@@ -177,7 +177,7 @@ def test_plain_text_is_written_when_the_output_is_no_terminal(job: Job, files: s
     lines = result.output.splitlines()
     assert "settled 2 of 2: 1 accepted, 1 rejected, 0 released, 0 redelivered" in lines
     assert "OK: each of the 2 files was settled exactly once." in lines
-    assert any(line.split() == ["1", "(stopped)", "2", "0", "1", "0", "1", "0", "0"] for line in lines)
+    assert any(line.split() == ["1", "stopped", "2", "0", "1", "0", "1", "0", "0"] for line in lines)
     assert any(line.split() == ["all", "2", "0", "1", "0", "1", "0", "0"] for line in lines)
     assert "  bad.py" in lines
     assert all(line == line.rstrip() for line in lines)
