@@ -1,0 +1,75 @@
+"""confluent-kafka's clients as the tests of this folder use them: unchanged, with waits on conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+confluent_kafka = pytest.importorskip("confluent_kafka", reason="confluent-kafka, the foreign client, is not installed")
+admin = pytest.importorskip("confluent_kafka.admin")
+
+PATIENCE_POLLS = 150
+
+
+def admin_client(bootstrap: str) -> Any:
+    """Keep it in a variable: it cancels its futures when it is collected."""
+    return admin.AdminClient({"bootstrap.servers": bootstrap})
+
+
+def create_topic(bootstrap: str, topic: str, partitions: int = 1) -> None:
+    client = admin_client(bootstrap)
+    assert client.create_topics([admin.NewTopic(topic, num_partitions=partitions)])[topic].result(10) is None
+
+
+def read_from_start(bootstrap: str, group: str, **more: str) -> None:
+    """Set configs of a share group through confluent's own admin client."""
+    settings = {"share.auto.offset.reset": "earliest", **{k.replace("_", "."): v for k, v in more.items()}}
+    resource = admin.ConfigResource(
+        admin.ResourceType.GROUP,
+        group,
+        incremental_configs=[
+            admin.ConfigEntry(k, v, incremental_operation=admin.AlterConfigOpType.SET) for k, v in settings.items()
+        ],
+    )
+    client = admin_client(bootstrap)
+    for future in client.incremental_alter_configs([resource]).values():
+        future.result(10)
+
+
+def produce(bootstrap: str, topic: str, values: list[bytes], partition: int = 0, **config: Any) -> None:
+    """Produce and wait until every record has been acknowledged."""
+    failures: list[Any] = []
+    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, **config})
+    for value in values:
+        producer.produce(
+            topic,
+            value=value,
+            key=b"k",
+            partition=partition,
+            headers=[("h", b"1")],
+            on_delivery=lambda error, _: failures.append(error) if error else None,
+        )
+    assert producer.flush(30) == 0, "records were left in the producer"
+    assert not failures
+
+
+def share_consumer(bootstrap: str, group: str, topic: str, **config: Any) -> Any:
+    consumer = confluent_kafka.ShareConsumer({"bootstrap.servers": bootstrap, "group.id": group, **config})
+    consumer.subscribe([topic])
+    return consumer
+
+
+def poll_until(consumer: Any, count: int, on_message: Callable[[Any], None] | None = None) -> list[Any]:
+    """Poll until `count` messages have come; fails if they do not."""
+    found: list[Any] = []
+    for _ in range(PATIENCE_POLLS):
+        for message in consumer.poll(0.2):
+            assert message.error() is None, message.error()
+            found.append(message)
+            if on_message is not None:
+                on_message(message)
+        if len(found) >= count:
+            return found
+    pytest.fail(f"{len(found)} of {count} records came")
