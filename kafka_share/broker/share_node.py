@@ -154,9 +154,9 @@ class ShareNode:
         session = self._session_for(context, request, owner)
         fetch = self._new_fetch(context, request, owner, session, now_ms)
         partitions = self._partitions_to_fetch(request, session)
-        if any(self._view.topic_name(partition.topic_id) is None for partition in partitions):
-            raise RequestFailedError  # up to Kafka 4.3; 4.4 answers UNKNOWN_TOPIC_ID for the partition
         named = acknowledgements(request)
+        if not any(named.values()):
+            named = {}
         if request.share_session_epoch == FINAL_EPOCH or renewal or not partitions:
             fetch.is_fetched = True
         changes = self._begin_acknowledgements(owner, named, fetch.acknowledged, context, renewal, now_ms)
@@ -342,11 +342,14 @@ class ShareNode:
 
     def _start_fetch(self, fetch: WaitingFetch, partitions: list[PartitionKey], mode: int, now_ms: int) -> None:
         """The fetch's first look; if that is not enough it waits, unless its time is up."""
-        known = [partition for partition in partitions if self._view.partition(*partition) is not None]
+        known = []
         for partition in partitions:
             # The place for authorization: READ on the topic, else TOPIC_AUTHORIZATION_FAILED for the partition.
-            if partition not in known:
+            if self._view.partition(*partition) is not None:
+                known.append(partition)
+            else:
                 fetch.fail(partition, UnknownTopicOrPartitionError.code)
+                fetch.is_doomed |= self._view.topic_name(partition.topic_id) is None
         fetch.is_fetched = not known
         if not known:
             return
@@ -435,6 +438,9 @@ class ShareNode:
         if not (fetch.is_fetched and fetch.is_acknowledged):
             return
         self._unpark(fetch)
+        if fetch.is_doomed:
+            self._reply(fetch.context, failed_fetch(UnknownServerError.code))
+            return
         lock_ms = self._lock_ms(fetch.owner.group_id)
         fetched = fetch.fetched
         if fetch.session is not None and fetch.epoch != FINAL_EPOCH:

@@ -65,6 +65,9 @@ class WaitingFetch:
     sources: list[FetchSource] = attrs.Factory(list)
     fetched: dict[PartitionKey, FetchedData] = attrs.Factory(dict)
     acknowledged: dict[PartitionKey, Outcome] = attrs.Factory(dict)
+    is_doomed: bool = False
+    """It names a topic that does not exist. Up to 4.3 Kafka finds that out when it has acquired already, and answers
+    UNKNOWN_SERVER_ERROR for the request; 4.4 answers UNKNOWN_TOPIC_ID for the partition."""
     is_fetched: bool = False
     is_acknowledged: bool = False
 
