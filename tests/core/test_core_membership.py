@@ -53,6 +53,8 @@ def test_the_join_carries_everything_when_the_first_poll_comes() -> None:
     join = h.beat().request
     assert (join.group_id, join.member_id, join.member_epoch) == ("g", MEMBER_ID, 0)
     assert (join.rack_id, join.subscribed_topic_names) == ("r1", ["a", "t"])
+    h.answer(h.beat(), heartbeat_answer(1, [tp()]))
+    assert (h.beat().request.rack_id, h.beat().request.subscribed_topic_names) == (None, None)
 
 
 def test_an_assignment_is_acknowledged_at_once_when_it_is_not_empty() -> None:
