@@ -153,7 +153,7 @@ class KafkaShareConsumer(Generic[K, V]):
         """
         with self._exclusive("poll"):
             deadline_at_ms = self._now_ms() + _timeout("timeout_ms", timeout_ms)
-            self._take_arrived()
+            self._take_arrived(with_records=True)
             self._raise_pending()
             self._run_callback()
             if not self._application.topics:
@@ -393,8 +393,9 @@ class KafkaShareConsumer(Generic[K, V]):
         self._next_request_id += 1
         return self._next_request_id
 
-    def _take_arrived(self) -> None:
-        self._application.take(self._mailbox.take(0))
+    def _take_arrived(self, *, with_records: bool = False) -> None:
+        """Empty the mailbox; records only for a poll: what no poll takes in time has to be released."""
+        self._application.take(self._mailbox.take(0, with_records=with_records))
 
     def _wait(self, deadline_at_ms: int, ended: Callable[[], bool]) -> None:
         """Take from the mailbox until `ended`, at the latest until the deadline."""
@@ -402,7 +403,7 @@ class KafkaShareConsumer(Generic[K, V]):
             left_ms = deadline_at_ms - self._now_ms()
             if left_ms <= 0:
                 return
-            self._application.take(self._mailbox.take(left_ms))
+            self._application.take(self._mailbox.take(left_ms, with_records=False))
 
     def _raise_pending(self) -> None:
         error = self._application.pop_error()

@@ -115,8 +115,12 @@ TRANSITIONS: Final[Mapping[tuple[State, Trigger], State]] = MappingProxyType(
 )
 """(state, what happened) → next state. Pairs that are not listed cannot happen."""
 
-SERIES_MS: Final = (50, 100, 200, 400)
-"""Gaps between the heartbeats of the short series; then every `SERIES_STEP_MS`."""
+SERIES_MS: Final = (50, 100, 200, 350, 350)
+"""Gaps between the heartbeats of the short series; then every `SERIES_STEP_MS`.
+
+The first finds the assignment of a broker that makes it at once; the last, 1050 ms after the first answer, that of a
+broker with the default group.share.assignment.interval.ms of 1000 (Kafka 4.3).
+"""
 SERIES_STEP_MS: Final = 500
 SERIES_LIMIT_MS: Final = 5_000
 """The series ends after this time or two intervals of the server, whichever is shorter."""

@@ -48,8 +48,11 @@ class Mailbox:
             self._changed.notify_all()
         self._tell()
 
-    def take(self, timeout_ms: int) -> list[Output]:
+    def take(self, timeout_ms: int, *, with_records: bool = True) -> list[Output]:
         """All pending outputs; waits up to `timeout_ms` for the first one.
+
+        Only a poll takes records. Without `with_records` each `Deliver` stays where it is, so that it can be taken
+        back if no poll comes in time.
 
         A wait ends early, perhaps with nothing, once for `wakeup`; `take(0)` does not use that up. So ask
         `consume_wakeup` before the first wait of a call and after each. Raises `InternalError` if the network thread
@@ -60,17 +63,23 @@ class Mailbox:
             raise IllegalStateError("This consumer belongs to the parent process; make a new one after fork().")
         with self._changed:
             if timeout_ms > 0:
-                self._changed.wait_for(self._has_news, timeout_ms / 1000)
+                self._changed.wait_for(lambda: self._has_news(with_records), timeout_ms / 1000)
                 self._interrupted = False
             if self._failure is not None:
                 raise InternalError(f"the network thread died: {self._failure!r}") from self._failure
-            pending, self._pending = self._pending, []
+            if with_records:
+                pending, self._pending = self._pending, []
+            else:
+                pending = [output for output in self._pending if not isinstance(output, Deliver)]
+                self._pending = [output for output in self._pending if isinstance(output, Deliver)]
             if not pending and timeout_ms > 0 and self._stopped:
                 raise ConsumerClosedError("The network thread has ended; nothing more will arrive.")
             return pending
 
-    def _has_news(self) -> bool:
-        return bool(self._pending) or self._interrupted or self._stopped or self._failure is not None
+    def _has_news(self, with_records: bool) -> bool:
+        if self._interrupted or self._stopped or self._failure is not None:
+            return True
+        return any(with_records or not isinstance(output, Deliver) for output in self._pending)
 
     def wakeup(self) -> None:
         """End the present or the next wait, and set the flag of `consume_wakeup`. Any thread may call it."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import google_crc32c
+# This package rather than google-crc32c, which is as fast: kafka-python's producer uses it too when it is installed.
+import crc32c as _crc32c
 
 
 def crc32c(data: bytes) -> int:
     """The checksum of some bytes, an unsigned 32-bit number."""
-    return int(google_crc32c.value(data))
+    return int(_crc32c.crc32c(data))

@@ -89,10 +89,10 @@ def test_heartbeats_come_in_a_short_series_when_the_assignment_is_empty() -> Non
     h.start_poll(60_000)
     h.advance(16_000)
     times = beats(h)
-    assert times[:7] == [0, 50, 150, 350, 750, 1250, 1750]
-    assert [b - a for a, b in pairwise(times)][4:12] == [500] * 8
-    assert times[12] == 4750
-    assert times[13:] == [9750, 14750]
+    assert times[:7] == [0, 50, 150, 350, 700, 1050, 1550]
+    assert [b - a for a, b in pairwise(times)][5:12] == [500] * 7
+    assert times[12] == 4550
+    assert times[13:] == [9550, 14550]
 
 
 def test_the_series_never_waits_longer_than_the_interval_and_ends_after_two_when_intervals_are_short() -> None:

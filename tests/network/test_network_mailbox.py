@@ -183,3 +183,12 @@ def test_every_batch_arrives_once_when_two_threads_hurry() -> None:
         taken += [output.batch.batch_id for output in box.take(LONG_MS) if isinstance(output, Deliver)]
     done.result(10)
     assert taken == list(range(count))
+
+def test_records_stay_in_the_mailbox_when_only_a_poll_may_take_them() -> None:
+    mailbox = Mailbox()
+    batch = deliver(7)
+    mailbox.put_all((batch, FinishClose()))
+    assert mailbox.take(0, with_records=False) == [FinishClose()]
+    assert mailbox.take(0, with_records=False) == []
+    assert mailbox.reclaim(7)
+    assert mailbox.take(0) == []
