@@ -209,9 +209,19 @@ class Cluster:
         if partition.leader_id not in self._alive:
             raise Refusal(LeaderNotAvailableError, "the partition has no leader")
         appended = appending.append(self.configs, partition, records, now_ms)
-        self.fetches.partition_moved(partition)
-        self.share_nodes[partition.leader_id].log_advanced(partition.topic_id, partition.partition, now_ms)
+        self._log_advanced(partition, now_ms)
         return appended
+
+    def append_unchecked(self, partition: Partition, records: bytes, now_ms: int) -> int:
+        """Append record batches that no producer could send; answers the offset of the first."""
+        base_offset, _ = partition.log.append(records, partition.leader_epoch, now_ms)
+        self._log_advanced(partition, now_ms)
+        return base_offset
+
+    def _log_advanced(self, partition: Partition, now_ms: int) -> None:
+        self.fetches.partition_moved(partition)
+        if partition.leader_id in self._alive:
+            self.share_nodes[partition.leader_id].log_advanced(partition.topic_id, partition.partition, now_ms)
 
     def delete_records(self, partition: Partition, before_offset: int, now_ms: int) -> int:
         """Raise the log's start; answers the new one."""

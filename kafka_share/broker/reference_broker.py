@@ -24,7 +24,7 @@ from kafka_share.broker.server import BrokerServer
 from kafka_share.broker.share_coordinator import StateKey
 from kafka_share.broker.topics import MAX_PARTITIONS, topic_name_problem
 from kafka_share.errors import ConfigurationError, IllegalStateError, InvalidArgumentError
-from kafka_share.protocol.record_batches import encode_batch
+from kafka_share.protocol.record_batches import encode_batch, iter_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -202,11 +202,11 @@ class ReferenceBroker:
 
     def requests(self, api: int | None = None) -> list[tuple[RequestContext, Message]]:
         """The last requests that arrived (of an API key, or all), oldest first; see `RequestLog` for the bound."""
-        return self._server.requests.of(api)
+        return self._call(lambda: self._server.requests.of(api))
 
     def clear_requests(self) -> None:
         """Start the log of requests anew."""
-        self._server.requests.clear()
+        self._call(self._server.requests.clear)
 
     def advance(self, span_ms: int) -> None:
         """Push the broker's clock forward; what falls due has been done when this returns."""
@@ -276,6 +276,19 @@ class ReferenceBroker:
         batch = encode_batch([(index, at_ms, key, value, shared) for index, value in enumerate(values)])
         return self._call(
             lambda: self._cluster.append(self._partition(topic, partition), batch, self.clock.now_ms())[0]
+        )
+
+    def append_batches(self, topic: str, batches: bytes, partition: int = 0) -> int:
+        """Append record batches as they are, without the checks of a producer's; answers the offset of the first.
+
+        For logs that time or damage made: holes that compaction left, a wrong checksum, other codecs. The batches get
+        the next offsets. Raises `CorruptBatchError` for bytes that cannot even be told apart into batches, and
+        `InvalidArgumentError` if there is no whole batch.
+        """
+        if next(iter_batches(batches), None) is None:
+            raise InvalidArgumentError("these bytes hold no whole record batch")
+        return self._call(
+            lambda: self._cluster.append_unchecked(self._partition(topic, partition), batches, self.clock.now_ms())
         )
 
     def delete_records(self, topic: str, partition: int, before_offset: int) -> int:
