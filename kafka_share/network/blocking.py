@@ -37,5 +37,10 @@ async def call_in_thread(name: str, function: Callable[[], T]) -> T:
         except RuntimeError:
             pass  # the loop was closed meanwhile: nobody waits any more
 
-    threading.Thread(target=run, name=name, daemon=True).start()
-    return await future
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    try:
+        return await future
+    finally:
+        if future.done() and not future.cancelled():
+            thread.join()  # it has nothing left to do but to end: who looks at the threads finds none of ours

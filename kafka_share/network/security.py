@@ -58,7 +58,8 @@ def tls_error(error: ssl.SSLError, address: str) -> NetworkError:
         )
     if "ALERT" in reason:
         words = reason.partition("ALERT_")[2].replace("_", " ").lower() or reason
-        hint = "; set ssl_certfile and ssl_keyfile" if "certificate required" in words else ""
+        # Java's brokers call a missing certificate a bad one.
+        hint = "; check ssl_certfile and ssl_keyfile" if words in ("certificate required", "bad certificate") else ""
         return AuthenticationError(f"{address} refused TLS with us: {words}{hint}")
     if isinstance(error, ssl.SSLEOFError) or reason in ("UNEXPECTED_EOF_WHILE_READING", ""):
         return BrokerUnreachableError(f"{address} closed the connection inside TLS: {error}")

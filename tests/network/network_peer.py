@@ -7,6 +7,7 @@ script raises comes out of `Peer.close`, so a wrong request fails the test.
 from __future__ import annotations
 
 import contextlib
+import os
 import queue
 import socket
 import ssl
@@ -21,7 +22,7 @@ from kafka_share.core.events import Channel, Event, Output, Send
 from kafka_share.network.driver import ConsumerDriver
 from kafka_share.network.settings import ConnectionSettings
 from kafka_share.protocol.classic import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
-from kafka_share.protocol.messages import encode_response
+from kafka_share.protocol.messages import decode_request, encode_response
 from kafka_share.records import Node
 
 WAIT_S = 20
@@ -38,8 +39,9 @@ class Request:
     api_key: int
     version: int
     correlation_id: int
-    client_id: str
+    client_id: str | None
     body: bytes
+    message: Any
 
 
 class Accepted:
@@ -51,8 +53,10 @@ class Accepted:
     def read(self) -> Request:
         """The next request. Raises EOFError at the end."""
         data = self._exactly(struct.unpack(">i", self._exactly(4))[0])
-        api_key, version, correlation_id, size = struct.unpack(">hhih", data[:10])
-        return Request(api_key, version, correlation_id, data[10 : 10 + size].decode(), data[10 + size :])
+        header, message = decode_request(data)
+        return Request(
+            header.api_key, header.api_version, header.correlation_id, header.client_id, data[header.body_at :], message
+        )
 
     def _exactly(self, count: int) -> bytes:
         data = b""
@@ -83,11 +87,20 @@ class Accepted:
     def answer_metadata(self, cluster_id: str = "a cluster") -> None:
         self.answer(self.read(), metadata(cluster_id))
 
+    def answer_metadata_of(self, request: Request) -> None:
+        self.answer(request, metadata("a cluster"))
+
     def expect_end(self) -> None:
         """The client closes, perhaps with a reset."""
         with contextlib.suppress(*HIDDEN_CONNECTION_ENDS):
             data = self.sock.recv(1)
             assert data == b"", "the client sends where it has to close"
+
+    def ignore_all(self) -> None:
+        """Read to the end without looking."""
+        with contextlib.suppress(*HIDDEN_CONNECTION_ENDS):
+            while self.sock.recv(65_536):
+                pass
 
 
 def metadata(cluster_id: str) -> Any:
@@ -131,7 +144,8 @@ class Peer:
         sock = raw
         try:
             if self._context is not None:
-                sock = self._context.wrap_socket(raw, server_side=True)
+                sock = self._context.wrap_socket(raw, server_side=True, do_handshake_on_connect=False)
+                self._shake_hands(sock)
             script(Accepted(sock))
         except HIDDEN_CONNECTION_ENDS:
             pass  # the client went away; the test looks at what the client says about it
@@ -140,6 +154,17 @@ class Peer:
         finally:
             sock.close()
             raw.close()
+
+    def _shake_hands(self, sock: ssl.SSLSocket) -> None:
+        try:
+            sock.do_handshake()
+        except ssl.SSLError:
+            # Closing with unread bytes would reset the connection, and the alert that says why could get lost.
+            with socket.socket(fileno=os.dup(sock.fileno())) as plain, contextlib.suppress(OSError):
+                plain.settimeout(WAIT_S)
+                plain.shutdown(socket.SHUT_WR)
+                Accepted(plain).ignore_all()
+            raise
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
@@ -221,7 +246,8 @@ def talking(*scripts: Script, context: ssl.SSLContext | None = None, **settings:
             assert client.driver._loop.is_closed()
     finally:
         peer.close()
-    assert [thread for thread in threading.enumerate() if thread not in threads] == []
+    left = [thread.name for thread in threading.enumerate() if thread not in threads]
+    assert [name for name in left if not name.startswith("peer")] == [], left  # a test may have a second peer
 
 
 def ask(
