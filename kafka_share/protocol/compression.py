@@ -85,23 +85,24 @@ def _compress_xerial(data: bytes) -> bytes:
 
 def _decompress_snappy(data: bytes, limit: int) -> bytes:
     if not data.startswith(_XERIAL_MAGIC):
-        return _decompress_raw_snappy(data, limit)
+        return _decompress_raw_snappy(data, limit, limit)
     parts: list[bytes] = []
+    left = limit
     position = len(_XERIAL_HEADER)
     while position < len(data):
         length = int.from_bytes(data[position : position + 4], "big")
         position += 4
         if not 0 < length <= len(data) - position:
             raise CorruptBatchError("the snappy data of the batch is damaged: a block has an impossible length")
-        part = _decompress_raw_snappy(data[position : position + length], limit)
+        part = _decompress_raw_snappy(data[position : position + length], left, limit)
         parts.append(part)
         position += length
-        limit -= len(part)
+        left -= len(part)
     return b"".join(parts)
 
 
-def _decompress_raw_snappy(data: bytes, limit: int) -> bytes:
-    if int(cramjam.snappy.decompress_raw_len(data)) > limit:
+def _decompress_raw_snappy(data: bytes, left: int, limit: int) -> bytes:
+    if int(cramjam.snappy.decompress_raw_len(data)) > left:
         raise _too_large(limit)
     return bytes(cramjam.snappy.decompress_raw(data))
 

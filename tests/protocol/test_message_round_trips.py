@@ -1,0 +1,100 @@
+"""Every message, in every version, survives the wire, and looks on it as kafka-python writes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from message_values import ALL_CLASSES, ALL_VERSIONS, SHARE_KEYS, comparable, messages
+
+from kafka_share.protocol.messages import (
+    API_VERSIONS,
+    MESSAGES,
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
+)
+from kafka_share.protocol.schema import schema_of
+
+quick = settings(deadline=None, max_examples=5, suppress_health_check=list(HealthCheck))
+
+
+def through_the_wire(message: Any, version: int, frame_type: type = bytes) -> Any:
+    schema = schema_of(type(message))
+    if schema.is_request:
+        frame = encode_request(message, version, 7, "client")
+        assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+        header, decoded = decode_request(frame_type(frame[4:]))
+        assert (header.api_key, header.api_version) == (schema.api_key, version)
+        assert (header.correlation_id, header.client_id) == (7, "client")
+        return decoded
+    frame = encode_response(7, message, version)
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    correlation_id, decoded = decode_response(schema.api_key, version, frame_type(frame[4:]))
+    assert correlation_id == 7
+    return decoded
+
+
+def test_every_share_api_is_there_in_the_versions_that_brokers_speak_when_the_table_is_read() -> None:
+    versions = {key: MESSAGES[key][0].valid_versions for key in SHARE_KEYS}
+    assert versions == {
+        76: (1, 1), 77: (1, 1), 78: (1, 2), 79: (1, 2), 83: (0, 0), 84: (0, 0),
+        85: (0, 1), 86: (0, 0), 87: (0, 1), 90: (0, 1), 91: (0, 0), 92: (0, 0),
+    }  # fmt: skip
+    for request, response in MESSAGES.values():
+        assert request.valid_versions == response.valid_versions
+        assert request.is_request()
+        assert not response.is_request()
+
+
+@pytest.mark.parametrize(("message_class", "version"), ALL_VERSIONS, ids=lambda value: getattr(value, "name", value))
+@given(data=st.data())
+@quick
+def test_a_message_comes_back_unchanged_when_it_is_sent(message_class: Any, version: int, data: st.DataObject) -> None:
+    message = data.draw(messages(message_class, version))
+    if message_class.API_KEY == API_VERSIONS and not message_class.is_request() and message.error_code == 35:
+        message.error_code = 0  # an answer with this code is always of version 0
+    decoded = through_the_wire(message, version)
+    assert type(decoded) is message_class
+    assert comparable(decoded, version) == comparable(message, version)
+    assert through_the_wire(decoded, version).to_dict() == decoded.to_dict()
+
+
+@pytest.mark.parametrize(("message_class", "version"), ALL_VERSIONS, ids=lambda value: getattr(value, "name", value))
+@given(data=st.data())
+@quick
+def test_the_bytes_are_those_of_kafka_python_when_it_encodes_the_same_message(
+    message_class: Any, version: int, data: st.DataObject
+) -> None:
+    message = data.draw(messages(message_class, version))
+    theirs = bytes(message.encode(version=version))
+    if message_class.is_request():
+        ours = encode_request(message, version, 7, "client")
+        header_bytes = 4 + 8 + 2 + len("client")
+    else:
+        ours = encode_response(7, message, version)
+        header_bytes = 4 + 4
+    schema = schema_of(message_class)
+    if schema.is_flexible(version) and (schema.is_request or schema.api_key != API_VERSIONS):
+        header_bytes += 1
+    assert ours[header_bytes:] == theirs
+
+
+@pytest.mark.parametrize("message_class", ALL_CLASSES, ids=lambda value: value.name)
+@given(data=st.data())
+@quick
+def test_unknown_tagged_fields_survive_byte_for_byte_when_a_message_passes_through(
+    message_class: Any, data: st.DataObject
+) -> None:
+    schema = schema_of(message_class)
+    version = schema.valid_versions[1]
+    message = data.draw(messages(message_class, version, unknown_tags=True))
+    if message_class.API_KEY == API_VERSIONS and not schema.is_request:
+        message.error_code = 0
+    decoded = through_the_wire(message, version, memoryview)
+    expected = comparable(message, version)
+    assert comparable(decoded, version) == expected
+    assert comparable(through_the_wire(decoded, version), version) == expected
