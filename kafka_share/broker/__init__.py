@@ -12,7 +12,7 @@ Cut like the client: everything but three files is machines without I/O, which t
 clock. From the outside in:
 
 - `reference_broker`: the object above; `inspection`: its snapshots; `clock`, `faults`: what tests turn
-- `server`, `connection`: sockets, frames, the timer; drive one cluster
+- `server`: sockets, frames, the timer; drives one cluster
 - `cluster`: the machine that routes requests and carries news; `events`: what goes in and out; `cluster_view`: what the
   share machines may ask it
 - `handler_table` and `handlers/`: one file per family of APIs, between wire messages and machines; `error_answers`

@@ -2,13 +2,14 @@
 
 `ReferenceBroker.faults` and `.requests` are how users reach it; the server asks `take` for every request before the
 cluster sees it. Faults are used up in the order in which they were planned; a request takes the first that fits it.
-Thread-safe.
+
+Faults may be planned from any thread: only the server's thread uses them up, and adding to a list or emptying it is one
+step for all threads.
 """
 
 from __future__ import annotations
 
 import enum
-import threading
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
@@ -42,7 +43,7 @@ class FaultKind(enum.Enum):
     """Applied; half of the answer comes, then the connection closes."""
 
 
-@attrs.define
+@attrs.define(eq=False)
 class Fault:
     """A planned fault: what, for which requests, how many times."""
 
@@ -71,7 +72,6 @@ class FaultPlan:
 
     def __init__(self) -> None:
         self._faults: list[Fault] = []
-        self._lock = threading.Lock()
 
     def fail(
         self, api: int, error_code: int, times: int = 1, *, node_id: int | None = None, client_id: str | None = None
@@ -114,53 +114,49 @@ class FaultPlan:
 
     def clear(self) -> None:
         """Forget all faults that have not happened."""
-        with self._lock:
-            self._faults.clear()
+        self._faults.clear()
 
     def pending(self) -> int:
         """How many faults are still to come."""
-        with self._lock:
-            return sum(fault.remaining for fault in self._faults)
+        return sum(fault.remaining for fault in list(self._faults))
 
     def take(self, context: RequestContext) -> Fault | None:
-        """The fault that this request suffers, if any; it is used up by this."""
-        if not self._faults:
-            return None
-        with self._lock:
-            fault = next((one for one in self._faults if one.fits(context)), None)
-            if fault is not None:
-                fault.remaining -= 1
-                if fault.remaining == 0:
-                    self._faults.remove(fault)
-            return fault
+        """The fault that this request suffers, if any; it is used up by this. For the server's thread only."""
+        fault = next((one for one in list(self._faults) if one.fits(context)), None)
+        if fault is not None:
+            fault.remaining -= 1
+            if fault.remaining == 0:
+                self._forget(fault)
+        return fault
+
+    def _forget(self, fault: Fault) -> None:
+        try:
+            self._faults.remove(fault)
+        except ValueError:
+            pass  # another thread has called clear()
 
     def _plan(self, fault: Fault) -> None:
         if fault.remaining < 1 or fault.delay_ms < 0:
             raise ValueError("a fault happens at least once, and later rather than earlier")
-        with self._lock:
-            if len(self._faults) >= MAX_PLANNED_FAULTS:
-                raise ValueError(f"more than {MAX_PLANNED_FAULTS} faults are planned")
-            self._faults.append(fault)
+        if len(self._faults) >= MAX_PLANNED_FAULTS:
+            raise ValueError(f"more than {MAX_PLANNED_FAULTS} faults are planned")
+        self._faults.append(fault)
 
 
 class RequestLog:
-    """The last requests that arrived, oldest first; at most `MAX_LOGGED_REQUESTS`."""
+    """The last requests that arrived, oldest first; at most `MAX_LOGGED_REQUESTS`. For the server's thread."""
 
     def __init__(self) -> None:
         self._requests: deque[tuple[RequestContext, Message]] = deque(maxlen=MAX_LOGGED_REQUESTS)
-        self._lock = threading.Lock()
 
     def add(self, context: RequestContext, request: Message) -> None:
         """Called by the server for every request that could be decoded, before a fault or the cluster sees it."""
-        with self._lock:
-            self._requests.append((context, request))
+        self._requests.append((context, request))
 
     def of(self, api: int | None = None) -> list[tuple[RequestContext, Message]]:
         """The logged requests of an API key, or all."""
-        with self._lock:
-            return [one for one in self._requests if api is None or one[0].api_key == api]
+        return [one for one in self._requests if api is None or one[0].api_key == api]
 
     def clear(self) -> None:
         """Start anew."""
-        with self._lock:
-            self._requests.clear()
+        self._requests.clear()

@@ -190,8 +190,7 @@ class GroupCoordinator:
         """Delete an empty group and its share state. Raises `Refusal`."""
         group = self.existing(group_id)
         require_empty(group)
-        for topic_id in list(group.initialised):
-            self.forget_topic(group, topic_id)
+        self._states.delete_group(group_id)
         del self._groups[group_id]
 
     def forget_topic(self, group: ShareGroup, topic_id: UUID) -> bool:
@@ -204,7 +203,8 @@ class GroupCoordinator:
     def topic_deleted(self, topic: Topic) -> None:
         """The topic is gone: so is every group's share state of it."""
         for group in self._groups.values():
-            self.forget_topic(group, topic.id)
+            group.initialised.pop(topic.id, None)
+        self._states.topic_deleted(topic.id)
 
     # ---- time
 
