@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -30,6 +31,12 @@ MakeConsumer = Callable[..., Consumer]
 ACCEPT, RELEASE, REJECT, RENEW = AcknowledgeType
 SHARE_FETCH = 78
 DELIVERY_LIMIT = 5
+
+
+@pytest.fixture
+def make_consumer(make_consumer: MakeConsumer) -> MakeConsumer:
+    """Consumers whose fetches wait shortly, so that acknowledgements that ride on them are answered soon."""
+    return partial(make_consumer, fetch_max_wait_ms=50)
 
 
 @pytest.fixture

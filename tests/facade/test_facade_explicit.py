@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,6 +19,12 @@ from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
 
 MakeConsumer = Callable[..., Consumer]
 ACCEPT, RELEASE, REJECT, RENEW = AcknowledgeType
+
+
+@pytest.fixture
+def make_consumer(make_consumer: MakeConsumer) -> MakeConsumer:
+    """Consumers whose fetches wait shortly, so that acknowledgements that ride on them are answered soon."""
+    return partial(make_consumer, fetch_max_wait_ms=50)
 
 
 @pytest.fixture

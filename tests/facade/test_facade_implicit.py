@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from delivery_checks import Outcomes, counted, left_for_others, only_result, produce_one_batch, produce_values
@@ -36,6 +37,12 @@ def accept_by_polling(consumer: Consumer, outcomes: Outcomes, count: int) -> Non
     """Poll until the broker has answered `count` acknowledgements; no record may come."""
     poll_while(consumer, lambda: len(outcomes.succeeded) < count)
     assert outcomes.failed == []
+
+
+@pytest.fixture
+def make_consumer(make_consumer: MakeConsumer) -> MakeConsumer:
+    """Consumers whose fetches wait shortly, so that acknowledgements that ride on them are answered soon."""
+    return partial(make_consumer, fetch_max_wait_ms=50)
 
 
 @pytest.fixture
