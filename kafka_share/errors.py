@@ -34,7 +34,7 @@ Source of the codes: Apache Kafka's `org.apache.kafka.common.protocol.Errors`, v
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,6 +46,17 @@ or the group's membership and sessions."""
 
 class KafkaShareError(Exception):
     """Base of every error that kafka_share raises on purpose."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Not through __init__, whose arguments are not what it keeps: workers hand errors to other processes.
+        return _restore, (type(self), self.args, self.__dict__)
+
+
+def _restore(kind: type[KafkaShareError], args: tuple[Any, ...], state: dict[str, Any]) -> KafkaShareError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(state)
+    return error
 
 
 class CallerError(KafkaShareError):
