@@ -58,6 +58,8 @@ log = logging.getLogger(__name__)
 
 DEFAULT_CLOSE_TIMEOUT_MS = 30_000
 _ITERATION_POLL_MS = 1_000
+_LAST_WORDS_MS = 1_000
+"""What close adds to its timeout for a background thread that is late; usually it needs a millisecond of it."""
 
 
 class KafkaShareConsumer(Generic[K, V]):
@@ -348,7 +350,8 @@ class KafkaShareConsumer(Generic[K, V]):
             deadline_at_ms = self._now_ms() + limit_ms
             try:
                 self._post(CloseRequested(self._application.gather(), deadline_at_ms))
-                self._wait(deadline_at_ms, lambda: self._application.closed)
+                # At the deadline the background side gives up by itself, and tells the outcomes a moment later.
+                self._wait(deadline_at_ms + _LAST_WORDS_MS, lambda: self._application.closed)
                 self._run_callback()
             finally:
                 self._closed = True

@@ -243,7 +243,8 @@ class Connection(asyncio.BufferedProtocol):
             for frame in self._receiver.received(nbytes):
                 self._answered(frame)
         except (RemoteProtocolError, AuthenticationError) as error:
-            self._refuse(error)
+            kind = AuthenticationError if isinstance(error, AuthenticationError) else RemoteProtocolError
+            self._refuse(kind(f"{self._address}: {error}"))
             return
         if self._reauthenticate_at is not None and not self._is_ready and not self._in_flight:
             self._reauthenticate_when_quiet()
@@ -265,13 +266,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def _answered(self, frame: bytes | memoryview) -> None:
         if not self._in_flight:
-            raise RemoteProtocolError(f"{self._address} sent an answer that nobody asked for")
+            raise RemoteProtocolError("the peer sent an answer that nobody asked for")
         first = self._in_flight[0]
         correlation_id = int.from_bytes(frame[:4], "big", signed=True)
         if correlation_id != first.correlation_id:
             raise RemoteProtocolError(
-                f"{self._address} answered request {correlation_id}, but the next answer belongs to "
-                f"{first.correlation_id}"
+                f"the peer answered request {correlation_id}, but the next answer belongs to {first.correlation_id}"
             )
         _, response = messages.decode_response(first.api_key, first.version, frame)
         self._in_flight.popleft()
