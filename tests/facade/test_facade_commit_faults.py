@@ -1,0 +1,236 @@
+"""Acknowledgements that the broker refuses, answers late or never: nothing is lost, and each offset is told once."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+
+import pytest
+from delivery_checks import Outcomes, left_for_others, only_result, produce_values
+from facade_polling import Consumer, poll_until, poll_while, wait_until
+
+from kafka_share.broker import ReferenceBroker
+from kafka_share.errors import (
+    BrokerError,
+    OperationTimeoutError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+    error_for_code,
+)
+from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
+from kafka_share.protocol.share_fetch import ShareFetchRequest
+
+MakeConsumer = Callable[..., Consumer]
+SHARE_FETCH = ShareFetchRequest.API_KEY
+SHARE_ACKNOWLEDGE = ShareAcknowledgeRequest.API_KEY
+LATE_MS = 20_000
+"""How late a delayed answer is, on the broker's clock: later than a test would wait, earlier than a lock ends."""
+
+
+@pytest.mark.scenario(73)
+@pytest.mark.parametrize("code", [122, 123, 133, 30, 29, 42])
+def test_every_partition_carries_the_error_when_the_commit_fails_as_a_whole(
+    broker: ReferenceBroker, make_consumer: MakeConsumer, code: int
+) -> None:
+    """A top-level error of ShareAcknowledge is the result of every partition, and nothing is left pending."""
+    broker.create_topic("t", partitions=3)
+    for partition in range(3):
+        produce_values(broker, "t", 2, partition=partition)
+    consumer = make_consumer("t", share_acknowledgement_mode="explicit")
+    outcomes = Outcomes()
+    consumer.set_acknowledgement_commit_callback(outcomes)
+    poll_until(consumer, 6, consumer.acknowledge)
+    outcomes.calls.clear()
+    broker.faults.fail(SHARE_ACKNOWLEDGE, code)
+    results = consumer.commit_sync()
+    reported = {partition.partition for offsets, _ in outcomes.calls for partition in offsets}
+    assert {partition.partition for partition in results} == reported
+    assert reported, "the last poll at least was not committed before"
+    for error in [*results.values(), *outcomes.errors]:
+        assert isinstance(error, type(error_for_code(code)))
+    assert consumer.commit_sync() == {}
+
+
+@pytest.mark.scenario(74)
+@pytest.mark.parametrize("code", [122, 123, 42])
+def test_callback_gets_the_error_of_each_partition_when_a_fetch_with_acknowledgements_fails(
+    broker: ReferenceBroker, make_consumer: MakeConsumer, code: int
+) -> None:
+    """A top-level error of a ShareFetch is the outcome of all acknowledgements that rode on it."""
+    broker.create_topic("t", partitions=3)
+    for partition in range(3):
+        produce_values(broker, "t", 1, partition=partition)
+    consumer = make_consumer("t", share_acknowledgement_mode="explicit")
+    outcomes = Outcomes()
+    consumer.set_acknowledgement_commit_callback(outcomes)
+    held = poll_until(consumer, 1)
+    broker.faults.fail(SHARE_FETCH, code)
+    for record in held:
+        consumer.acknowledge(record)
+    with contextlib.suppress(type(error_for_code(code))):  # one that no retry can mend is raised by poll as well
+        while not outcomes.calls:
+            poll_until(consumer, 0, consumer.acknowledge)
+    assert {type(error) for error in outcomes.errors} == {type(error_for_code(code))}
+    failed = {(p.topic, p.partition, o) for found, error in outcomes.calls if error for p in found for o in found[p]}
+    assert failed == {(record.topic, record.partition, record.offset) for record in held}
+
+
+@pytest.mark.scenario(76)
+@pytest.mark.parametrize("fetch_fails_too", [False, True])
+def test_acknowledgements_fail_locally_when_the_session_has_to_begin_anew(
+    broker: ReferenceBroker, make_consumer: MakeConsumer, fetch_fails_too: bool
+) -> None:
+    """The first ShareFetch of a new session has no acknowledgements; the callback gets a local error for them."""
+    broker.create_topic("t")
+    produce_values(broker, "t", 2)
+    consumer = make_consumer("t")
+    outcomes = Outcomes()
+    consumer.set_acknowledgement_commit_callback(outcomes)
+    poll_until(consumer, 2)
+    broker.clear_requests()
+    if fetch_fails_too:
+        broker.faults.drop(SHARE_FETCH)
+    broker.drop_connections()
+    again = poll_until(consumer, 2)
+    assert [(record.offset, record.delivery_count) for record in again] == [(0, 2), (1, 2)]
+    assert [offset for offset, _ in outcomes.failed] == [0, 1]
+    beginnings = [request for _, request in broker.requests(SHARE_FETCH) if request.share_session_epoch == 0]
+    assert beginnings
+    for request in beginnings:
+        assert not any(p.acknowledgement_batches for topic in request.topics for p in topic.partitions)
+
+
+@pytest.mark.scenario(77)
+def test_late_answer_is_reported_when_commit_sync_ran_out_of_time(
+    broker: ReferenceBroker, make_consumer: MakeConsumer
+) -> None:
+    """commit_sync raises when its time ends; the acknowledgements stay under way and are reported when answered."""
+    broker.create_topic("t")
+    produce_values(broker, "t", 3)
+    consumer = make_consumer("t")
+    outcomes = Outcomes()
+    consumer.set_acknowledgement_commit_callback(outcomes)
+    poll_until(consumer, 3)
+    broker.faults.delay(SHARE_ACKNOWLEDGE, LATE_MS)
+    with pytest.raises(OperationTimeoutError, match="under way"):
+        consumer.commit_sync(timeout_ms=50)
+    assert outcomes.calls == []
+    broker.advance(LATE_MS)
+    poll_while(consumer, lambda: not outcomes.calls)
+    assert outcomes.succeeded == [("t", 0, 0), ("t", 0, 1), ("t", 0, 2)]
+    consumer.close()
+    assert left_for_others(broker, make_consumer, "t") == []
+
+
+@pytest.mark.scenario(80, 81)
+def test_async_commits_do_not_wait_and_share_requests_when_an_answer_is_late(
+    broker: ReferenceBroker, make_consumer: MakeConsumer
+) -> None:
+    """50 commit_async return None though no answer comes; what is said meanwhile goes in one later request."""
+    broker.create_topic("t")
+    produce_values(broker, "t", 50)
+    consumer = make_consumer("t", share_acknowledgement_mode="explicit")
+    outcomes = Outcomes()
+    consumer.set_acknowledgement_commit_callback(outcomes)
+    records = poll_until(consumer, 50)
+    broker.faults.delay(SHARE_ACKNOWLEDGE, LATE_MS)
+    for record in records:
+        consumer.acknowledge(record)
+        assert consumer.commit_async() is None
+        wait_until(lambda: bool(broker.requests(SHARE_ACKNOWLEDGE)))
+    assert outcomes.calls == [], "no answer has come: none of the calls can have waited for one"
+    broker.advance(LATE_MS)
+    consumer.commit_sync()
+    assert outcomes.succeeded == [("t", 0, offset) for offset in range(50)]
+    assert len(broker.requests(SHARE_ACKNOWLEDGE)) == 2
+
+
+@pytest.mark.scenario(83)
+def test_commit_sync_succeeds_when_async_commits_are_under_way_and_cached(
+    broker: ReferenceBroker, make_consumer: MakeConsumer
+) -> None:
+    """One async commit is under way, one is cached: commit_sync needs one more answer, for both in one request.
+
+    librdkafka sends the sync before the cached async; ours sends them together, and reports all of them.
+    """
+    broker.create_topic("t")
+    produce_values(broker, "t", 3)
+    consumer = make_consumer("t", share_acknowledgement_mode="explicit")
+    outcomes = Outcomes()
+    consumer.set_acknowledgement_commit_callback(outcomes)
+    under_way, cached, waited_for = poll_until(consumer, 3)
+    broker.faults.delay(SHARE_ACKNOWLEDGE, LATE_MS)
+    consumer.acknowledge(under_way)
+    consumer.commit_async()
+    wait_until(lambda: len(broker.requests(SHARE_ACKNOWLEDGE)) == 1)
+    consumer.acknowledge(cached)
+    consumer.commit_async()
+    consumer.acknowledge(waited_for)
+    with pytest.raises(OperationTimeoutError):
+        consumer.commit_sync(timeout_ms=0)
+    broker.advance(LATE_MS)
+    assert only_result(consumer.commit_sync()) is None
+    assert outcomes.succeeded == [("t", 0, 0), ("t", 0, 1), ("t", 0, 2)]
+    assert len(broker.requests(SHARE_ACKNOWLEDGE)) == 2
+
+
+@pytest.mark.scenario(85)
+def test_result_names_the_partition_when_its_topic_was_deleted(
+    broker: ReferenceBroker, make_consumer: MakeConsumer
+) -> None:
+    """commit_sync after the topic was deleted answers at once, with an error for the partition."""
+    broker.create_topic("t")
+    produce_values(broker, "t", 2)
+    consumer = make_consumer("t", allow_auto_create_topics=False)
+    outcomes = Outcomes()
+    consumer.set_acknowledgement_commit_callback(outcomes)
+    poll_until(consumer, 2)
+    broker.delete_topic("t")
+    ((partition, error),) = consumer.commit_sync().items()
+    assert partition.topic_partition == ("t", 0)
+    assert isinstance(error, UnknownTopicIdError | UnknownTopicOrPartitionError)
+    assert [offset for offset, _ in outcomes.failed] == [0, 1]
+    assert consumer.commit_sync() == {}
+
+
+@pytest.mark.scenario(84)
+def test_commit_fails_with_its_error_when_the_broker_keeps_refusing(
+    broker: ReferenceBroker, make_consumer: MakeConsumer
+) -> None:
+    """Top-level errors, unlike a partition's passing error, are not retried: one request, one outcome."""
+    broker.create_topic("t")
+    produce_values(broker, "t", 1)
+    consumer = make_consumer("t")
+    poll_until(consumer, 1)
+    broker.faults.fail(SHARE_ACKNOWLEDGE, 122, times=5)
+    assert isinstance(only_result(consumer.commit_sync()), BrokerError)
+    assert len(broker.requests(SHARE_ACKNOWLEDGE)) == 1
+    broker.faults.clear()
+
+
+@pytest.mark.scenario(79)
+def test_wakeup_interrupts_commit_sync_and_its_acknowledgements_go_all_the_same(
+    broker: ReferenceBroker, make_consumer: MakeConsumer
+) -> None:
+    """A commit_sync hit by wakeup raises; what it had handed over is applied and reported by the callback."""
+    broker.create_topic("t")
+    produce_values(broker, "t", 1)
+    consumer = make_consumer("t")
+    outcomes = Outcomes()
+    consumer.set_acknowledgement_commit_callback(outcomes)
+    poll_until(consumer, 1)
+    broker.faults.delay(SHARE_ACKNOWLEDGE, LATE_MS)
+
+    def wake_when_it_waits() -> None:
+        wait_until(lambda: bool(broker.requests(SHARE_ACKNOWLEDGE)))
+        consumer.wakeup()
+
+    other = threading.Thread(target=wake_when_it_waits)
+    other.start()
+    with pytest.raises(Exception, match="wakeup"):
+        consumer.commit_sync()
+    other.join()
+    broker.advance(LATE_MS)
+    poll_while(consumer, lambda: not outcomes.calls)
+    assert outcomes.succeeded == [("t", 0, 0)]

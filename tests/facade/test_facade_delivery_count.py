@@ -1,0 +1,180 @@
+"""RELEASE, REJECT, the delivery count and its limit, as an application sees them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from delivery_checks import counted, left_for_others, only_result, produce_one_batch, produce_values
+from facade_polling import Consumer, Record, offsets, poll_until
+
+from kafka_share import AcknowledgeType
+from kafka_share.broker import ReferenceBroker
+
+MakeConsumer = Callable[..., Consumer]
+
+
+def release_all(consumer: Consumer) -> list[Record]:
+    """Poll, release what came and commit it, so that it is back before the next poll."""
+    records = poll_until(consumer, 1)
+    for record in records:
+        consumer.acknowledge(record, AcknowledgeType.RELEASE)
+    assert only_result(consumer.commit_sync()) is None
+    return records
+
+
+@pytest.mark.scenario(100)
+def test_record_is_delivered_five_times_when_always_released(
+    broker: ReferenceBroker, make_consumer: MakeConsumer
+) -> None:
+    """With the default limit the delivery counts are 1 to 5, and the fifth release archives the record."""
+    broker.create_topic("t")
+    broker.produce("t", b"poison")
+    consumer = make_consumer("t", share_acknowledgement_mode="explicit")
+    assert [counted(release_all(consumer)) for _ in range(5)] == [[(0, count)] for count in range(1, 6)]
+    consumer.close()
+    assert left_for_others(broker, make_consumer, "t") == []
+
+
+@pytest.mark.scenario(102)
+def test_every_record_is_seen_twice_when_the_limit_is_two(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
+    """A member that always releases sees every offset exactly twice, a fresh member none of them."""
+    broker.create_topic("t")
+    produce_values(broker, "t", 5)
+    consumer = make_consumer("t", share_acknowledgement_mode="explicit")
+    broker.set_group_config("g", **{"share.delivery.count.limit": "2"})
+    seen: Counter[tuple[int, int]] = Counter()
+    while sum(seen.values()) < 10:
+        seen.update(counted(release_all(consumer)))
+    assert seen == Counter((offset, count) for offset in range(5) for count in (1, 2))
+    consumer.close()
+    assert left_for_others(broker, make_consumer, "t") == []
+
+
+@pytest.mark.scenario(106)
+def test_close_counts_as_a_delivery_when_records_were_held(
+    broker: ReferenceBroker, make_consumer: MakeConsumer
+) -> None:
+    """Each close with a held batch counts: whole batches three times, then half of it, then record by record.
+
+    A batch whose count nears the limit is cut, so that one poisonous record does not take the others with it.
+    """
+    broker.create_topic("t")
+    produce_one_batch(broker, "t", 10)
+    seen = []
+    for _ in range(6):
+        consumer = make_consumer("t")
+        seen.append(counted(poll_until(consumer, 1)))
+        consumer.close()
+    whole = [[(offset, count) for offset in range(10)] for count in (1, 2, 3)]
+    assert seen == [*whole, [(offset, 4) for offset in range(5)], [(0, 5)], [(1, 5)]]
+
+
+@pytest.mark.scenario(107)
+def test_released_and_held_records_count_alike_when_the_consumer_closes(
+    broker: ReferenceBroker, make_consumer: MakeConsumer
+) -> None:
+    """One record released and committed, the other held until close: the next member sees both with count 2."""
+    broker.create_topic("t")
+    produce_values(broker, "t", 2)
+    consumer = make_consumer("t", share_acknowledgement_mode="explicit")
+    first, _ = poll_until(consumer, 2)
+    consumer.acknowledge(first, AcknowledgeType.RELEASE)
+    assert only_result(consumer.commit_sync()) is None
+    consumer.close()
+    assert counted(left_for_others(broker, make_consumer, "t")) == [(0, 2), (1, 2)]
+
+
+@pytest.mark.scenario(109)
+def test_rejected_record_never_comes_again(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
+    """REJECT archives: nobody gets the record again, and the start offset moves past it."""
+    broker.create_topic("t")
+    produce_values(broker, "t", 3)
+    consumer = make_consumer("t", share_acknowledgement_mode="explicit")
+    for record in poll_until(consumer, 3):
+        consumer.acknowledge(record, AcknowledgeType.REJECT)
+    assert only_result(consumer.commit_sync()) is None
+    assert broker.share_partition("g", "t", 0).start_offset == 3
+    consumer.close()
+    assert left_for_others(broker, make_consumer, "t") == []
+
+
+@pytest.mark.scenario(110)
+def test_record_returns_to_its_own_consumer_when_its_lock_ends(
+    broker: ReferenceBroker, make_consumer: MakeConsumer
+) -> None:
+    """An unacknowledged record comes back to the consumer that let its lock run out, with delivery count 2."""
+    broker.create_topic("t")
+    produce_values(broker, "t", 1)
+    consumer = make_consumer("t", share_acknowledgement_mode="explicit")
+    (record,) = poll_until(consumer, 1)
+    broker.advance(30_001)
+    consumer.acknowledge(record)
+    assert [(r.offset, r.delivery_count) for r in poll_until(consumer, 1, consumer.acknowledge)] == [(0, 2)]
+    assert only_result(consumer.commit_sync()) is None
+
+
+@pytest.mark.scenario(112)
+def test_deliveries_shrink_when_a_large_batch_nears_a_high_limit(
+    broker: ReferenceBroker, make_consumer: MakeConsumer
+) -> None:
+    """Limit 10, one batch of 512 always released: whole five times, then halved each time, the last delivery alone."""
+    broker.create_topic("t")
+    produce_one_batch(broker, "t", 512)
+    consumer = make_consumer("t", share_acknowledgement_mode="explicit", max_poll_records=512)
+    broker.set_group_config("g", **{"share.delivery.count.limit": "10"})
+    sizes = [len(release_all(consumer)) for _ in range(10)]
+    assert sizes == [512, 512, 512, 512, 512, 256, 128, 64, 32, 1]
+
+
+@pytest.mark.scenario(113)
+def test_every_offset_is_delivered_ten_times_when_the_limit_is_ten(
+    broker: ReferenceBroker, make_consumer: MakeConsumer
+) -> None:
+    """Cut into ever smaller deliveries, every offset still has all its ten attempts, and none more."""
+    broker.create_topic("t")
+    produce_one_batch(broker, "t", 40)
+    consumer = make_consumer("t", share_acknowledgement_mode="explicit")
+    broker.set_group_config("g", **{"share.delivery.count.limit": "10"})
+    seen: Counter[tuple[int, int]] = Counter()
+    while sum(seen.values()) < 400:
+        seen.update(counted(release_all(consumer)))
+    assert seen == Counter((offset, count) for offset in range(40) for count in range(1, 11))
+    consumer.close()
+    assert left_for_others(broker, make_consumer, "t") == []
+
+
+@pytest.mark.scenario(114)
+def test_deliveries_do_not_shrink_when_the_limit_is_two(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
+    """Limit 2 leaves no room for smaller deliveries: the whole batch twice, then nothing."""
+    broker.create_topic("t")
+    produce_one_batch(broker, "t", 512)
+    consumer = make_consumer("t", share_acknowledgement_mode="explicit", max_poll_records=512)
+    broker.set_group_config("g", **{"share.delivery.count.limit": "2"})
+    assert [len(release_all(consumer)) for _ in range(2)] == [512, 512]
+    consumer.close()
+    assert left_for_others(broker, make_consumer, "t") == []
+
+
+@pytest.mark.scenario(106)
+def test_only_the_poisonous_record_is_archived_when_it_kills_its_consumer_every_time(
+    broker: ReferenceBroker, make_consumer: MakeConsumer
+) -> None:
+    """A consumer that dies on one record of a batch loses that record alone: the smaller deliveries save the others."""
+    broker.create_topic("t")
+    produce_one_batch(broker, "t", 16)
+    done: set[int] = set()
+    last_count = 0
+    while len(done) < 15:
+        consumer = make_consumer("t", share_acknowledgement_mode="explicit")
+        for record in poll_until(consumer, 1):
+            if record.offset == 0:
+                last_count = record.delivery_count
+                break  # a crash: nothing of this delivery is acknowledged
+            consumer.acknowledge(record)
+            done.add(record.offset)
+        consumer.close()
+    assert done == set(range(1, 16))
+    assert last_count == 5
+    assert offsets(left_for_others(broker, make_consumer, "t")) == []
