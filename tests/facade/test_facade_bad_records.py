@@ -334,10 +334,10 @@ def test_gaps_are_acknowledged_without_another_poll_when_an_answer_has_nothing_e
 
 @pytest.mark.scenario(192)
 def test_each_offset_comes_once_when_the_acquired_ranges_are_out_of_order_and_overlap(
-    broker: ReferenceBroker, make_consumer: MakeConsumer, tampering: FetchTampering
+    broker: ReferenceBroker, make_consumer: MakeConsumer, tampering: FetchTampering, outcomes: Outcomes
 ) -> None:
-    """Ranges may come unsorted, twice and overlapping (KAFKA-19789): each offset is delivered once, the first count
-    that was named for it counts."""
+    """Ranges may come unsorted, twice and overlapping (KAFKA-19789): each offset is delivered and accepted once, with
+    the delivery count that was named for it first."""
 
     def scramble(partition: Any) -> None:
         ranges = [(6, 8, 1), (0, 2, 3), (1, 3, 5), (6, 8, 1)]
@@ -347,8 +347,12 @@ def test_each_offset_comes_once_when_the_acquired_ranges_are_out_of_order_and_ov
     broker.create_topic("t")
     produce_one_batch(broker, "t", 10)
     tampering.next_answers(in_partition(scramble))
-    found = poll_until(make_consumer("t"), 1)
+    consumer = make_consumer("t")
+    consumer.set_acknowledgement_commit_callback(outcomes)
+    found = poll_until(consumer, 1)
     assert counted(found) == [(0, 3), (1, 3), (2, 3), (3, 5), (6, 1), (7, 1), (8, 1)]
+    assert only_result(consumer.commit_sync()) is None
+    assert outcomes.succeeded == [("t", 0, r.offset) for r in found]
 
 
 @pytest.mark.scenario(192)
