@@ -95,6 +95,13 @@ def produce_one_batch(broker: ReferenceBroker, topic: str, count: int, *, partit
     broker.produce_batch(topic, [b"value %d" % number for number in range(count)], partition=partition)
 
 
+def start_offset(broker: ReferenceBroker, topic: str) -> int:
+    """Where the share partition of partition 0 begins, in the memory of its leader."""
+    partition = broker.share_partition("g", topic, 0)
+    assert partition is not None, "the share partition is not loaded"
+    return partition.start_offset
+
+
 def counted(records: list[Record]) -> list[tuple[int, int]]:
     """(offset, delivery count) of each record."""
     return [(record.offset, record.delivery_count) for record in records]

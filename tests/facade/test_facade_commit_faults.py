@@ -28,6 +28,12 @@ LATE_MS = 20_000
 """How late a delayed answer is, on the broker's clock: later than a test would wait, earlier than a lock ends."""
 
 
+def error_class(code: int) -> type[BrokerError]:
+    error = error_for_code(code)
+    assert error is not None
+    return type(error)
+
+
 @pytest.mark.scenario(73)
 @pytest.mark.parametrize("code", [122, 123, 133, 30, 29, 42])
 def test_every_partition_carries_the_error_when_the_commit_fails_as_a_whole(
@@ -48,7 +54,7 @@ def test_every_partition_carries_the_error_when_the_commit_fails_as_a_whole(
     assert {partition.partition for partition in results} == reported
     assert reported, "the last poll at least was not committed before"
     for error in [*results.values(), *outcomes.errors]:
-        assert isinstance(error, type(error_for_code(code)))
+        assert isinstance(error, error_class(code))
     assert consumer.commit_sync() == {}
 
 
@@ -68,10 +74,10 @@ def test_callback_gets_the_error_of_each_partition_when_a_fetch_with_acknowledge
     broker.faults.fail(SHARE_FETCH, code)
     for record in held:
         consumer.acknowledge(record)
-    with contextlib.suppress(type(error_for_code(code))):  # one that no retry can mend is raised by poll as well
+    with contextlib.suppress(error_class(code)):  # one that no retry can mend is raised by poll as well
         while not outcomes.calls:
             poll_until(consumer, 0, consumer.acknowledge)
-    assert {type(error) for error in outcomes.errors} == {type(error_for_code(code))}
+    assert {type(error) for error in outcomes.errors} == {error_class(code)}
     failed = {(p.topic, p.partition, o) for found, error in outcomes.calls if error for p in found for o in found[p]}
     assert failed == {(record.topic, record.partition, record.offset) for record in held}
 
@@ -137,7 +143,8 @@ def test_async_commits_do_not_wait_and_share_requests_when_an_answer_is_late(
     broker.faults.delay(SHARE_ACKNOWLEDGE, LATE_MS)
     for record in records:
         consumer.acknowledge(record)
-        assert consumer.commit_async() is None
+        returned: object = consumer.commit_async()  # type: ignore[func-returns-value]
+        assert returned is None
         wait_until(lambda: bool(broker.requests(SHARE_ACKNOWLEDGE)))
     assert outcomes.calls == [], "no answer has come: none of the calls can have waited for one"
     broker.advance(LATE_MS)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from delivery_checks import counted, left_for_others, only_result, produce_one_batch, produce_values
+from delivery_checks import counted, left_for_others, only_result, produce_one_batch, produce_values, start_offset
 from facade_polling import Consumer, Record, offsets, poll_until
 
 from kafka_share import AcknowledgeType
@@ -43,7 +43,7 @@ def test_every_record_is_seen_twice_when_the_limit_is_two(broker: ReferenceBroke
     broker.create_topic("t")
     produce_values(broker, "t", 5)
     consumer = make_consumer("t", share_acknowledgement_mode="explicit")
-    broker.set_group_config("g", **{"share.delivery.count.limit": "2"})
+    broker.set_group_config("g", {"share.delivery.count.limit": "2"})
     seen: Counter[tuple[int, int]] = Counter()
     while sum(seen.values()) < 10:
         seen.update(counted(release_all(consumer)))
@@ -95,7 +95,7 @@ def test_rejected_record_never_comes_again(broker: ReferenceBroker, make_consume
     for record in poll_until(consumer, 3):
         consumer.acknowledge(record, AcknowledgeType.REJECT)
     assert only_result(consumer.commit_sync()) is None
-    assert broker.share_partition("g", "t", 0).start_offset == 3
+    assert start_offset(broker, "t") == 3
     consumer.close()
     assert left_for_others(broker, make_consumer, "t") == []
 
@@ -123,7 +123,7 @@ def test_deliveries_shrink_when_a_large_batch_nears_a_high_limit(
     broker.create_topic("t")
     produce_one_batch(broker, "t", 512)
     consumer = make_consumer("t", share_acknowledgement_mode="explicit", max_poll_records=512)
-    broker.set_group_config("g", **{"share.delivery.count.limit": "10"})
+    broker.set_group_config("g", {"share.delivery.count.limit": "10"})
     sizes = [len(release_all(consumer)) for _ in range(10)]
     assert sizes == [512, 512, 512, 512, 512, 256, 128, 64, 32, 1]
 
@@ -136,7 +136,7 @@ def test_every_offset_is_delivered_ten_times_when_the_limit_is_ten(
     broker.create_topic("t")
     produce_one_batch(broker, "t", 40)
     consumer = make_consumer("t", share_acknowledgement_mode="explicit")
-    broker.set_group_config("g", **{"share.delivery.count.limit": "10"})
+    broker.set_group_config("g", {"share.delivery.count.limit": "10"})
     seen: Counter[tuple[int, int]] = Counter()
     while sum(seen.values()) < 400:
         seen.update(counted(release_all(consumer)))
@@ -151,7 +151,7 @@ def test_deliveries_do_not_shrink_when_the_limit_is_two(broker: ReferenceBroker,
     broker.create_topic("t")
     produce_one_batch(broker, "t", 512)
     consumer = make_consumer("t", share_acknowledgement_mode="explicit", max_poll_records=512)
-    broker.set_group_config("g", **{"share.delivery.count.limit": "2"})
+    broker.set_group_config("g", {"share.delivery.count.limit": "2"})
     assert [len(release_all(consumer)) for _ in range(2)] == [512, 512]
     consumer.close()
     assert left_for_others(broker, make_consumer, "t") == []

@@ -19,7 +19,7 @@ LOCK_MS = 15_000
 @pytest.fixture(autouse=True)
 def lock_of_15_seconds(broker: ReferenceBroker) -> None:
     """Short enough for several locks to run out before the members' sessions do."""
-    broker.set_group_config("g", **{"share.record.lock.duration.ms": str(LOCK_MS)})
+    broker.set_group_config("g", {"share.record.lock.duration.ms": str(LOCK_MS)})
 
 
 def primed_member(broker: ReferenceBroker, make_consumer: MakeConsumer, **config: object) -> Consumer:
@@ -142,7 +142,9 @@ def test_records_pass_on_when_a_member_says_nothing_but_stays(
     assert poll_once_more(second) == []
     broker.advance(1_001)
     assert counted(poll_until(second, 3)) == [(1, 2), (2, 2), (3, 2)]
-    assert len(broker.share_group("g").members) == 2
+    group = broker.share_group("g")
+    assert group is not None
+    assert len(group.members) == 2
 
 
 @pytest.mark.scenario(130)
@@ -163,7 +165,7 @@ def test_third_member_sees_nothing_when_two_locks_have_ended_and_the_limit_is_tw
 ) -> None:
     """With a delivery count limit of 2, two locks that ran out archive the records."""
     broker.create_topic("t")
-    broker.set_group_config("g", **{"share.delivery.count.limit": "2"})
+    broker.set_group_config("g", {"share.delivery.count.limit": "2"})
     produce_values(broker, "t", 2)
     for count in (1, 2):
         consumer = make_consumer("t")
@@ -179,11 +181,11 @@ def test_new_lock_time_applies_to_later_acquisitions_only(broker: ReferenceBroke
     broker.create_topic("t")
     other = primed_member(broker, make_consumer)
     long_holder = make_consumer("t")
-    broker.set_group_config("g", **{"share.record.lock.duration.ms": "25000"})
+    broker.set_group_config("g", {"share.record.lock.duration.ms": "25000"})
     broker.produce("t", b"locked for 25 s")
     assert offsets(poll_until(long_holder, 1)) == [1]
     assert long_holder.acquisition_lock_timeout_ms == 25_000
-    broker.set_group_config("g", **{"share.record.lock.duration.ms": "15000"})
+    broker.set_group_config("g", {"share.record.lock.duration.ms": "15000"})
     broker.produce("t", b"locked for 15 s")
     short_holder = make_consumer("t")
     assert offsets(poll_until(short_holder, 1)) == [2]
@@ -219,7 +221,7 @@ def test_no_more_than_the_limit_of_locks_is_held_rounded_up_to_a_batch(
 ) -> None:
     """Limit 100, batches of 60: 0-119 are held, nothing more comes until the front is accepted, then 120-179."""
     broker.create_topic("t")
-    broker.set_group_config("g", **{"share.partition.max.record.locks": "100"})
+    broker.set_group_config("g", {"share.partition.max.record.locks": "100"})
     for _ in range(3):
         produce_one_batch(broker, "t", 60)
     holder = make_consumer("t", share_acknowledgement_mode="explicit")
@@ -238,7 +240,7 @@ def test_exactly_the_limit_is_held_when_the_acquire_mode_is_record_limit(
 ) -> None:
     """Limit 100, batches of 60, record_limit: 0-99 first; the rest of the cut batch, 100-119, with the next fetch."""
     broker.create_topic("t")
-    broker.set_group_config("g", **{"share.partition.max.record.locks": "100"})
+    broker.set_group_config("g", {"share.partition.max.record.locks": "100"})
     for _ in range(3):
         produce_one_batch(broker, "t", 60)
     consumers = [make_consumer("t", share_acquire_mode="record_limit") for _ in range(2)]
@@ -252,7 +254,7 @@ def test_limit_counts_the_span_from_the_start_when_inner_records_are_done(
 ) -> None:
     """Accepting records in the middle frees no locks; accepting the front moves the start, and the next batch comes."""
     broker.create_topic("t")
-    broker.set_group_config("g", **{"share.partition.max.record.locks": "100"})
+    broker.set_group_config("g", {"share.partition.max.record.locks": "100"})
     other = primed_member(broker, make_consumer)
     for _ in range(3):
         produce_one_batch(broker, "t", 60)

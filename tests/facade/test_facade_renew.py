@@ -126,7 +126,7 @@ def test_no_other_member_sees_the_record_while_its_lock_is_renewed(
     """A lock of 15 s, renewed every 6 s for 36 s, then ACCEPT: a second member never sees the record."""
     broker.create_topic("t")
     broker.produce("t", b"shows that the second member gets this partition's records")
-    broker.set_group_config("g", **{"share.record.lock.duration.ms": "15000"})
+    broker.set_group_config("g", {"share.record.lock.duration.ms": "15000"})
     second = make_consumer("t", fetch_max_wait_ms=0)
     poll_until(second, 1)
     second.commit_sync()
@@ -155,7 +155,7 @@ def test_renewal_fails_and_the_record_is_dropped_when_the_group_forbids_renewing
     broker.create_topic("t")
     produce_values(broker, "t", 1)
     consumer = make_consumer("t", share_acknowledgement_mode="explicit")
-    broker.set_group_config("g", **{"share.renew.acknowledge.enable": "false"})
+    broker.set_group_config("g", {"share.renew.acknowledge.enable": "false"})
     outcomes = Outcomes()
     consumer.set_acknowledgement_commit_callback(outcomes)
     poll_until(consumer, 1, lambda record: consumer.acknowledge(record, AcknowledgeType.RENEW))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
-from delivery_checks import produce_one_batch, produce_values
+from delivery_checks import produce_one_batch, produce_values, start_offset
 from wire_client import ACCEPT, RELEASE, RENEW, WireClient, acquired, only_partition
 
 from kafka_share.broker import ReferenceBroker
@@ -20,9 +21,7 @@ def member(broker: ReferenceBroker) -> Iterator[MakeMember]:
     """Makes members of group g, joined to topic t, which has one partition and is read from its start."""
     made: list[WireClient] = []
     broker.create_topic("t")
-    broker.set_group_config(
-        "g", **{"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": str(LOCK_MS)}
-    )
+    broker.set_group_config("g", {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": str(LOCK_MS)})
 
     def make(name: str) -> WireClient:
         client = WireClient(broker.bootstrap_servers, name)
@@ -37,7 +36,7 @@ def member(broker: ReferenceBroker) -> Iterator[MakeMember]:
 @pytest.mark.scenario(101)
 def test_second_release_archives_when_the_limit_is_two(broker: ReferenceBroker, member: MakeMember) -> None:
     """Counts 1 and 2, each released; with ten more records written the next fetch acquires only those."""
-    broker.set_group_config("g", **{"share.delivery.count.limit": "2"})
+    broker.set_group_config("g", {"share.delivery.count.limit": "2"})
     client = member("a")
     produce_one_batch(broker, "t", 10)
     assert acquired(client.fetch(0)) == [(0, 9, 1)]
@@ -51,7 +50,7 @@ def test_second_release_archives_when_the_limit_is_two(broker: ReferenceBroker, 
 @pytest.mark.scenario(103)
 def test_start_moves_past_records_when_their_last_lock_ends(broker: ReferenceBroker, member: MakeMember) -> None:
     """Limit 2, two locks that ran out: archived, the start moves from 0 to 10, nothing is in flight, the lag is 0."""
-    broker.set_group_config("g", **{"share.delivery.count.limit": "2"})
+    broker.set_group_config("g", {"share.delivery.count.limit": "2"})
     client = member("a")
     produce_one_batch(broker, "t", 10)
     assert acquired(client.fetch(0)) == [(0, 9, 1)]
@@ -60,6 +59,7 @@ def test_start_moves_past_records_when_their_last_lock_ends(broker: ReferenceBro
     broker.advance(LOCK_MS + 1)
     assert acquired(client.fetch(2)) == []
     partition = broker.share_partition("g", "t", 0)
+    assert partition is not None
     assert (partition.start_offset, list(partition.ranges)) == (10, [])
     assert client.stored_offsets("t") == (0, 0), "the stored start is one write behind, the lag is right"
 
@@ -69,7 +69,7 @@ def test_start_stays_when_archived_records_are_behind_available_ones(
     broker: ReferenceBroker, member: MakeMember
 ) -> None:
     """Limit 2: 10-19 are archived by their second lock's end while 0-9 are available in front; the start stays 0."""
-    broker.set_group_config("g", **{"share.delivery.count.limit": "2"})
+    broker.set_group_config("g", {"share.delivery.count.limit": "2"})
     client = member("a")
     for _ in range(2):
         produce_one_batch(broker, "t", 10)
@@ -79,7 +79,7 @@ def test_start_stays_when_archived_records_are_behind_available_ones(
     assert only_partition(client.acknowledge(3, [(0, 9, RELEASE)])).error_code == 0
     broker.advance(LOCK_MS + 1)
     assert acquired(client.fetch(4)) == [(0, 9, 2)]
-    assert broker.share_partition("g", "t", 0).start_offset == 0
+    assert start_offset(broker, "t") == 0
 
 
 @pytest.mark.scenario(121)
@@ -98,7 +98,7 @@ def test_renewed_records_can_be_accepted_when_their_first_lock_would_have_ended(
     assert acquired(renewed) == []
     broker.advance(LOCK_MS - 5_000)
     assert only_partition(client.acknowledge(2, [(0, 4, ACCEPT)])).error_code == 0
-    assert broker.share_partition("g", "t", 0).start_offset == 10
+    assert start_offset(broker, "t") == 10
 
 
 @pytest.mark.scenario(122)
@@ -122,7 +122,7 @@ def test_renewing_fetch_is_answered_when_only_the_batch_size_is_set(
     """BatchSize is not looked at, and no partition needs to have an acknowledgement."""
     client = member("a")
     produce_one_batch(broker, "t", 10)
-    none = {"min_bytes": 0, "max_bytes": 0, "max_records": 0}
+    none: dict[str, Any] = {"min_bytes": 0, "max_bytes": 0, "max_records": 0}
     assert acquired(client.fetch(0, is_renew_ack=True, batch_size=7, **none)) == []
     assert acquired(client.fetch(1, is_renew_ack=True, batch_size=7, **none)) == []
     assert acquired(client.fetch(2)) == [(0, 9, 1)]
@@ -170,7 +170,7 @@ def test_answers_carry_the_effective_lock_time(broker: ReferenceBroker, member: 
     assert client.fetch(0).acquisition_lock_timeout_ms == LOCK_MS
     produce_values(broker, "t", 1)
     assert client.fetch(1).acquisition_lock_timeout_ms == LOCK_MS
-    broker.set_group_config("g", **{"share.record.lock.duration.ms": "20000"})
+    broker.set_group_config("g", {"share.record.lock.duration.ms": "20000"})
     assert client.acknowledge(2, [(0, 0, ACCEPT)]).acquisition_lock_timeout_ms == 20_000
     assert client.fetch(3).acquisition_lock_timeout_ms == 20_000
 
@@ -192,7 +192,7 @@ def test_waiting_fetch_is_answered_when_an_acknowledgement_moves_the_start(
     broker: ReferenceBroker, member: MakeMember
 ) -> None:
     """With all locks taken a fetch waits; an inner acknowledgement leaves it waiting, one at the front wakes it."""
-    broker.set_group_config("g", **{"share.partition.max.record.locks": "100"})
+    broker.set_group_config("g", {"share.partition.max.record.locks": "100"})
     holder, waiting = member("a"), member("b")
     for _ in range(3):
         produce_one_batch(broker, "t", 60)
