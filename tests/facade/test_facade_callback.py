@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 from delivery_checks import Outcomes, left_for_others, only_result, produce_values
-from facade_polling import Consumer, offsets, poll_until, poll_while
+from facade_polling import Consumer, offsets, poll_until, poll_while, wait_until
 
 from kafka_share import AcknowledgeType, TopicIdPartition
 from kafka_share.broker import ReferenceBroker
 from kafka_share.errors import ConcurrentUseError, ConsumerClosedError, IllegalStateError, InvalidRecordStateError
+from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
 
 MakeConsumer = Callable[..., Consumer]
 
@@ -49,6 +50,7 @@ def test_callback_is_told_on_a_later_poll_when_the_commit_was_asynchronous(
     consumer.set_acknowledgement_commit_callback(outcomes)
     poll_until(consumer, 3)
     consumer.commit_async()
+    wait_until(lambda: bool(broker.requests(ShareAcknowledgeRequest.API_KEY)))
     poll_while(consumer, lambda: len(outcomes.succeeded) < 3)
     assert outcomes.succeeded == [("t", 0, 0), ("t", 0, 1), ("t", 0, 2)]
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from delivery_checks import Outcomes, left_for_others, only_result, produce_values
 from facade_polling import Consumer, poll_until, poll_while, wait_until
 
 from kafka_share.broker import ReferenceBroker
+from kafka_share.broker.refusals import Refusal
+from kafka_share.broker.share_coordinator import ShareCoordinator
 from kafka_share.errors import (
     BrokerError,
+    CoordinatorLoadInProgressError,
     OperationTimeoutError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
@@ -201,19 +205,62 @@ def test_result_names_the_partition_when_its_topic_was_deleted(
     assert consumer.commit_sync() == {}
 
 
+@pytest.fixture
+def refuse_writes(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Makes the share coordinator refuse its next writes: the acknowledgement's partition then has a passing error."""
+    left = 0
+    write = ShareCoordinator.write
+
+    def refuse_or_write(self: ShareCoordinator, *args: Any, **kwargs: Any) -> None:
+        nonlocal left
+        if left:
+            left -= 1
+            raise Refusal(CoordinatorLoadInProgressError, "it is loading its state")
+        write(self, *args, **kwargs)
+
+    def refuse(times: int) -> None:
+        nonlocal left
+        left = times
+
+    monkeypatch.setattr(ShareCoordinator, "write", refuse_or_write)
+    return refuse
+
+
 @pytest.mark.scenario(84)
-def test_commit_fails_with_its_error_when_the_broker_keeps_refusing(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+def test_commit_is_repeated_until_it_succeeds_when_the_partitions_error_may_pass(
+    broker: ReferenceBroker, make_consumer: MakeConsumer, refuse_writes: Callable[[int], None]
 ) -> None:
-    """Top-level errors, unlike a partition's passing error, are not retried: one request, one outcome."""
+    """A partition's retriable error in the answer of ShareAcknowledge is retried within the timeout, then succeeds."""
+    broker.create_topic("t")
+    produce_values(broker, "t", 2)
+    consumer = make_consumer("t", retry_backoff_ms=10)
+    outcomes = Outcomes()
+    consumer.set_acknowledgement_commit_callback(outcomes)
+    poll_until(consumer, 2)
+    refuse_writes(3)
+    assert only_result(consumer.commit_sync()) is None
+    assert outcomes.succeeded == [("t", 0, 0), ("t", 0, 1)]
+    assert outcomes.errors == []
+    assert len(broker.requests(SHARE_ACKNOWLEDGE)) == 4
+
+
+@pytest.mark.scenario(84)
+def test_commit_raises_and_reports_the_last_error_when_it_was_repeated_until_its_deadline(
+    broker: ReferenceBroker, make_consumer: MakeConsumer, refuse_writes: Callable[[int], None]
+) -> None:
+    """An error that does not pass in time: the commit raises a timeout or has one as its result, like the callback."""
     broker.create_topic("t")
     produce_values(broker, "t", 1)
-    consumer = make_consumer("t")
+    consumer = make_consumer("t", retry_backoff_ms=10, retry_backoff_max_ms=50)
+    outcomes = Outcomes()
+    consumer.set_acknowledgement_commit_callback(outcomes)
     poll_until(consumer, 1)
-    broker.faults.fail(SHARE_ACKNOWLEDGE, 122, times=5)
-    assert isinstance(only_result(consumer.commit_sync()), BrokerError)
-    assert len(broker.requests(SHARE_ACKNOWLEDGE)) == 1
-    broker.faults.clear()
+    refuse_writes(1_000_000)
+    with pytest.raises(OperationTimeoutError):
+        raise only_result(consumer.commit_sync(timeout_ms=200))
+    poll_while(consumer, lambda: not outcomes.calls)
+    assert outcomes.failed == [(0, OperationTimeoutError)]
+    refuse_writes(0)
 
 
 @pytest.mark.scenario(79)
