@@ -12,6 +12,7 @@ FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION. Source: KIP
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import attrs
@@ -152,12 +153,11 @@ class ShareCoordinator:
             self.delete(key)
 
     def check(self) -> None:
-        """Assert that stored batches are ascending, apart from each other and not below their start."""
+        """Assert that stored batches do not overlap and that none lies below its start."""
         for key, value in self._values.items():
-            end = value.start_offset - 1
-            for batch in value.batches:
-                assert end < batch.first <= batch.last, f"{key}: {batch} after offset {end}"
-                end = batch.last
+            for before, after in pairwise(value.batches):
+                assert before.last < after.first, f"{key}: {after} after {before}"
+            assert all(value.start_offset <= batch.last for batch in value.batches), f"{key}: below the start"
         assert self._leader_epochs.keys() <= self._values.keys()
         assert self._state_epochs.keys() == self._values.keys()
 

@@ -22,7 +22,6 @@ Source: KIP-932, Kafka 4.3's `KafkaApis`, `SharePartitionManager` and `DelayedSh
 
 from __future__ import annotations
 
-import heapq
 from typing import TYPE_CHECKING, Final
 
 from kafka_share.broker.acquisition import AcquireMode
@@ -57,6 +56,7 @@ from kafka_share.broker.share_session import (
     rotated,
 )
 from kafka_share.broker.waiting_fetch import FetchLimits, FetchSource, WaitingFetch
+from kafka_share.broker.waiting_room import WaitingRoom
 from kafka_share.errors import (
     FencedStateEpochError,
     GroupIdNotFoundError,
@@ -104,13 +104,7 @@ class ShareNode:
         self._coordinator = coordinator
         self._sessions = ShareSessions()
         self._partitions: dict[StateKey, SharePartition] = {}
-        self._waiting: dict[int, WaitingFetch] = {}
-        self._watchers: dict[PartitionKey, dict[int, None]] = {}
-        self._refused: dict[int, RequestContext] = {}
-        """Requests that wait only to be told that the node holds too many sessions."""
-        self._deadlines: list[tuple[int, int]] = []
-        """Heap of (time, id) of what waits; ids that wait no more are skipped."""
-        self._next_id = 0
+        self._room = WaitingRoom()
         self._touched: dict[StateKey, None] = {}
         """Where fetches have ended since others last looked."""
         self._closing: dict[int, None] = {}
@@ -126,7 +120,7 @@ class ShareNode:
             self._fetch(context, request, now_ms)
         except Refusal as refusal:
             if refusal.code == ShareSessionLimitReachedError.code and request.max_wait_ms > 0:
-                self._refused[self._wait_until(now_ms + request.max_wait_ms)] = context
+                self._room.refuse_later(context, now_ms + request.max_wait_ms)
             else:
                 self._reply(context, failed_fetch(refusal.code))
         except RequestFailedError:
@@ -242,14 +236,11 @@ class ShareNode:
     def connection_closed(self, connection_id: int, now_ms: int) -> None:
         """The connection has ended. The session that was opened on it last ends, and its records come back."""
         self._pass_time(now_ms)
-        self._refused = {id_: c for id_, c in self._refused.items() if c.connection_id != connection_id}
-        if self._waits(connection_id):
+        self._room.forget_refusals(connection_id)
+        if self._room.holds_up(connection_id):
             self._closing[connection_id] = None
         else:
             self._end_connection(connection_id, now_ms)
-
-    def _waits(self, connection_id: int) -> bool:
-        return any(fetch.context.connection_id == connection_id for fetch in self._waiting.values())
 
     def _end_connection(self, connection_id: int, now_ms: int) -> None:
         end = self._sessions.connection_closed(connection_id)
@@ -329,9 +320,7 @@ class ShareNode:
             mode=AcquireMode.BATCH_OPTIMIZED,
             read_committed=self._view.group_settings(owner.group_id).read_committed,
         )
-        self._next_id += 1
         return WaitingFetch(
-            id=self._next_id,
             context=context,
             owner=owner,
             epoch=request.share_session_epoch,
@@ -367,7 +356,7 @@ class ShareNode:
         if not fetch.is_fetched and fetch.expires_at_ms <= now_ms:
             self._expire(fetch, now_ms)
         if not fetch.is_fetched:
-            self._park(fetch)
+            self._room.park(fetch)
         for share_partition in to_load:
             self._load(share_partition, fetch, now_ms)
 
@@ -418,26 +407,11 @@ class ShareNode:
         if fetch.complete(now_ms):
             self._touched.update((source.partition.key, None) for source in fetch.sources)
 
-    def _park(self, fetch: WaitingFetch) -> None:
-        self._waiting[fetch.id] = fetch
-        heapq.heappush(self._deadlines, (fetch.expires_at_ms, fetch.id))
-        for source in fetch.sources:
-            self._watchers.setdefault(source.key, {})[fetch.id] = None
-
-    def _unpark(self, fetch: WaitingFetch) -> None:
-        if self._waiting.pop(fetch.id, None) is None:
-            return
-        for source in fetch.sources:
-            watchers = self._watchers[source.key]
-            del watchers[fetch.id]
-            if not watchers:
-                del self._watchers[source.key]
-
     def _finish(self, fetch: WaitingFetch) -> None:
         """Answer the fetch if both halves of it are there."""
         if not (fetch.is_fetched and fetch.is_acknowledged):
             return
-        self._unpark(fetch)
+        self._room.leave(fetch)
         if fetch.is_doomed:
             self._reply(fetch.context, failed_fetch(UnknownServerError.code))
             return
@@ -462,9 +436,8 @@ class ShareNode:
         self._look_all(PartitionKey(key.topic_id, key.partition), now_ms, lambda f: f.owner.group_id == key.group_id)
 
     def _look_all(self, partition: PartitionKey, now_ms: int, of: Callable[[WaitingFetch], bool]) -> None:
-        for fetch_id in list(self._watchers.get(partition, ())):
-            fetch = self._waiting.get(fetch_id)
-            if fetch is not None and not fetch.is_fetched and of(fetch):
+        for fetch in self._room.watching(partition):
+            if not fetch.is_fetched and of(fetch):
                 self._look(fetch, now_ms)
                 self._after_wait(fetch, now_ms)
 
@@ -473,7 +446,7 @@ class ShareNode:
             return
         self._finish(fetch)
         connection_id = fetch.context.connection_id
-        if connection_id in self._closing and not self._waits(connection_id):
+        if connection_id in self._closing and not self._room.holds_up(connection_id):
             del self._closing[connection_id]
             self._end_connection(connection_id, now_ms)
 
@@ -509,8 +482,7 @@ class ShareNode:
         moved = PartitionKey(topic_id, partition)
         for key in [key for key in self._partitions if key[1:] == moved]:
             self._drop(key)
-        for fetch_id in list(self._watchers.get(moved, ())):
-            fetch = self._waiting[fetch_id]
+        for fetch in self._room.watching(moved):
             fetch.fail(moved, NotLeaderOrFollowerError.code)
             self._expire(fetch, now_ms)
             self._after_wait(fetch, now_ms)
@@ -531,20 +503,11 @@ class ShareNode:
 
     def wake_at_ms(self) -> int | None:
         """When the next lock or wait ends."""
-        while self._deadlines and not self._is_waiting(self._deadlines[0][1]):
-            heapq.heappop(self._deadlines)
         times = [at_ms for p in self._partitions.values() if (at_ms := p.next_lock_end_at_ms()) is not None]
-        if self._deadlines:
-            times.append(self._deadlines[0][0])
+        deadline_at_ms = self._room.next_deadline_at_ms()
+        if deadline_at_ms is not None:
+            times.append(deadline_at_ms)
         return min(times, default=None)
-
-    def _is_waiting(self, id_: int) -> bool:
-        return id_ in self._waiting or id_ in self._refused
-
-    def _wait_until(self, at_ms: int) -> int:
-        self._next_id += 1
-        heapq.heappush(self._deadlines, (at_ms, self._next_id))
-        return self._next_id
 
     def _pass_time(self, now_ms: int) -> None:
         for partition in list(self._partitions.values()):
@@ -552,14 +515,12 @@ class ShareNode:
             if at_ms is not None and at_ms <= now_ms and partition.expire_locks(now_ms):
                 self._look_again(partition.key, now_ms)
                 partition.advance_start()
-        while self._deadlines and self._deadlines[0][0] <= now_ms:
-            _, id_ = heapq.heappop(self._deadlines)
-            fetch = self._waiting.get(id_)
-            if fetch is not None:
-                self._expire(fetch, now_ms)
-                self._after_wait(fetch, now_ms)
-            elif id_ in self._refused:
-                self._reply(self._refused.pop(id_), failed_fetch(ShareSessionLimitReachedError.code))
+        while (due := self._room.take_due(now_ms)) is not None:
+            if isinstance(due, WaitingFetch):
+                self._expire(due, now_ms)
+                self._after_wait(due, now_ms)
+            else:
+                self._reply(due, failed_fetch(ShareSessionLimitReachedError.code))
 
     def _reply(self, context: RequestContext, response: object) -> None:
         if context.connection_id not in self._closing:
@@ -581,11 +542,4 @@ class ShareNode:
         for key, partition in self._partitions.items():
             assert partition.key == key
             partition.check()
-        for partition_key, watchers in self._watchers.items():
-            assert watchers
-            for fetch_id in watchers:
-                assert any(source.key == partition_key for source in self._waiting[fetch_id].sources)
-        deadlines = {id_ for _, id_ in self._deadlines}
-        for fetch in self._waiting.values():
-            assert fetch.id in deadlines
-            assert not fetch.is_fetched, "a fetch is done but not answered"
+        self._room.check()

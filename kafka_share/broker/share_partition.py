@@ -286,23 +286,20 @@ class SharePartition:
         return self.window.next_lock_end_at_ms()
 
     def expire_locks(self, now_ms: int) -> bool:
-        """End the locks that are due and store that; answers whether there were any.
+        """End the locks that are due and store that, one write for each; answers whether there were any.
 
         `advance_start` has to follow, after those who wait for records had their chance: Kafka's order.
         """
         start, limit = self.window.start_offset, self.settings().delivery_count_limit
         expired = self.window.take_expired(now_ms)
-        writes = []
         for first, last, state in expired:
             state.settle(ARCHIVED if last < start else AVAILABLE, limit)
             self.window.maybe_available |= state.state is AVAILABLE
-            writes.append(StateBatch(first, last, int(state.state), state.count))
-        if writes:
             try:
-                self._write(writes)
+                self._write([StateBatch(first, last, int(state.state), state.count)])
             except Refusal:
                 pass  # the lock has ended all the same; what is stored only lets the delivery be counted again
-        return bool(writes)
+        return bool(expired)
 
     def advance_start(self) -> bool:
         """Move the start offset over finished records; answers whether it moved. Not stored by itself."""

@@ -6,7 +6,7 @@ sense, because Kafka's coordinator does not check them either.
 
 from __future__ import annotations
 
-from itertools import pairwise
+import heapq
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -21,71 +21,61 @@ class StateBatch(NamedTuple):
     state: int
     delivery_count: int
 
+    @property
+    def strength(self) -> tuple[int, int]:
+        """What decides between two batches for the same offsets."""
+        return self.delivery_count, self.state
+
 
 def merge_state_batches(
     stored: Sequence[StateBatch], written: Sequence[StateBatch], start_offset: int
 ) -> tuple[StateBatch, ...]:
     """Both together, cut at `start_offset` (-1: not cut), ascending and without overlap.
 
-    `stored` is ascending and without overlap. Where two batches overlap the higher delivery count wins, and at equal
-    counts the higher state: not the later write. Neighbours that agree in state and count are joined.
-    (Kafka: `PersisterStateBatchCombiner`.)
+    Where two overlap the higher delivery count wins, and at equal counts the higher state: not the later write.
+    Neighbours that agree in state and count are joined, unless the second came to agree in this very merge: the next
+    one joins them. What is written is merged for itself first. (Kafka 4.3: `PersisterStateBatchCombiner`.)
     """
-    old, new = _cut(stored, start_offset), _cut(written, start_offset)
-    if all(a.last < b.first for a, b in pairwise(new)):
-        return _joined(_overlaid(old, new))
-    for batch in new:
-        old = _overlaid(old, [batch])
-    return _joined(old)
+    return _merged((*stored, *_merged(written, start_offset)), start_offset)
 
 
-def _cut(batches: Sequence[StateBatch], start_offset: int) -> list[StateBatch]:
-    if start_offset < 0:
-        return [batch for batch in batches if batch.first <= batch.last]
-    return [
-        batch if batch.first >= start_offset else batch._replace(first=start_offset)
-        for batch in batches
-        if start_offset <= batch.last and batch.first <= batch.last
+def _merged(batches: Sequence[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
+    heap = [
+        (batch.first, batch.last, batch.strength)
+        for batch in (_cut(batch, start_offset) for batch in batches)
+        if start_offset < 0 or batch.last >= start_offset
     ]
-
-
-def _overlaid(one: Sequence[StateBatch], other: Sequence[StateBatch]) -> list[StateBatch]:
-    """Two ascending lists without overlap as one: a walk along both, one piece of equal cover at a time."""
-    result: list[StateBatch] = []
-    left, right = list(reversed(one)), list(reversed(other))
-    while left and right:
-        a, b = left[-1], right[-1]
-        if a.first > b.first:
-            left, right, a, b = right, left, b, a
-        if a.first < b.first:
-            result.append(a._replace(last=min(a.last, b.first - 1)))
-            _consume(left, result[-1].last)
-            continue
-        stronger = max(a, b, key=lambda batch: (batch.delivery_count, batch.state))
-        result.append(stronger._replace(last=min(a.last, b.last)))
-        _consume(left, result[-1].last)
-        _consume(right, result[-1].last)
-    result.extend(reversed(left or right))
-    return result
-
-
-def _consume(batches: list[StateBatch], last: int) -> None:
-    """Take the offsets up to `last` from the batch at the end of the reversed list."""
-    batch = batches.pop()
-    if batch.last > last:
-        batches.append(batch._replace(first=last + 1))
-
-
-def _joined(batches: Sequence[StateBatch]) -> tuple[StateBatch, ...]:
-    joined: list[StateBatch] = []
-    for batch in batches:
-        before = joined[-1] if joined else None
-        if (
-            before
-            and before.last + 1 == batch.first
-            and (before.state, before.delivery_count) == (batch.state, batch.delivery_count)
-        ):
-            joined[-1] = before._replace(last=batch.last)
+    heapq.heapify(heap)
+    merged: list[StateBatch] = []
+    while heap:
+        first, last, strength = heapq.heappop(heap)
+        if heap and (heap[0][0] <= last or (heap[0][0] == last + 1 and heap[0][2] == strength)):
+            for piece in _settled((first, last, strength), heapq.heappop(heap)):
+                heapq.heappush(heap, piece)
         else:
-            joined.append(batch)
-    return tuple(joined)
+            count, state = strength
+            merged.append(StateBatch(first, last, state, count))
+    return tuple(merged)
+
+
+_Piece = tuple[int, int, tuple[int, int]]
+
+
+def _cut(batch: StateBatch, start_offset: int) -> StateBatch:
+    return batch if start_offset < 0 or batch.first >= start_offset else batch._replace(first=start_offset)
+
+
+def _settled(one: _Piece, other: _Piece) -> list[_Piece]:
+    """Two pieces that overlap, or touch and agree, as pieces that do not; `other` does not begin before `one`."""
+    first, last, strength = one
+    other_first, other_last, other_strength = other
+    if strength == other_strength:
+        return [(first, max(last, other_last), strength)]
+    if other_strength < strength:
+        return [one] if other_last <= last else [one, (last + 1, other_last, other_strength)]
+    pieces = [other]
+    if first < other_first:
+        pieces.append((first, other_first - 1, strength))
+    if last > other_last:
+        pieces.append((other_last + 1, last, strength))
+    return pieces

@@ -54,7 +54,6 @@ class FetchSource:
 class WaitingFetch:
     """A ShareFetch in work. It is answered once its data and its acknowledgements are there."""
 
-    id: int
     context: RequestContext
     owner: SessionKey
     epoch: int
@@ -70,6 +69,8 @@ class WaitingFetch:
     UNKNOWN_SERVER_ERROR for the request; 4.4 answers UNKNOWN_TOPIC_ID for the partition."""
     is_fetched: bool = False
     is_acknowledged: bool = False
+    parked_as: int | None = None
+    """The waiting room's own note."""
 
     def fail(self, key: PartitionKey, code: int) -> None:
         """The answer carries an error for this partition."""
