@@ -96,9 +96,33 @@ def _fill(
     hungry = [member for member in members if len(kept[member]) < quota[member]]
     while hungry:
         for member in hungry:
-            free = [partition for partition in partitions if partition not in kept[member]]
-            if free:
-                choice = min(free, key=lambda partition: sharers[partition])
+            least = min(sharers[partition] for partition in partitions)
+            free = [p for p in partitions if p not in kept[member] and sharers[p] == least]
+            if free or not _swap(member, [p for p in partitions if sharers[p] == least], members, kept, sharers):
+                choice = free[0] if free else min(set(partitions) - kept[member], key=lambda p: (sharers[p], p))
                 kept[member].add(choice)
                 sharers[choice] += 1
-        hungry = [m for m in hungry if len(kept[m]) < min(quota[m], len(partitions))]
+        hungry = [member for member in hungry if len(kept[member]) < quota[member]]
+
+
+def _swap(
+    member: str,
+    least_shared: Sequence[Partition],
+    members: Sequence[str],
+    kept: dict[str, set[Partition]],
+    sharers: dict[Partition, int],
+) -> bool:
+    """The member has all the least shared partitions already: let somebody else take one and give it another.
+
+    Without this, a partition would be shared by more members than the others, and the next assignment would move it.
+    """
+    for other in members:
+        wanted = [partition for partition in least_shared if partition not in kept[other]]
+        given = sorted(kept[other] - kept[member])
+        if wanted and given:
+            kept[other].remove(given[0])
+            kept[other].add(wanted[0])
+            kept[member].add(given[0])
+            sharers[wanted[0]] += 1
+            return True
+    return False

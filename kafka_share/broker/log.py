@@ -159,6 +159,8 @@ class MemoryLog:
 
     def bytes_between(self, offset: int, end_offset: int) -> int:
         """See `PartitionLog.bytes_between`."""
+        if offset >= end_offset:
+            return 0
         first = bisect_left(self._last_offsets, max(offset, self._start_offset))
         last = bisect_left(self._last_offsets, end_offset - 1)
         if last < len(self._batches) and self._batches[last].base_offset < end_offset:

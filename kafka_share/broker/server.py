@@ -48,7 +48,8 @@ MAX_WAITING_BYTES: Final = 8 * 1024 * 1024
 """…or so many bytes."""
 _LENGTH_BYTES: Final = 4
 _MAX_TIMER_MS: Final = 3_600_000
-_CLOSING_ROUNDS: Final = 10
+_BACKLOG: Final = 128
+_CLOSING_ROUNDS: Final = 3
 _FRAME_HEAD_BYTES: Final = 8
 """Length and correlation id: what a garbage answer keeps right, so that the nonsense reaches the decoder."""
 
@@ -63,7 +64,9 @@ class BrokerServer:
         self.requests = RequestLog()
         self._host = host
         self._advertised_host = advertised_host
-        self._listeners: dict[int, asyncio.Server] = {}
+        self._listeners: dict[int, socket.socket] = {}
+        self._accepting: dict[int, set[asyncio.Task[None]]] = {}
+        """Clients that have been accepted and have no connection object yet, by node."""
         self._connections: dict[int, Connection] = {}
         self._next_connection_id = 0
         self._delayed: list[tuple[int, int, int, bytes]] = []
@@ -76,10 +79,29 @@ class BrokerServer:
 
     async def start_listener(self, node_id: int, port: int) -> None:
         """Listen for a node on `port` (0: any free one). Raises `OSError`."""
-        loop = asyncio.get_running_loop()
-        listener = await loop.create_server(lambda: Connection(self, node_id), self._host, port, family=socket.AF_INET)
+        # asyncio's own server loses a client that it accepts while it closes (it asserts and leaks the socket).
+        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+        listener = socket.create_server((self._host, port), family=family, backlog=_BACKLOG)
+        listener.setblocking(False)
         self._listeners[node_id] = listener
-        self.cluster.set_address(node_id, self._advertised_host, listener.sockets[0].getsockname()[1])
+        self._accepting[node_id] = set()
+        self.cluster.set_address(node_id, self._advertised_host, listener.getsockname()[1])
+        asyncio.get_running_loop().add_reader(listener, self._accept, node_id, listener)
+
+    def _accept(self, node_id: int, listener: socket.socket) -> None:
+        try:
+            client, _ = listener.accept()
+        except OSError as error:
+            if not isinstance(error, BlockingIOError):
+                logger.warning("node %d cannot accept a client: %s", node_id, error)
+            return
+        client.setblocking(False)
+        task = asyncio.get_running_loop().create_task(self._connect(node_id, client))
+        self._accepting[node_id].add(task)
+        task.add_done_callback(self._accepting[node_id].discard)
+
+    async def _connect(self, node_id: int, client: socket.socket) -> None:
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: Connection(self, node_id), client)
 
     async def close(self) -> None:
         """Close all listeners and connections."""
@@ -91,10 +113,11 @@ class BrokerServer:
 
     async def _close_listener(self, node_id: int) -> None:
         listener = self._listeners.pop(node_id)
+        asyncio.get_running_loop().remove_reader(listener)
         listener.close()
+        await asyncio.gather(*self._accepting.pop(node_id), return_exceptions=True)
         self.drop_connections(node_id)
-        await listener.wait_closed()
-        # Closed transports, and clients that were accepted a moment ago, need some rounds of the loop to be gone.
+        # Closed transports need some rounds of the loop to be gone.
         for _ in range(_CLOSING_ROUNDS):
             await asyncio.sleep(0)
 
@@ -122,13 +145,11 @@ class BrokerServer:
     # ---- connections
 
     def connection_opened(self, connection: Connection, client_host: str) -> int:
-        """A client connected; answers the connection's id. Too late, if the listener is closing."""
+        """A client connected; answers the connection's id."""
         connection_id = self._next_connection_id
         self._next_connection_id += 1
         self._connections[connection_id] = connection
         self.cluster.handle(ConnectionOpened(connection_id, connection.node_id, client_host), self.clock.now_ms())
-        if connection.node_id not in self._listeners:
-            asyncio.get_running_loop().call_soon(connection.abort)
         return connection_id
 
     def connection_closed(self, connection_id: int) -> None:

@@ -118,9 +118,9 @@ async def _serve(broker: ReferenceBroker, ready_file: Path | None) -> None:
         loop.add_signal_handler(number, stopped.set)
     async with broker:
         line = f"bootstrap: {broker.bootstrap_servers}"
-        click.echo(line)
         if ready_file is not None:
             _write_whole(ready_file, f"{line}\n")
+        click.echo(line)
         await stopped.wait()
 
 

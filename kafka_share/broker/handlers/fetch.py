@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 READ_COMMITTED: Final = 1
 _IDS_SINCE_VERSION: Final = 13
+_LEADER_SINCE_VERSION: Final = 12
+_NODES_SINCE_VERSION: Final = 16
 _FETCH_SESSION_ID_NOT_FOUND: Final = 70
 
 _PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
@@ -85,7 +87,7 @@ def answer(cluster: Cluster, context: RequestContext, request: FetchRequest) -> 
         responses.append(
             FetchResponse.FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=partitions)
         )
-    if not moved:
+    if not moved or context.api_version < _NODES_SINCE_VERSION:
         return FetchResponse(error_code=0, session_id=0, responses=responses)
     nodes = [
         FetchResponse.NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=None)
@@ -108,7 +110,7 @@ def _read(
             raise Refusal(UnknownTopicIdError, "there is no topic of this id")
         partition = cluster.led_partition(context, topic, asked.partition, asked.current_leader_epoch)
     except Refusal as refusal:
-        return _refused(topic, asked.partition, refusal.code)
+        return _refused(context, topic, asked.partition, refusal.code)
     log = partition.log
     end = log.last_stable_offset if committed else log.high_watermark
     if not log.start_offset <= asked.fetch_offset <= log.high_watermark:
@@ -141,9 +143,10 @@ def _data(partition: Partition, code: int, records: bytes, committed: bool, firs
     )
 
 
-def _refused(topic: Topic | None, index: int, code: int) -> _PartitionData:
+def _refused(context: RequestContext, topic: Topic | None, index: int, code: int) -> _PartitionData:
     partition = None if topic is None else topic.partition(index)
-    if partition is None or code != NotLeaderOrFollowerError.code:
+    can_tell = context.api_version >= _LEADER_SINCE_VERSION and code == NotLeaderOrFollowerError.code
+    if partition is None or not can_tell:
         return _PartitionData(partition_index=index, error_code=code, high_watermark=-1, records=b"")
     leader = _PartitionData.LeaderIdAndEpoch(leader_id=partition.leader_id, leader_epoch=partition.leader_epoch)
     return _PartitionData(partition_index=index, error_code=code, high_watermark=-1, records=b"", current_leader=leader)

@@ -25,6 +25,7 @@ MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 _TIERED: Final = (-5, -6)
 READ_COMMITTED: Final = 1
+_EPOCH_SINCE_VERSION: Final = 4
 _NONE: Final = (-1, -1)
 
 _PartitionAnswer = ListOffsetsResponse.ListOffsetsTopicResponse.ListOffsetsPartitionResponse
@@ -55,15 +56,15 @@ def _answer(
         partition = cluster.led_partition(context, topic, asked.partition_index, asked.current_leader_epoch)
         offset, timestamp = find_offset(partition, asked.timestamp, committed=committed)
     except Refusal as refusal:
-        return _PartitionAnswer(
-            partition_index=asked.partition_index, error_code=refusal.code, timestamp=-1, offset=-1, leader_epoch=-1
-        )
+        return _PartitionAnswer(partition_index=asked.partition_index, error_code=refusal.code, timestamp=-1, offset=-1)
+    if context.api_version < _EPOCH_SINCE_VERSION or offset < 0:
+        return _PartitionAnswer(partition_index=asked.partition_index, error_code=0, timestamp=timestamp, offset=offset)
     return _PartitionAnswer(
         partition_index=asked.partition_index,
         error_code=0,
         timestamp=timestamp,
         offset=offset,
-        leader_epoch=partition.leader_epoch if offset >= 0 else -1,
+        leader_epoch=partition.leader_epoch,
     )
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kafka_share.broker.events import RequestContext
     from kafka_share.broker.topics import Topic
 
+_LEADER_SINCE_VERSION: Final = 10
 _IDS_SINCE_VERSION: Final = 13
 
 _ACKS: Final = (-1, 0, 1)
@@ -77,7 +78,7 @@ def _produce(
         partition = cluster.led_partition(context, topic, index, -1)
         base_offset, append_time_ms = cluster.append(partition, records, now_ms)
     except Refusal as refusal:
-        return _refused(topic, index, refusal)
+        return _refused(context, topic, index, refusal)
     return _PartitionAnswer(
         index=index,
         error_code=0,
@@ -88,7 +89,7 @@ def _produce(
     )
 
 
-def _refused(topic: Topic | None, index: int, refusal: Refusal) -> _PartitionAnswer:
+def _refused(context: RequestContext, topic: Topic | None, index: int, refusal: Refusal) -> _PartitionAnswer:
     answer = _PartitionAnswer(
         index=index,
         error_code=refusal.code,
@@ -99,7 +100,8 @@ def _refused(topic: Topic | None, index: int, refusal: Refusal) -> _PartitionAns
         error_message=refusal.message,
     )
     partition = None if topic is None else topic.partition(index)
-    if partition is None or refusal.code != NotLeaderOrFollowerError.code:
+    can_tell = context.api_version >= _LEADER_SINCE_VERSION and refusal.code == NotLeaderOrFollowerError.code
+    if partition is None or not can_tell:
         return answer
     return _PartitionAnswer(
         index=index,

@@ -1,0 +1,92 @@
+"""`kafka-share-broker`: arguments in a runner, life and death as a process."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from kafka_share.cli.broker import main
+
+
+def start(tmp_path: Path, *arguments: str) -> tuple[subprocess.Popen[str], str]:
+    """A running broker and its bootstrap line."""
+    ready = tmp_path / "ready"
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "from kafka_share.cli.broker import main; main()",
+            "--ready-file",
+            str(ready),
+            *arguments,
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line == ready.read_text()
+    return process, line
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_says_where_it_is_and_ends_cleanly_when_a_signal_comes(tmp_path: Path, number: int) -> None:
+    process, line = start(tmp_path, "--nodes", "2")
+    addresses = line.removeprefix("bootstrap: ").strip().split(",")
+    assert len(addresses) == 2
+    for address in addresses:
+        host, port = address.split(":")
+        socket.create_connection((host, int(port)), timeout=30).close()
+    process.send_signal(number)
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output, errors) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--config", "nosuch=1"], "'nosuch' is not a setting of this broker"),
+        (["--config", "num.partitions=x"], "num.partitions must be a whole number"),
+        (["--config", "num.partitions"], "KEY=VALUE"),
+        (["--nodes", "0"], "--nodes"),
+        (["--port", "70000"], "--port"),
+        (["--log-level", "LOUD"], "--log-level"),
+    ],
+)
+def test_it_says_what_is_wrong_and_exits_with_2_when_an_argument_is(arguments: list[str], said: str) -> None:
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2
+    assert said in result.output
+
+
+def test_it_exits_with_1_when_it_cannot_listen() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        result = subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                "from kafka_share.cli.broker import main; main()",
+                "--port",
+                str(taken.getsockname()[1]),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert result.returncode == 1
+    assert "address already in use" in result.stderr.lower()
+    assert "Traceback" not in result.stderr
+
+
+def test_the_help_has_examples_and_the_settings_can_be_listed() -> None:
+    assert "Examples:" in CliRunner().invoke(main, ["--help"]).output
+    listed = CliRunner().invoke(main, ["--list-config"]).output
+    assert "group.share.record.lock.duration.ms (default 30000)" in listed
