@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Final
+
+_NS_PER_MS: Final = 1_000_000
 
 
 class BrokerClock:
@@ -18,9 +21,8 @@ class BrokerClock:
     """
 
     def __init__(self, *, manual: bool = False, start_ms: int | None = None) -> None:
-        now_ms = time.time_ns() // 1_000_000 if start_ms is None else start_ms
         self._manual = manual
-        self._base_ms = now_ms
+        self._base_ns = time.time_ns() if start_ms is None else start_ms * _NS_PER_MS
         self._started_ns = time.monotonic_ns()
         self._advanced_ms = 0
         self._lock = threading.Lock()
@@ -32,8 +34,8 @@ class BrokerClock:
 
     def now_ms(self) -> int:
         """The time now."""
-        elapsed_ms = 0 if self._manual else (time.monotonic_ns() - self._started_ns) // 1_000_000
-        return self._base_ms + elapsed_ms + self._advanced_ms
+        elapsed_ns = 0 if self._manual else time.monotonic_ns() - self._started_ns
+        return (self._base_ns + elapsed_ns) // _NS_PER_MS + self._advanced_ms
 
     def advance(self, span_ms: int) -> None:
         """Push the clock `span_ms` milliseconds forward. Raises `ValueError` for a negative span."""

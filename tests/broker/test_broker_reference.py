@@ -127,7 +127,7 @@ def test_the_port_is_said_to_be_taken_when_another_broker_has_it() -> None:
     before = threading.active_count()
     with ReferenceBroker() as broker:
         port = int(broker.bootstrap_servers.split(":")[1])
-        with pytest.raises(OSError, match="(?i)address already in use"), ReferenceBroker(port=port):
+        with pytest.raises(OSError, match=r"(?i)address already in use"), ReferenceBroker(port=port):
             pass
     assert threading.active_count() == before
 
