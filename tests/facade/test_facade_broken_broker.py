@@ -54,7 +54,12 @@ FAULTS: dict[str, Callable[[ReferenceBroker, int, int], None]] = {
     "dropped after": lambda broker, api, times: broker.faults.drop(api, times, applied=True),
     "lost reply": lambda broker, api, times: broker.faults.lose_reply(api, times),
 }
-SHORT = {"request_timeout_ms": 600, "socket_connection_setup_timeout_ms": 300, "reconnect_backoff_max_ms": 100}
+SHORT = {
+    "request_timeout_ms": 400,
+    "fetch_max_wait_ms": 100,
+    "socket_connection_setup_timeout_ms": 300,
+    "reconnect_backoff_max_ms": 100,
+}
 """So that what is never answered is given up soon."""
 
 

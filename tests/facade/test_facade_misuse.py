@@ -14,7 +14,8 @@ from delivery_checks import Outcomes, left_for_others, only_result, produce_valu
 from facade_polling import Consumer, poll_until, wait_until
 
 from kafka_share.broker import ReferenceBroker
-from kafka_share.errors import ConcurrentUseError, IllegalStateError, WakeupError
+from kafka_share.errors import ConcurrentUseError, ConsumerClosedError, IllegalStateError, WakeupError
+from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
 
 MakeConsumer = Callable[..., Consumer]
@@ -128,6 +129,31 @@ def test_blocking_poll_raises_keyboard_interrupt_and_goes_on_afterwards(
     assert outcomes.succeeded == [("t", 0, 1), ("t", 0, 2)]
     consumer.close()
     assert left_for_others(broker, make_consumer, "t") == []
+
+
+def test_consumer_is_closed_and_its_thread_ended_when_close_is_interrupted(
+    broker: ReferenceBroker, make_consumer: MakeConsumer
+) -> None:
+    """SIGINT while close waits for a broker: KeyboardInterrupt, and nothing of the consumer is left running."""
+    before = set(threading.enumerate())
+    consumer = joined_consumer(broker, make_consumer)
+    (thread,) = set(threading.enumerate()) - before
+    broker.faults.lose_reply(ShareAcknowledgeRequest.API_KEY)
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def interrupt_when_it_waits() -> None:
+        wait_until(lambda: broker.faults.pending() == 0)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    other = threading.Thread(target=interrupt_when_it_waits)
+    other.start()
+    with pytest.raises(KeyboardInterrupt):
+        consumer.close()
+    other.join()
+    assert not thread.is_alive()
+    with pytest.raises(ConsumerClosedError):
+        consumer.poll(timeout_ms=0)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
