@@ -355,7 +355,7 @@ class OffsetModel(RuleBasedStateMachine):
         assert mode is AcquireMode.BATCH_OPTIMIZED or taken <= records
         for first, last, state, count in self.bench.ranges():
             for each in range(first, last + 1):
-                if each not in self.known:
+                if each not in self.known and each >= self.start:
                     assert (state, count) == (AVAILABLE, 0)
                     self.known[each] = (AVAILABLE, 0, "", 0)
 
