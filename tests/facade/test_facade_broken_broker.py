@@ -216,6 +216,13 @@ class BrokerProcess:
         )
         assert self.process.stdout is not None
         self.bootstrap_servers = self.process.stdout.readline().partition("bootstrap: ")[2].strip()
+        try:
+            self._set_up()
+        except BaseException:
+            self.kill()
+            raise
+
+    def _set_up(self) -> None:
         self._wire = WireClient(self.bootstrap_servers, "setup")
         group = IncrementalAlterConfigsRequest.AlterConfigsResource
         earliest = group.AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")
