@@ -184,6 +184,7 @@ def test_every_batch_arrives_once_when_two_threads_hurry() -> None:
     done.result(10)
     assert taken == list(range(count))
 
+
 def test_records_stay_in_the_mailbox_when_only_a_poll_may_take_them() -> None:
     mailbox = Mailbox()
     batch = deliver(7)
