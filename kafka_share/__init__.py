@@ -14,7 +14,7 @@ Command-line tools: `kafka-share` and `kafka-share-broker`.
 """
 
 from kafka_share import errors
-from kafka_share._version import VERSION as __version__
+from kafka_share._version import VERSION
 from kafka_share.config import ShareConsumerConfig
 from kafka_share.consumer import KafkaShareConsumer
 from kafka_share.deserializers import Deserializer, from_schema_registry
@@ -29,6 +29,8 @@ from kafka_share.records import (
     TopicIdPartition,
     TopicPartition,
 )
+
+__version__ = VERSION
 
 __all__ = [
     "AcknowledgeType",

@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 
 import attrs
 
-
 Message: TypeAlias = Any
 """A request or response class instance of `kafka_share.protocol` (kafka-python's `ApiMessage`)."""
 
