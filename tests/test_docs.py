@@ -1,0 +1,339 @@
+"""The pages tell the truth: their Python blocks run, their tables agree with the code, their links lead somewhere.
+
+A comment before a Python block says how it is run. None: as a program of its own. `uses: …`: with those names given.
+`runs until interrupted`: as a process that gets a SIGINT. `not run: why`: compiled only.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import attrs
+import click
+import pytest
+import trustme
+from documentation import ROOT, Block, anchors, blocks_of, environment, links_of, pages, table_below
+
+from kafka_share import KafkaShareConsumer
+from kafka_share.broker import ReferenceBroker
+from kafka_share.broker.config_keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS, ConfigKey
+from kafka_share.broker.handler_table import advertised_versions
+from kafka_share.cli.broker import main as broker_command
+from kafka_share.cli.demo import demo as demo_command
+from kafka_share.config import REFUSED, ShareConsumerConfig
+from kafka_share.errors import ConfigurationError
+from kafka_share.protocol.messages import MESSAGES
+
+BLOCKS = [block for page in pages() for block in blocks_of(page)]
+PYTHON = [block for block in BLOCKS if block.language == "python"]
+CONSUMER = ROOT / "docs" / "consumer.md"
+BROKER = ROOT / "docs" / "reference-broker.md"
+DEMO = ROOT / "docs" / "demo.md"
+ORDERS = [b'{"id": 1}', b'{"id": 2}', b'{"id": 3}']
+
+
+def marked(start: str) -> list[Any]:
+    found = [block for block in PYTHON if block.mark.startswith(start) and (start or not block.mark)]
+    assert found, f"no block is marked {start!r}"
+    return [pytest.param(block, id=block.place) for block in found]
+
+
+@pytest.fixture
+def broker() -> Iterator[ReferenceBroker]:
+    """What the pages take for granted: topics with records, and a group that reads them from the start."""
+    with ReferenceBroker() as running:
+        for topic in ("orders", "mixed", "jobs"):
+            running.create_topic(topic)
+        for group in ("order-workers", "g"):
+            running.set_group_config(group, share_auto_offset_reset="earliest")
+        running.produce_batch("orders", ORDERS)
+        running.produce_batch("mixed", [b'{"id": 1}', b"not JSON", b'{"id": 3}'])
+        yield running
+
+
+def run(block: Block, names: dict[str, Any], broker: ReferenceBroker | None = None) -> None:
+    code = block.code if broker is None else block.code.replace("localhost:9092", broker.bootstrap_servers)
+    exec(compile("\n" * block.line + code, str(block.page), "exec"), {"__name__": "__main__", **names})
+
+
+# ---- Python blocks
+
+
+@pytest.mark.parametrize("block", marked(""))
+def test_a_block_runs_when_it_is_a_whole_program(
+    block: Block, broker: ReferenceBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if "def test_" not in block.code:
+        run(block, {}, broker)
+        if "set aside" in block.code:
+            assert "set aside: b'not JSON' because of JSONDecodeError" in capsys.readouterr().out
+        return
+    file = tmp_path / "test_of_a_page.py"
+    file.write_text(block.code)
+    command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", str(file)]
+    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " passed" in done.stdout
+
+
+@pytest.mark.parametrize("block", marked("uses: consumer"))
+def test_a_block_runs_when_it_is_given_a_consumer(block: Block, broker: ReferenceBroker) -> None:
+    with KafkaShareConsumer[Any, Any](
+        "orders",
+        bootstrap_servers=broker.bootstrap_servers,
+        group_id="order-workers",
+        share_acknowledgement_mode="explicit",
+    ) as consumer:
+        run(block, {"consumer": consumer})
+
+
+@pytest.mark.parametrize("block", marked("uses: broker"))
+def test_a_block_runs_when_it_is_given_a_broker_too(block: Block, broker: ReferenceBroker) -> None:
+    with KafkaShareConsumer[Any, Any](
+        "jobs",
+        bootstrap_servers=broker.bootstrap_servers,
+        group_id="g",
+        share_acknowledgement_mode="explicit",
+        max_poll_records=1,
+        request_timeout_ms=1_000,
+    ) as consumer:
+        run(block, {"consumer": consumer, "broker": broker})
+
+
+@pytest.mark.parametrize("block", marked("uses: tls"))
+def test_security_settings_are_accepted_when_the_files_exist(
+    block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No broker here speaks TLS: that such settings work is shown by the tests of the network."""
+    authority = trustme.CA()
+    certificate = authority.issue_cert("client")
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    certificate.cert_chain_pems[0].write_to_path(str(tmp_path / "client.pem"))
+    certificate.private_key_pem.write_to_path(str(tmp_path / "client.key"))
+    monkeypatch.chdir(tmp_path)
+    with ExitStack() as stack:
+        made: list[KafkaShareConsumer[Any, Any]] = []
+
+        def make(*topics: str, **config: Any) -> KafkaShareConsumer[Any, Any]:
+            made.append(stack.enter_context(KafkaShareConsumer[Any, Any](*topics, **config)))
+            return made[-1]
+
+        run(block, {"KafkaShareConsumer": make})
+        assert len(made) == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs SIGINT")
+@pytest.mark.parametrize("block", marked("runs until interrupted"))
+def test_a_block_works_until_it_is_interrupted(block: Block, broker: ReferenceBroker) -> None:
+    code = block.code.replace("localhost:9092", broker.bootstrap_servers)
+    with subprocess.Popen(
+        [sys.executable, "-u", "-W", "error", "-c", code], env=environment(), stdout=subprocess.PIPE, text=True,
+        stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in ORDERS]
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate()
+    assert lines == ["order 1\n", "order 2\n", "order 3\n"], errors
+    assert errors.rstrip().endswith("KeyboardInterrupt")
+    # The interrupt strikes while the last order is in hand, or after it; the others have been acknowledged.
+    assert left_over(broker) in ([], ORDERS[2:])
+
+
+def left_over(broker: ReferenceBroker) -> list[Any]:
+    """What the next worker gets before a marker that is produced now."""
+    broker.produce("orders", b"marker")
+    found: list[Any] = []
+    with KafkaShareConsumer[Any, Any](
+        "orders", bootstrap_servers=broker.bootstrap_servers, group_id="order-workers"
+    ) as consumer:
+        while b"marker" not in found:
+            found += [record.value for record in consumer.poll(timeout_ms=1_000)]
+    return found[:-1]
+
+
+@pytest.mark.parametrize("block", marked("not run: "))
+def test_a_block_is_valid_python_when_it_is_not_run(block: Block) -> None:
+    compile(block.code, str(block.page), "exec")
+
+
+def test_every_mark_is_known() -> None:
+    known = ("", "uses: consumer", "uses: broker, explicit consumer", "uses: tls", "runs until interrupted")
+    assert [b.place for b in PYTHON if b.mark not in known and not b.mark.startswith("not run: ")] == []
+
+
+# ---- commands
+
+
+@pytest.mark.parametrize("block", [pytest.param(b, id=b.place) for b in BLOCKS if b.language == "sh"])
+def test_the_options_of_a_command_exist_when_a_page_shows_it(block: Block) -> None:
+    for line in block.code.splitlines():
+        words = shlex.split(line, comments=True)
+        if words[:1] == ["kafka-share-broker"]:
+            broker_command.make_context(words[0], words[1:])
+        elif words[:2] == ["kafka-share", "demo"]:
+            demo_command.make_context(words[1], words[2:])
+        else:
+            assert "kafka-share" not in words[:1], f"unknown command: {line}"
+
+
+@pytest.mark.parametrize(("page", "command"), [(BROKER, broker_command), (DEMO, demo_command)], ids=["broker", "demo"])
+def test_the_table_of_options_has_every_option_with_its_default(page: Path, command: click.Command) -> None:
+    rows = table_below(page, "| option |")
+    named = {name: default for names, default, _ in rows for name in re.findall(r"--[\w-]+", names)}
+    options = [one for one in command.params if isinstance(one, click.Option)]
+    assert sorted(named) == sorted(name for one in options for name in (*one.opts, *one.secondary_opts))
+    for one in options:
+        if isinstance(one.default, str | int | float) and not one.is_flag:
+            assert named[one.opts[0]] == str(one.default), one.name
+
+
+# ---- tables
+
+
+def test_the_table_of_settings_has_every_setting_with_its_default() -> None:
+    rows = [(name.strip("`"), default) for name, default, _, _ in table_below(CONSUMER, "| setting | default |")]
+    fields = attrs.fields(ShareConsumerConfig)
+    expected = [(f.name, "required" if f.default is attrs.NOTHING else str(f.default)) for f in fields]
+    assert rows == expected
+
+
+def accepted(name: str, value: Any) -> bool:
+    settings = {"bootstrap_servers": "localhost:9092", "group_id": "g", name: value}
+    if name == "sasl_mechanism" or (name == "security_protocol" and str(value).startswith("SASL")):
+        settings = {
+            "security_protocol": "SASL_SSL",
+            "sasl_mechanism": "PLAIN",
+            "sasl_plain_username": "u",
+            "sasl_plain_password": "p",
+            "sasl_oauth_token_provider": object(),
+            **settings,
+        }
+    try:
+        ShareConsumerConfig.from_mapping(settings)
+    except ConfigurationError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("name", "allowed"),
+    [
+        pytest.param(name.strip("`"), allowed, id=name.strip("`"))
+        for name, _, allowed, _ in table_below(CONSUMER, "| setting | default |")
+    ],
+)
+def test_a_setting_takes_exactly_what_the_table_says(name: str, allowed: str) -> None:
+    if allowed.endswith("…") and allowed[:-1].lstrip("-").isdecimal():
+        low = int(allowed[:-1])
+        assert accepted(name, low)
+        assert accepted(name, 2**31 - 1)
+        assert not accepted(name, low - 1)
+    elif allowed == "True, False":
+        assert accepted(name, True)
+        assert accepted(name, False)
+        assert not accepted(name, "yes")
+    elif allowed in ("text", "path"):
+        assert accepted(name, "some text")
+        assert not accepted(name, 5)
+    elif "," in allowed and "…" not in allowed and "blank" not in allowed:
+        assert all(accepted(name, choice) for choice in allowed.split(", "))
+        assert not accepted(name, "something else")
+    else:
+        words = ("host:port, …", "text, not blank", "[deserializer](#deserializers)", "ssl.SSLContext")
+        assert allowed in (*words, "object with token()")
+
+
+def test_the_table_of_refused_settings_says_what_the_error_says() -> None:
+    rows = {name.strip("`"): reason for name, reason in table_below(CONSUMER, "| setting | where")}
+    assert rows == dict(REFUSED)
+
+
+def test_the_table_of_apis_is_what_the_broker_advertises() -> None:
+    rows = [tuple(row) for row in table_below(BROKER, "| key | API |")]
+    assert rows == [
+        (str(key), MESSAGES[key][0].__name__.removesuffix("Request"), f"{low} to {high}" if low != high else f"{low}")
+        for key, (low, high) in advertised_versions().items()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("number", "keys"), list(enumerate((BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS))), ids=["broker", "group", "topic"]
+)
+def test_the_tables_of_broker_settings_are_those_of_the_code(number: int, keys: dict[str, ConfigKey]) -> None:
+    rows = table_below(BROKER, "| key | default |", number)
+    assert [(name.strip("`"), default) for name, default, _ in rows] == [(k.name, k.default) for k in keys.values()]
+    for (_, _, allowed), key in zip(rows, keys.values(), strict=True):
+        assert allowed == allowed_values(key), key.name
+
+
+def allowed_values(key: ConfigKey) -> str:
+    if key.low_key is not None:
+        return f"`{key.low_key}` to `{key.high_key}`"
+    if key.low is not None:
+        limits = str(key.low) if key.low == key.high else f"{key.low} to {key.high}"
+        return f"{key.low}…" if key.high == 2**31 - 1 else limits
+    if key.choices:
+        return ", ".join(key.choices)
+    return "true, false" if key.type.name == "BOOLEAN" else "latest, earliest, by_duration:…"
+
+
+# ---- links and files
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_inside_the_repository_lead_somewhere(page: Path) -> None:
+    for link in links_of(page):
+        if not link.startswith(("http://", "https://")):
+            path, _, anchor = link.partition("#")
+            target = (page.parent / path).resolve() if path else page
+            assert target.exists(), f"{page.name}: {link}"
+            assert not anchor or anchor in anchors(target), f"{page.name}: {link}"
+
+
+def test_every_page_can_be_reached_from_the_readme() -> None:
+    seen, todo = set[Path](), [ROOT / "README.md"]
+    while todo:
+        page = todo.pop()
+        seen.add(page)
+        targets = [(page.parent / link.partition("#")[0]).resolve() for link in links_of(page) if "://" not in link]
+        todo += [target for target in targets if target.suffix == ".md" and target not in seen]
+    assert seen >= set(pages())
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_that_a_page_names_exist(page: Path) -> None:
+    if page.parent.name == "adr":
+        return  # decisions may name what is to come
+    for path in re.findall(
+        r"`((?:kafka_share|tests|docs|examples|core|network|broker|protocol|cli)/[\w./-]*)`", page.read_text()
+    ):
+        assert (ROOT / path).exists() or (ROOT / "kafka_share" / path).exists(), f"{page.name} names {path}"
+
+
+def test_the_architecture_names_every_part_of_the_package() -> None:
+    table = "\n".join(place for place, _ in table_below(ROOT / "docs" / "architecture.md", "| place |"))
+    package = ROOT / "kafka_share"
+    parts = [p.name for p in package.iterdir() if p.is_dir() and (p / "__init__.py").exists()]
+    parts += [p.name for p in package.glob("*.py") if not p.name.startswith("_")]
+    assert [part for part in sorted(parts) if part not in table] == []
+
+
+def test_no_file_names_a_place_of_the_machine_it_was_written_on() -> None:
+    """Patterns are put together here, so that this file passes too."""
+    pattern = re.compile("|".join(["/" + "work/", "/" + "root/", r"\bshared" + "/", "/home/" + r"\w"]))
+    suffixes = {".py", ".pyi", ".md", ".json", ".toml", ".ini", ".yaml", ".txt", ".sh"}
+    folders = ("kafka_share", "tests", "docs", "examples", ".ci")
+    files = [p for folder in folders for p in (ROOT / folder).rglob("*") if p.suffix in suffixes]
+    files += [p for p in ROOT.iterdir() if p.is_file() and p.suffix in suffixes]
+    assert len(files) > 100
+    found = [f"{p.relative_to(ROOT)}: {m.group()}" for p in files for m in pattern.finditer(p.read_text("utf-8"))]
+    assert found == []

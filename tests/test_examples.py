@@ -1,0 +1,107 @@
+"""Each example runs as a user would run it, and says what it should."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from documentation import ROOT, environment
+
+from kafka_share import KafkaShareConsumer
+from kafka_share.broker import ReferenceBroker
+
+EXAMPLES = ROOT / "examples"
+PROGRAMS = ("commit_callback.py", "lock_renewal.py", "worker.py")
+
+
+def run(*arguments: str) -> list[str]:
+    """The lines that a Python program printed; fails if it did not end well or warned."""
+    command = [sys.executable, "-W", "error", *arguments]
+    done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return done.stdout.splitlines()
+
+
+def example(name: str, *options: str) -> list[str]:
+    return run(str(EXAMPLES / name), *options)
+
+
+def test_no_example_is_without_a_test() -> None:
+    assert sorted(p.name for p in EXAMPLES.glob("*.py")) == sorted([*PROGRAMS, "pytest_with_broker.py"])
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_an_example_says_how_to_run_it(name: str) -> None:
+    text = "\n".join(example(name, "--help"))
+    assert f"python examples/{name} --bootstrap-server" in text
+
+
+def test_worker_settles_every_job_when_some_fail() -> None:
+    lines = example("worker.py")
+    assert lines[-1] == "8 ACCEPT, 1 RELEASE, 2 REJECT"
+    assert "job 3, delivery 1: RELEASE (the database is away)" in lines
+    assert "job 3, delivery 2: ACCEPT" in lines
+    assert "job 5, delivery 1: REJECT (there is no such customer)" in lines
+    assert sum(line.startswith("offset 9: REJECT") for line in lines) == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs SIGTERM")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_worker_stops_cleanly_when_it_gets_a_signal(number: signal.Signals) -> None:
+    """It ends without an error while its poll waits, and what it had done is not delivered again."""
+    with ReferenceBroker() as broker:
+        broker.create_topic("jobs")
+        broker.set_group_config("workers", share_auto_offset_reset="earliest")
+        broker.produce_batch("jobs", [b'{"job": 1}', b'{"job": 2}'])
+        command = [sys.executable, "-W", "error", str(EXAMPLES / "worker.py")]
+        with subprocess.Popen(
+            [*command, "--bootstrap-server", broker.bootstrap_servers],
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            done = [process.stdout.readline(), process.stdout.readline()]
+            process.send_signal(number)
+            rest, errors = process.communicate()
+        assert (process.returncode, errors) == (0, "")
+        assert done == ["job 1, delivery 1: ACCEPT\n", "job 2, delivery 1: ACCEPT\n"]
+        assert rest == "2 ACCEPT\n"
+        broker.produce("jobs", b"marker")
+        with KafkaShareConsumer[bytes, bytes](
+            "jobs", bootstrap_servers=broker.bootstrap_servers, group_id="workers"
+        ) as next_worker:
+            first = next(iter(next_worker))
+        assert first.value == b"marker"
+
+
+def test_renewals_keep_the_record_when_the_work_outlasts_its_lock() -> None:
+    """Work of 4 s under a lock of 3 s: one delivery, and three renewals."""
+    assert example("lock_renewal.py", "--max-records", "1") == [
+        "film 1, delivery 1: 3000 ms of work left, renewed",
+        "film 1, delivery 1: 2000 ms of work left, renewed",
+        "film 1, delivery 1: 1000 ms of work left, renewed",
+        "film 1, delivery 1: done",
+    ]
+
+
+def test_callback_hears_of_every_record_once() -> None:
+    lines = example("commit_callback.py")
+    assert lines[-1] == "100 records: 100 accepted"
+    told = [re.fullmatch(r"clicks-(\d) (\d+)-(\d+): accepted", line) for line in lines[:-1]]
+    assert all(told), lines
+    offsets = [(m[1], offset) for m in told if m is not None for offset in range(int(m[2]), int(m[3]) + 1)]
+    assert sorted(offsets) == sorted((str(partition), offset) for partition in (0, 1) for offset in range(50))
+
+
+def test_the_tests_to_copy_pass(tmp_path: Path) -> None:
+    file = EXAMPLES / "pytest_with_broker.py"
+    lines = run(
+        "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), "-c", "/dev/null", str(file)
+    )
+    assert re.match(r"3 passed", lines[-1])
