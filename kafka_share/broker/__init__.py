@@ -18,7 +18,9 @@ clock. From the outside in:
 - `handler_table` and `handlers/`: one file per family of APIs, between wire messages and machines; `error_answers`
 - `topics`, `log`, `producers`, `appending`, `delayed_fetch`: partitions, records, ordinary fetches
 - `configs`, `config_keys`, `settings`, `durations`: what is configured and what applies
-- `group_coordinator`, `share_group`, `assignor`: membership
+- `group_coordinator`, `share_group`, `assignor`: membership of share groups
+- `consumer_groups`, `consumer_group`, `committed_offsets`, `subscriptions`: classic consumer groups; `group_ids`: which
+  id belongs to which type of group; `error_codes`: codes that only ordinary clients meet
 - `share_node`, `share_session`, `share_partition`, `share_coordinator` and the files they name: sessions, records in
   flight, stored state
 

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_share.broker import appending
 from kafka_share.broker.configs import Configs, ResourceType
+from kafka_share.broker.consumer_groups import ConsumerGroups
 from kafka_share.broker.delayed_fetch import DelayedFetches
 from kafka_share.broker.events import ConnectionClosed, ConnectionOpened, Reply, RequestArrived
 from kafka_share.broker.group_coordinator import GroupCoordinator
+from kafka_share.broker.group_ids import GroupIds
 from kafka_share.broker.handler_table import HANDLERS, advertised_versions
-from kafka_share.broker.handlers import fetch
+from kafka_share.broker.handlers import consumer_group, fetch
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.share_coordinator import ShareCoordinator
 from kafka_share.broker.share_node import ShareNode
@@ -69,7 +71,9 @@ class Cluster:
         self.nodes = {node_id: Node(node_id, "", 0) for node_id in node_ids}
         self.topics = Topics(node_ids, random)
         self.share_states = ShareCoordinator(self)
-        self.groups = GroupCoordinator(self.topics, self.configs, self.share_states)
+        self.group_ids = GroupIds()
+        self.groups = GroupCoordinator(self.topics, self.configs, self.share_states, self.group_ids)
+        self.consumer_groups = ConsumerGroups(self.group_ids, self.configs, random)
         self.share_nodes = {node_id: ShareNode(node_id, self, self.share_states) for node_id in node_ids}
         self.fetches = DelayedFetches()
         self._alive = list(node_ids)
@@ -92,6 +96,8 @@ class Cluster:
     def poll(self, now_ms: int) -> list[Output]:
         """Let time pass up to `now_ms`; answers everything that has to be sent."""
         self.groups.poll(now_ms)
+        for context, waited in self.consumer_groups.poll(now_ms):
+            self._outputs.append(Reply(context, consumer_group.answer(context, waited)))
         for node in self.share_nodes.values():
             self._outputs += node.poll(now_ms)
         for parked in self.fetches.take_due(now_ms):
@@ -102,13 +108,14 @@ class Cluster:
     def wake_at_ms(self) -> int | None:
         """When `poll` has to run even if nothing happens."""
         times = [node.wake_at_ms() for node in self.share_nodes.values()]
-        times += [self.groups.wake_at_ms(), self.fetches.wake_at_ms()]
+        times += [self.groups.wake_at_ms(), self.consumer_groups.wake_at_ms(), self.fetches.wake_at_ms()]
         return min((at_ms for at_ms in times if at_ms is not None), default=None)
 
     def check(self) -> None:
         """Assert the invariants of everything."""
         self.topics.check()
         self.groups.check()
+        self.consumer_groups.check()
         self.share_states.check()
         for node in self.share_nodes.values():
             node.check()
@@ -201,6 +208,7 @@ class Cluster:
             self.fetches.partition_moved(partition)
         self.configs.forget(ResourceType.TOPIC, topic.name)
         self.groups.topic_deleted(topic)
+        self.consumer_groups.offsets.topic_deleted(topic.id)
         for node in self.share_nodes.values():
             node.topic_deleted(topic.id, now_ms)
 
@@ -238,20 +246,28 @@ class Cluster:
 
     def stop_node(self, node_id: int, now_ms: int) -> None:
         """The node is gone with everything it kept in memory. Its connections have been closed."""
-        coordinated = [group.id for group in self.groups.groups() if self.coordinator_of(group.id).id == node_id]
+        coordinated = self._groups_of(node_id)
         self._alive.remove(node_id)
         moved = self.topics.node_stopped(node_id)
         self.share_nodes[node_id] = ShareNode(node_id, self, self.share_states)
         for partition in moved:
             self.fetches.partition_moved(partition)
-        self.groups.rearm(coordinated, now_ms)
+        self._rearm(coordinated, now_ms)
 
     def start_node(self, node_id: int, now_ms: int) -> None:
         """The node runs again. It takes over the groups that belong to it and the partitions that nobody leads."""
         self._alive.append(node_id)
         self.topics.node_started(node_id)
-        coordinated = [group.id for group in self.groups.groups() if self.coordinator_of(group.id).id == node_id]
-        self.groups.rearm(coordinated, now_ms)
+        self._rearm(self._groups_of(node_id), now_ms)
+
+    def _groups_of(self, node_id: int) -> list[str]:
+        """The groups that the node coordinates now."""
+        ids = [group.id for group in self.groups.groups()] + [group.id for group in self.consumer_groups.groups()]
+        return [group_id for group_id in ids if self.coordinator_of(group_id).id == node_id]
+
+    def _rearm(self, group_ids: Sequence[str], now_ms: int) -> None:
+        self.groups.rearm(group_ids, now_ms)
+        self.consumer_groups.rearm(group_ids, now_ms)
 
     def move_leader(self, partition: Partition, node_id: int, now_ms: int) -> None:
         """Make another living node the leader of a partition."""

@@ -25,6 +25,11 @@ _TOP_LEVEL: Final[dict[int, type[Any]]] = {
         classic.ListConfigResourcesResponse,
         classic.MetadataResponse,
         classic.DescribeClusterResponse,
+        classic.JoinGroupResponse,
+        classic.SyncGroupResponse,
+        classic.HeartbeatResponse,
+        classic.LeaveGroupResponse,
+        classic.OffsetDeleteResponse,
         share_group.ShareGroupHeartbeatResponse,
         share_fetch.ShareFetchResponse,
         share_acknowledge.ShareAcknowledgeResponse,
@@ -177,6 +182,62 @@ def _describe_offsets(request: share_offsets.DescribeShareGroupOffsetsRequest, v
     )
 
 
+def _describe_classic(request: classic.DescribeGroupsRequest, version: int, code: int) -> Message:
+    group = classic.DescribeGroupsResponse.DescribedGroup
+    return classic.DescribeGroupsResponse(
+        groups=[group(error_code=code, group_id=group_id, members=[]) for group_id in request.groups]
+    )
+
+
+def _commit(request: classic.OffsetCommitRequest, version: int, code: int) -> Message:
+    topic = classic.OffsetCommitResponse.OffsetCommitResponseTopic
+    return classic.OffsetCommitResponse(
+        topics=[
+            topic(
+                name=t.name,
+                topic_id=t.topic_id,
+                partitions=[
+                    topic.OffsetCommitResponsePartition(partition_index=p.partition_index, error_code=code)
+                    for p in t.partitions
+                ],
+            )
+            for t in request.topics
+        ]
+    )
+
+
+def _fetch_offsets(request: classic.OffsetFetchRequest, version: int, code: int) -> Message:
+    group = classic.OffsetFetchResponse.OffsetFetchResponseGroup
+    topic = classic.OffsetFetchResponse.OffsetFetchResponseTopic
+    if version >= 8:
+        groups = [group(group_id=g.group_id, topics=[], error_code=code) for g in request.groups]
+        return classic.OffsetFetchResponse(groups=groups)
+    topics = [
+        topic(
+            name=t.name,
+            partitions=[
+                topic.OffsetFetchResponsePartition(partition_index=index, committed_offset=-1, error_code=code)
+                for index in t.partition_indexes
+            ],
+        )
+        for t in request.topics or ()
+    ]
+    return classic.OffsetFetchResponse(topics=topics, error_code=code)
+
+
+def _epochs(request: classic.OffsetForLeaderEpochRequest, version: int, code: int) -> Message:
+    topic = classic.OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
+    return classic.OffsetForLeaderEpochResponse(
+        topics=[
+            topic(
+                topic=t.topic,
+                partitions=[topic.EpochEndOffset(error_code=code, partition=p.partition) for p in t.partitions],
+            )
+            for t in request.topics
+        ]
+    )
+
+
 def _state(response: type[Any], result: type[Any]) -> Callable[[Any, int, int], Message]:
     """The share coordinator's five APIs have one shape: topics and partitions, each partition with a code."""
 
@@ -222,6 +283,10 @@ _SPECIAL: Final[dict[int, Callable[[Any, int, int], Message]]] = {
     classic.DescribeConfigsRequest.API_KEY: _describe_configs,
     classic.IncrementalAlterConfigsRequest.API_KEY: _alter_configs,
     classic.DeleteGroupsRequest.API_KEY: _delete_groups,
+    classic.DescribeGroupsRequest.API_KEY: _describe_classic,
+    classic.OffsetCommitRequest.API_KEY: _commit,
+    classic.OffsetFetchRequest.API_KEY: _fetch_offsets,
+    classic.OffsetForLeaderEpochRequest.API_KEY: _epochs,
     share_group.ShareGroupDescribeRequest.API_KEY: _describe_groups,
     share_offsets.DescribeShareGroupOffsetsRequest.API_KEY: _describe_offsets,
     **{response.API_KEY: _state(response, result) for response, result in _STATE},

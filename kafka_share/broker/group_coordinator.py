@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from kafka_share.broker.group_ids import GroupType
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.share_coordinator import UNINITIALISED_START, StateKey
 from kafka_share.broker.share_group import Member, ShareGroup, subscribed_part
@@ -33,14 +34,13 @@ if TYPE_CHECKING:
 
     from kafka_share.broker.assignor import Partition
     from kafka_share.broker.configs import Configs
+    from kafka_share.broker.group_ids import GroupIds
     from kafka_share.broker.share_coordinator import ShareCoordinator
     from kafka_share.broker.topics import Topic, Topics
 
 LEAVE: Final = -1
 JOIN: Final = 0
 MAX_MEMBER_ID_LENGTH: Final = 36
-MAX_GROUPS: Final = 10_000
-"""Groups are never expired, so their number needs a bound."""
 
 
 @attrs.frozen
@@ -69,10 +69,11 @@ class HeartbeatAnswer:
 class GroupCoordinator:
     """All share groups of the cluster."""
 
-    def __init__(self, topics: Topics, configs: Configs, states: ShareCoordinator) -> None:
+    def __init__(self, topics: Topics, configs: Configs, states: ShareCoordinator, ids: GroupIds) -> None:
         self._topics = topics
         self._configs = configs
         self._states = states
+        self._ids = ids
         self._groups: dict[str, ShareGroup] = {}
         self._next_expiry_ms: int | None = None
         """Not later than the first session's end; heartbeats only move ends away from it."""
@@ -87,20 +88,25 @@ class GroupCoordinator:
         return [self._groups[group_id] for group_id in sorted(self._groups)]
 
     def existing(self, group_id: str) -> ShareGroup:
-        """The group; raises `Refusal` if there is none."""
+        """The group; raises `Refusal` if there is none, or only one of another type."""
         group = self._groups.get(group_id)
         if group is None:
+            self._require_no_other(group_id)
             raise Refusal(GroupIdNotFoundError, f"there is no group {group_id!r}")
         return group
 
     def get_or_create(self, group_id: str) -> ShareGroup:
-        """The group, made if there is none yet."""
+        """The group, made if there is none yet. Raises `Refusal` if the id belongs to a group of another type."""
         group = self._groups.get(group_id)
         if group is None:
-            if len(self._groups) >= MAX_GROUPS:
-                raise Refusal(InvalidRequestError, f"this broker holds no more than {MAX_GROUPS} groups")
+            self._require_no_other(group_id)
+            self._ids.claim(group_id, GroupType.SHARE)
             group = self._groups[group_id] = ShareGroup(group_id)
         return group
+
+    def _require_no_other(self, group_id: str) -> None:
+        if self._ids.type_of(group_id) not in (None, GroupType.SHARE):
+            raise Refusal(GroupIdNotFoundError, f"{group_id!r} is not a share group")
 
     # ---- heartbeats
 
@@ -191,6 +197,7 @@ class GroupCoordinator:
         group = self.existing(group_id)
         require_empty(group)
         self._states.delete_group(group_id)
+        self._ids.free(group_id)
         del self._groups[group_id]
 
     def forget_topic(self, group: ShareGroup, topic_id: UUID) -> bool:
@@ -226,9 +233,9 @@ class GroupCoordinator:
 
     def rearm(self, group_ids: Iterable[str], now_ms: int) -> None:
         """Another node took these groups over: their members get a whole session timeout to find it."""
-        for group_id in group_ids:
-            timeout_ms = self._configs.group_settings(group_id).session_timeout_ms
-            for member in self._groups[group_id].members.values():
+        for group in [self._groups[group_id] for group_id in group_ids if group_id in self._groups]:
+            timeout_ms = self._configs.group_settings(group.id).session_timeout_ms
+            for member in group.members.values():
                 self._arm(member, now_ms + timeout_ms)
 
     def _arm(self, member: Member, at_ms: int) -> None:
@@ -243,6 +250,7 @@ class GroupCoordinator:
         """Assert the invariants."""
         for group_id, group in self._groups.items():
             assert group.id == group_id
+            assert self._ids.type_of(group_id) is GroupType.SHARE
             group.check()
             for member in group.members.values():
                 assert self._next_expiry_ms is not None

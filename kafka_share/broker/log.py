@@ -65,6 +65,10 @@ class PartitionLog(Protocol):
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
         """(offset, timestamp) of the first record not older than `timestamp`, None if there is none."""
 
+    def epoch_end(self, leader_epoch: int) -> tuple[int, int]:
+        """The largest epoch with records that is not above `leader_epoch`, and where the next one began or the log
+        ends; (-1, -1) if there is none."""
+
     def aborted_ranges(self, first: int, last: int) -> Sequence[tuple[int, int, int]]:
         """Aborted transactions that overlap the range, as (producer_id, first_offset, last_offset)."""
 
@@ -85,6 +89,8 @@ class MemoryLog:
         """Bytes of all batches ever appended up to and with this one, so that a span is a difference."""
         self._start_offset = 0
         self._end_offset = 0
+        self._epochs: list[tuple[int, int]] = []
+        """Leader epochs with records and their first offsets, ascending."""
         self._open: dict[int, int] = {}
         """Open transactions: producer id -> first offset."""
         self._aborted: list[tuple[int, int, int]] = []
@@ -109,6 +115,8 @@ class MemoryLog:
     def append(self, records: bytes, leader_epoch: int, now_ms: int) -> tuple[int, int]:
         """See `PartitionLog.append`. `records` holds at least one batch."""
         first = self._end_offset
+        if not self._epochs or self._epochs[-1][0] < leader_epoch:
+            self._epochs.append((leader_epoch, first))
         for produced in iter_batches(records):
             moved = with_offsets(produced.data, self._end_offset, leader_epoch)
             self._append_batch(RecordBatch(moved), now_ms)
@@ -178,6 +186,15 @@ class MemoryLog:
                 if record_timestamp >= timestamp and offset >= self._start_offset:
                     return offset, record_timestamp
         return None
+
+    def epoch_end(self, leader_epoch: int) -> tuple[int, int]:
+        """See `PartitionLog.epoch_end`."""
+        found = -1
+        for epoch, first in self._epochs:
+            if epoch > leader_epoch:
+                return (found, first) if found >= 0 else (-1, -1)
+            found = epoch
+        return (found, self._end_offset) if found >= 0 else (-1, -1)
 
     def aborted_ranges(self, first: int, last: int) -> Sequence[tuple[int, int, int]]:
         """See `PartitionLog.aborted_ranges`."""

@@ -39,9 +39,10 @@ T = TypeVar("T")
 
 MAX_NODES: Final = 16
 _CALL_TIMEOUT_S: Final = 60.0
-_DEFAULTS: Final = {"group.share.assignment.interval.ms": "0"}
-"""Where this broker differs from Kafka unless it is told otherwise: a member's second heartbeat brings its assignment,
-also when another member joined within the same second."""
+_DEFAULTS: Final = {"group.share.assignment.interval.ms": "0", "group.initial.rebalance.delay.ms": "0"}
+"""Where this broker differs from Kafka unless it is told otherwise: a share member's second heartbeat brings its
+assignment, also when another member joined within the same second, and the first member of a classic group does not
+wait three seconds for others."""
 
 
 class ReferenceBroker:

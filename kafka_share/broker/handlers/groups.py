@@ -1,15 +1,17 @@
-"""ListGroups (16) and DeleteGroups (42).
+"""ListGroups (16) and DeleteGroups (42), of groups of all types.
 
-- Every node lists the groups that it coordinates. All groups are share groups: type and protocol type are "share",
-  the state is "Empty" or "Stable". Filters compare without case; a state or type that nobody has matches nothing.
+- Every node lists the groups that it coordinates. A share group has the type and protocol type "share"; a classic one
+  the type "classic" and the protocol type of its members, "" if it never had any. Filters compare without case; a state
+  or type that nobody has matches nothing.
 - A group with members is NON_EMPTY_GROUP, an unknown one GROUP_ID_NOT_FOUND, another node's NOT_COORDINATOR. Deleting
-  takes the group's share state along, not its configuration. Share partitions in memory are not told.
+  takes the group's share state or offsets along, not its configuration. Share partitions in memory are not told.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafka_share.broker.group_ids import GroupType
 from kafka_share.broker.refusals import Refusal
 from kafka_share.protocol.classic import (
     DeleteGroupsRequest,
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from kafka_share.broker.cluster import Cluster
     from kafka_share.broker.events import RequestContext
 
-GROUP_TYPE = "share"
+_ListedGroup = ListGroupsResponse.ListedGroup
 
 
 def handle_list(
@@ -31,15 +33,33 @@ def handle_list(
     states = [state.lower() for state in request.states_filter or ()]
     types = [kind.lower() for kind in request.types_filter or ()]
     groups = [
-        ListGroupsResponse.ListedGroup(
-            group_id=group.id, protocol_type=GROUP_TYPE, group_state=group.state, group_type=GROUP_TYPE
-        )
-        for group in cluster.groups.groups()
-        if cluster.coordinator_of(group.id).id == context.node_id
-        and (not states or group.state.lower() in states)
-        and (not types or GROUP_TYPE in types)
+        group
+        for group in sorted([*_share_groups(cluster), *_classic_groups(cluster)], key=lambda group: group.group_id)
+        if cluster.coordinator_of(group.group_id).id == context.node_id
+        and (not states or group.group_state.lower() in states)
+        and (not types or group.group_type in types)
     ]
     return ListGroupsResponse(error_code=0, groups=groups)
+
+
+def _share_groups(cluster: Cluster) -> list[_ListedGroup]:
+    kind = GroupType.SHARE.value
+    return [
+        _ListedGroup(group_id=group.id, protocol_type=kind, group_state=group.state, group_type=kind)
+        for group in cluster.groups.groups()
+    ]
+
+
+def _classic_groups(cluster: Cluster) -> list[_ListedGroup]:
+    return [
+        _ListedGroup(
+            group_id=group.id,
+            protocol_type=group.protocol_type or "",
+            group_state=group.state.value,
+            group_type=GroupType.CLASSIC.value,
+        )
+        for group in cluster.consumer_groups.groups()
+    ]
 
 
 def handle_delete(
@@ -56,7 +76,10 @@ def handle_delete(
 def _delete(cluster: Cluster, context: RequestContext, group: str) -> int:
     try:
         cluster.require_coordinator(context, group)
-        cluster.groups.delete(group)
+        if cluster.group_ids.type_of(group) is GroupType.CLASSIC:
+            cluster.consumer_groups.delete(group)
+        else:
+            cluster.groups.delete(group)
     except Refusal as refusal:
         return refusal.code
     return 0
