@@ -124,8 +124,8 @@ class Cluster:
         """The group's own since Kafka 4.3 (KIP-1240), the broker's before."""
         value = group_configs.get("share.delivery.count.limit")
         if value is None:
-            node_id = self._admin.describe_cluster()["brokers"][0]["node_id"]
-            value = self._describe(ConfigResourceType.BROKER, str(node_id)).get("group.share.delivery.count.limit")
+            broker_id = self._admin.describe_cluster()["brokers"][0]["broker_id"]
+            value = self._describe(ConfigResourceType.BROKER, str(broker_id)).get("group.share.delivery.count.limit")
         return DEFAULT_DELIVERY_COUNT_LIMIT if value is None else int(value)
 
     def _describe(self, kind: ConfigResourceType, name: str) -> dict[str, str | None]:
