@@ -1,32 +1,108 @@
-"""The broker as a foreign client meets it: `kafka-share-broker` in a process of its own."""
+"""The brokers that these tests run on: `kafka-share-broker` as a process, and real Apache Kafka if it is asked for.
+
+`bootstrap` is one reference broker for the tests of foreign clients. `kafka` and `cluster` (three nodes) are each of
+the targets in turn: the reference broker always, and the versions that --kafka-versions names.
+"""
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import os
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+from admin_over_wire import Admin
+from conformance_matrix import ConformanceMatrix
+from kafka_server import VERSIONS, KafkaUnavailableError
+from kafka_targets import REFERENCE, Target, running
 
-START_TIMEOUT_S = 30
+from kafka_share import KafkaShareConsumer
+
+MATRIX = Path(__file__).parents[2] / "docs" / "conformance.md"
+REAL_KAFKA_TIMEOUT_S = 600
+"""The first test on a version fetches it, if it is not there yet, and starts it."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("write_matrix"):
+        config.pluginmanager.register(ConformanceMatrix(MATRIX))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    versions = _chosen_versions(metafunc.config)
+    for fixture, wanted in (("kafka", True), ("cluster", bool(metafunc.config.getoption("kafka_three_nodes")))):
+        if fixture in metafunc.fixturenames:
+            targets = [REFERENCE, *(_real(version) for version in versions if wanted)]
+            metafunc.parametrize(fixture, targets, indirect=True, scope="session")
+
+
+def _chosen_versions(config: pytest.Config) -> list[str]:
+    chosen = config.getoption("kafka_versions")
+    text = os.environ.get("KAFKA_SHARE_KAFKA_VERSIONS", "") if chosen is None else chosen
+    if text == "all":
+        return list(VERSIONS)
+    return [version.strip() for version in text.split(",") if version.strip()]
+
+
+def _real(version: str) -> Any:
+    return pytest.param(version, marks=[pytest.mark.real_kafka, pytest.mark.timeout(REAL_KAFKA_TIMEOUT_S)])
+
+
+def _started(target_id: str, nodes: int) -> Iterator[Target]:
+    try:
+        with running(target_id, nodes=nodes) as target:
+            yield target
+    except KafkaUnavailableError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def kafka(request: pytest.FixtureRequest) -> Iterator[Target]:
+    """Each target with one node; tests keep apart by topic and group names."""
+    yield from _started(request.param, 1)
+
+
+@pytest.fixture(scope="session")
+def cluster(request: pytest.FixtureRequest) -> Iterator[Target]:
+    """Each target with three nodes."""
+    yield from _started(request.param, 3)
+
+
+@pytest.fixture(scope="session")
+def kafka_admin(kafka: Target) -> Iterator[Admin]:
+    with Admin(kafka.bootstrap_servers) as admin:
+        yield admin
+
+
+@pytest.fixture(scope="session")
+def cluster_admin(cluster: Target) -> Iterator[Admin]:
+    with Admin(cluster.bootstrap_servers) as admin:
+        yield admin
+
+
+@pytest.fixture
+def closing() -> Iterator[Callable[[KafkaShareConsumer[Any, Any]], KafkaShareConsumer[Any, Any]]]:
+    """Takes consumers that the test makes, and closes them at its end."""
+    made: list[KafkaShareConsumer[Any, Any]] = []
+
+    def keep(consumer: KafkaShareConsumer[Any, Any]) -> KafkaShareConsumer[Any, Any]:
+        made.append(consumer)
+        return consumer
+
+    yield keep
+    for consumer in made:
+        consumer.close(timeout_ms=10_000)
 
 
 @pytest.fixture(scope="session")
 def bootstrap() -> Iterator[str]:
-    """The address of one broker for the whole run; tests keep apart by topic and group names."""
-    command = [sys.executable, "-c", "from kafka_share.cli.broker import main; main()"]
+    """The address of one reference broker for the whole run; tests keep apart by topic and group names."""
     # a fresh group's second heartbeat of librdkafka comes after this interval; 5 s would only make the tests slow
-    command += ["--config", "group.share.min.heartbeat.interval.ms=100"]
-    command += ["--config", "group.share.heartbeat.interval.ms=100"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    assert line.startswith("bootstrap: "), f"the broker did not start: {line!r}"
-    yield line.removeprefix("bootstrap: ").strip()
-    process.terminate()
-    process.stdout.close()
-    assert process.wait(START_TIMEOUT_S) == 0, "SIGTERM did not end the broker cleanly"
+    quick = {"group.share.min.heartbeat.interval.ms": "100", "group.share.heartbeat.interval.ms": "100"}
+    with running(REFERENCE, settings=quick) as target:
+        yield target.bootstrap_servers
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Asks a port who is there: one ApiVersions and one Metadata request on a connection of their own.
 
-Called by `kafka_server` to learn when a node serves, and that the process behind the port is the one it started.
+Called by `kafka_server` to learn when a node serves, and that the process behind the port is the one it started; `call`
+serves whoever needs one answer of one certain node.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ def probe(host: str, port: int) -> Answer | None:
         with socket.create_connection((host, port), timeout=_TIMEOUT_S) as connection:
             # Brokers refuse a client without a name.
             hello = ApiVersionsRequest(client_software_name="kafka-probe", client_software_version="1")
-            versions = _call(connection, hello, _API_VERSIONS_VERSION)
-            metadata = _call(connection, MetadataRequest(topics=[]), _METADATA_VERSION)
+            versions = call(connection, hello, _API_VERSIONS_VERSION)
+            metadata = call(connection, MetadataRequest(topics=[]), _METADATA_VERSION)
     except (OSError, RemoteProtocolError):
         return None
     return Answer(
@@ -47,7 +48,8 @@ def probe(host: str, port: int) -> Answer | None:
     )
 
 
-def _call(connection: socket.socket, request: Any, version: int) -> Any:
+def call(connection: socket.socket, request: Any, version: int) -> Any:
+    """Send one request and return its answer. Raises OSError and `RemoteProtocolError`."""
     connection.sendall(encode_request(request, version, 1, "probe"))
     size = int.from_bytes(_read(connection, 4), "big")
     return decode_response(request.API_KEY, version, _read(connection, size))[1]

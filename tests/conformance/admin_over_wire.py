@@ -1,0 +1,81 @@
+"""Topics, group configs and records for a test, by kafka-python's clients: the same for every target.
+
+Each call returns when all nodes act on it. That is not when the broker has answered: metadata and group configs reach
+the nodes a moment later, and a member that came before would start at the end of its topics.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+# Before kafka-python: kafka_share loads its schemas without the deprecation warning that would end the run.
+from kafka_share.protocol.classic import DescribeConfigsRequest
+
+# isort: split
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka.admin import ConfigResource, ConfigResourceType
+from kafka_probe import call
+from typing_extensions import Self
+
+_TIMEOUT_S: Final = 30
+_LOOK_EVERY_S: Final = 0.02
+_GROUP: Final = 32
+"""DescribeConfigs' number for the configs of a group."""
+_DESCRIBE_CONFIGS_VERSION: Final = 4
+
+
+class Admin:
+    """Connections for preparing tests on one target; use it as a context manager."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self._servers = bootstrap_servers.split(",")
+        self._admin = KafkaAdminClient(bootstrap_servers=self._servers, client_id="conformance-admin")
+        self._producer = KafkaProducer(bootstrap_servers=self._servers, client_id="conformance-producer", linger_ms=20)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._producer.close(timeout=_TIMEOUT_S)
+        self._admin.close()
+
+    def create_topic(self, topic: str, *, partitions: int = 1) -> None:
+        spec = {topic: {"num_partitions": partitions, "replication_factor": 1}}
+        self._admin.create_topics(spec, wait_for_metadata=True)
+
+    def leaders(self, topic: str) -> dict[int, int]:
+        """Partition -> id of the node that leads it."""
+        [described] = self._admin.describe_topics([topic])
+        return {p["partition_index"]: p["leader_id"] for p in described["partitions"]}
+
+    def set_group_config(self, group: str, configs: Mapping[str, str]) -> None:
+        resource = ConfigResource(ConfigResourceType.GROUP, group, dict(configs))
+        answer = self._admin.alter_configs([resource], raise_on_unknown=False, incremental=True)["group"][group]
+        assert answer == "OK", f"group {group} was not configured: {answer}"
+        end_at_s = time.monotonic() + _TIMEOUT_S
+        for server in self._servers:
+            while not _has_configs(server, group, configs):
+                assert time.monotonic() < end_at_s, f"{server} does not apply the configs of {group}"
+                time.sleep(_LOOK_EVERY_S)
+
+    def produce(self, topic: str, values: Iterable[bytes], *, partition: int = 0) -> None:
+        """Produce records with the key b"k" and the header h=1, and wait until all are confirmed."""
+        sent = [
+            self._producer.send(topic, value, key=b"k", headers=[("h", b"1")], partition=partition) for value in values
+        ]
+        for future in sent:
+            future.get(timeout=_TIMEOUT_S)
+
+
+def _has_configs(server: str, group: str, wanted: Mapping[str, str]) -> bool:
+    host, port = server.rsplit(":", 1)
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=_GROUP, resource_name=group, configuration_keys=list(wanted)
+    )
+    with socket.create_connection((host, int(port)), timeout=_TIMEOUT_S) as connection:
+        request = DescribeConfigsRequest(resources=[resource])
+        answer: Any = call(connection, request, _DESCRIBE_CONFIGS_VERSION)
+    return {config.name: config.value for config in answer.results[0].configs} == dict(wanted)

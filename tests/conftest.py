@@ -1,0 +1,23 @@
+"""Options of the whole run. They stand here because pytest reads no other conftest before it reads the command line."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    conformance = parser.getgroup("conformance", "real Apache Kafka")
+    conformance.addoption(
+        "--kafka-versions",
+        metavar="VERSIONS",
+        help="run tests/conformance on these Apache Kafka versions too, for example 4.3.1,4.1.2, or all "
+        "[default: $KAFKA_SHARE_KAFKA_VERSIONS, or none]",
+    )
+    conformance.addoption(
+        "--kafka-three-nodes",
+        action="store_true",
+        help="run the tests of a cluster on those versions too: three brokers each",
+    )
+    conformance.addoption(
+        "--write-matrix", action="store_true", help="write what was shown on which broker to docs/conformance.md"
+    )
