@@ -224,9 +224,13 @@ class KafkaShareConsumer(Generic[K, V]):
         """
         if not isinstance(record, ShareRecord):
             raise TypeError(f"acknowledge takes a ShareRecord, not {record.__class__.__name__}")
-        kind = _acknowledge_type(type)
-        with self._exclusive("acknowledge"):
+        kind = type if type.__class__ is AcknowledgeType else _acknowledge_type(type)
+        # Not `with self._exclusive(...)`: called for each record, this saves most of the call's time.
+        self._enter("acknowledge")
+        try:
             self._application.acknowledge(record.topic, record.partition, record.offset, kind)
+        finally:
+            self._guard.release()
 
     def acknowledge_offset(self, topic: str, partition: int, offset: int, type: AcknowledgeType) -> None:  # noqa: A002
         """Override what is said about a record that could not be delivered (a deserializer failed, damaged batch).
@@ -419,17 +423,22 @@ class KafkaShareConsumer(Generic[K, V]):
 
     @contextlib.contextmanager
     def _exclusive(self, method: str, *, when_closed: bool = False) -> Iterator[None]:
-        """One caller at a time, none from inside the callback, none after close."""
+        """The guard of `_enter`, released at the end of the block."""
+        self._enter(method, when_closed=when_closed)
+        try:
+            yield
+        finally:
+            self._guard.release()
+
+    def _enter(self, method: str, *, when_closed: bool = False) -> None:
+        """Take the guard: one caller at a time, none from inside the callback, none after close."""
         if not self._guard.acquire(blocking=False):
             if self._in_callback:
                 raise ConcurrentUseError(f"{method} must not be called from the acknowledgement commit callback")
             raise ConcurrentUseError(f"{method} was called while another thread uses this consumer")
-        try:
-            if self._closed and not when_closed:
-                raise ConsumerClosedError("This consumer has already been closed.")
-            yield
-        finally:
+        if self._closed and not when_closed:
             self._guard.release()
+            raise ConsumerClosedError("This consumer has already been closed.")
 
 
 def _topic_set(topics: Any) -> frozenset[str]:

@@ -91,8 +91,8 @@ class RecordDeserializationError(DataError):
     """A deserializer raised; the record has been marked RELEASE (KIP-1036, spec of `KafkaShareConsumer.poll`).
 
     The raw parts of the record are attributes, so that a handler can store them: `topic` (str), `partition` (int),
-    `offset` (int), `origin` ("key" or "value"), `key` and `value` (bytes or None), `headers` (list of (str, bytes or
-    None)), `timestamp` (milliseconds since 1970). The deserializer's exception is `__cause__`.
+    `offset` (int), `origin` ("key" or "value"), `key` and `value` (bytes or None), `headers` (tuple of (str, bytes
+    or None)), `timestamp` (milliseconds since 1970). The deserializer's exception is `__cause__`.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class RecordDeserializationError(DataError):
         self.origin = origin
         self.key = key
         self.value = value
-        self.headers = list(headers)
+        self.headers = tuple(headers)
         self.timestamp = timestamp
 
 

@@ -50,7 +50,7 @@ class ApplicationSide:
         self._parked: deque[FetchedBatch] = deque()
         self._decoding: deque[PartitionDecoding] = deque()
         self._problem: tuple[InFlightPartition, Problem] | None = None
-        self._in_flight: dict[TopicPartition, list[InFlightPartition]] = {}
+        self._in_flight: dict[tuple[str, int], list[InFlightPartition]] = {}
         self._renewing: dict[TopicIdPartition, list[_Held]] = {}
         self._returning: deque[_Held] = deque()
         self._errors: deque[KafkaShareError] = deque()
@@ -175,7 +175,8 @@ class ApplicationSide:
     def _fill(self, found: dict[TopicPartition, list[Record]]) -> None:
         """Returning records, then decoded ones until a problem, or until one broker's answer more would be too much."""
         while self._returning:
-            self._hold(self._returning[0].source, list(self._returning[0].records.values()), found)
+            returning = self._returning[0]
+            self._hold(returning.source, [returning.records[o] for o in sorted(returning.records)], found)
             self._returning.popleft()
         room = self._max_poll_records - sum(map(len, found.values()))
         self._drop_unsubscribed()
@@ -249,8 +250,9 @@ class ApplicationSide:
 
     def acknowledge(self, topic: str, partition: int, offset: int, kind: AcknowledgeType) -> None:
         """Raises IllegalStateError in implicit mode, or if the record is not in flight."""
-        self._demand_explicit()
-        for holder in self._in_flight.get(TopicPartition(topic, partition), ()):
+        if not self.explicit:
+            self._demand_explicit()
+        for holder in self._in_flight.get((topic, partition), ()):
             if holder.acknowledge(offset, kind):
                 return
         raise IllegalStateError(
@@ -267,7 +269,7 @@ class ApplicationSide:
             raise InvalidArgumentError(
                 f"Offset {offset} of {topic}-{partition} was not delivered, so it cannot be renewed."
             )
-        for holder in self._in_flight.get(TopicPartition(topic, partition), ()):
+        for holder in self._in_flight.get((topic, partition), ()):
             if holder.override(offset, kind):
                 return
         raise IllegalStateError(

@@ -7,11 +7,17 @@ hands over what has been said, as runs.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import Any
 
 from kafka_share.core.events import FetchedPartition, GatheredAcknowledgements
-from kafka_share.core.offsets import AcknowledgementRun
+from kafka_share.core.offsets import AcknowledgementRun, merged
 from kafka_share.records import AcknowledgeType, ShareRecord
+
+ACCEPT = int(AcknowledgeType.ACCEPT)
+RENEW = int(AcknowledgeType.RENEW)
+
+_offset_of = attrgetter("offset")
 
 
 def runs_of(types: Iterable[tuple[int, int]]) -> list[AcknowledgementRun]:
@@ -31,26 +37,53 @@ def runs_of(types: Iterable[tuple[int, int]]) -> list[AcknowledgementRun]:
     return runs
 
 
+def _accepting(records: list[ShareRecord[Any, Any]]) -> list[AcknowledgementRun]:
+    """ACCEPT for all of these records; offsets without a hole need no look at each."""
+    first, last = records[0].offset, records[-1].offset
+    if last - first + 1 == len(records):
+        return [AcknowledgementRun(first, last, ACCEPT)]
+    return runs_of((record.offset, ACCEPT) for record in records)
+
+
 class InFlightPartition:
     """What was delivered from one fetched partition and is not acknowledged yet.
 
     An offset is in one of three states: delivered without a word (`unacknowledged` counts these), said (its type may
     still be changed), or gone after `gather`. `fail` adds offsets that could not be turned into records: their type is
     preset and may be overridden.
+
+    Records stay in the lists they came in until the application speaks of a single one: implicit acknowledgement then
+    costs nothing per record.
     """
 
     def __init__(self, fetched: FetchedPartition) -> None:
         self.partition = fetched.partition
         self.node_id = fetched.node_id
         self.session_id = fetched.session_id
+        self._fresh: list[list[ShareRecord[Any, Any]]] = []
+        """Delivered, without a word."""
+        self._accepted: list[list[ShareRecord[Any, Any]]] = []
+        """Delivered, and accepted all at once."""
         self._records: dict[int, ShareRecord[Any, Any]] = {}
+        """Delivered, and looked up by offset since; their words are in `_types`."""
         self._types: dict[int, int] = {}
         self._settled: list[AcknowledgementRun] = []
         self._failed: set[int] = set()
 
     def deliver(self, records: list[ShareRecord[Any, Any]]) -> None:
-        for record in records:
-            self._records[record.offset] = record
+        """Take over records in offset order; the list must not change any more."""
+        if records:
+            self._fresh.append(records)
+
+    def _look_up(self) -> dict[int, ShareRecord[Any, Any]]:
+        """All delivered records by offset."""
+        if self._fresh or self._accepted:
+            for records in self._accepted:
+                self._types.update(dict.fromkeys(map(_offset_of, records), ACCEPT))
+            for records in (*self._accepted, *self._fresh):
+                self._records.update(zip(map(_offset_of, records), records, strict=True))
+            self._fresh, self._accepted = [], []
+        return self._records
 
     def settle(self, runs: Iterable[AcknowledgementRun]) -> None:
         """Take over what the application has no word in: gaps, and what is given back unseen."""
@@ -65,22 +98,23 @@ class InFlightPartition:
 
     def take_back(self, offsets: Iterable[int]) -> dict[int, ShareRecord[Any, Any]]:
         """Take out records that did not reach the application after all, to be delivered again; others stay."""
-        taken = {offset: self._records.pop(offset) for offset in offsets if offset in self._records}
+        records = self._look_up()
+        taken = {offset: records.pop(offset) for offset in offsets if offset in records}
         for offset in taken:
             self._types.pop(offset, None)
         return taken
 
     @property
     def unacknowledged(self) -> int:
-        return len(self._records) + len(self._failed) - len(self._types)
+        return sum(map(len, self._fresh)) + len(self._records) + len(self._failed) - len(self._types)
 
     @property
     def is_done(self) -> bool:
-        return not self._records and not self._types and not self._settled
+        return not (self._fresh or self._accepted or self._records or self._types or self._settled)
 
     def acknowledge(self, offset: int, kind: AcknowledgeType) -> bool:
         """Say something about a delivered record; False if it is not in flight here."""
-        if offset not in self._records:
+        if offset not in (self._look_up() if self._fresh or self._accepted else self._records):
             return False
         self._types[offset] = kind
         return True
@@ -94,36 +128,48 @@ class InFlightPartition:
 
     def accept_rest(self) -> None:
         """Implicit acknowledgement: ACCEPT for every delivered record without a word."""
-        if not self._types:
-            self._types = dict.fromkeys(self._records, int(AcknowledgeType.ACCEPT))
-            return
+        self._accepted += self._fresh
+        self._fresh = []
         for offset in self._records:
-            self._types.setdefault(offset, int(AcknowledgeType.ACCEPT))
+            self._types.setdefault(offset, ACCEPT)
 
     def gather(self) -> tuple[GatheredAcknowledgements | None, dict[int, ShareRecord[Any, Any]]]:
         """Take out all that has been said; the second value holds the records under renewal, by offset."""
-        if not self._types and not self._settled:
+        if not self._types and not self._settled and not self._accepted:
             return None, {}
-        renewing = {
-            offset: self._records[offset]
-            for offset, kind in self._types.items()
-            if kind == AcknowledgeType.RENEW and offset in self._records
-        }
         runs = self._said()
-        for offset in self._types:
-            self._records.pop(offset, None)
+        types, records = self._types, self._records
+        renewing = {}
+        if RENEW in types.values():
+            renewing = {o: records[o] for o, kind in types.items() if kind == RENEW and o in records}
+        if len(types) - len(self._failed) == len(records):
+            self._records = {}  # nothing but failed and delivered offsets has a type: all are gone
+        else:
+            for offset in types:
+                records.pop(offset, None)
         self._types = {}
+        self._accepted = []
         self._failed = set()
         self._settled = []
         return GatheredAcknowledgements(self.partition, self.node_id, self.session_id, tuple(runs)), renewing
 
     def _said(self) -> list[AcknowledgementRun]:
-        runs = runs_of(sorted(self._types.items()))
-        if self._settled:
-            runs = sorted(runs + self._settled)
-        return runs
+        runs = [run for records in self._accepted for run in _accepting(records)]
+        if self._types:
+            offsets, kinds = sorted(self._types), set(self._types.values())
+            if len(kinds) == 1 and offsets[-1] - offsets[0] + 1 == len(offsets):
+                # One word about neighbours, which is most of what is ever said, needs no look at each.
+                runs.append(AcknowledgementRun(offsets[0], offsets[-1], kinds.pop()))
+            else:
+                runs += runs_of((offset, self._types[offset]) for offset in offsets)
+        return merged([*runs, *self._settled])
 
     def check(self) -> None:
         """Invariants: every type belongs to something delivered or failed."""
         for offset in self._types:
             assert offset in self._records or offset in self._failed, f"{self.partition}@{offset} was never delivered"
+        for records in (*self._fresh, *self._accepted):
+            assert records, "an empty list of records is kept"
+            offsets = list(map(_offset_of, records))
+            assert offsets == sorted(offsets), f"{self.partition}: records were delivered out of order"
+            assert not any(offset in self._records for offset in offsets), f"{self.partition}: a record is held twice"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from kafka_share.errors import RemoteProtocolError
 from kafka_share.protocol.record_format import SMALLEST_RECORD_BYTES, CorruptBatchError, RecordTuple
 from kafka_share.protocol.varint import MAX_UINT64, read_unsigned, unzigzag
+from kafka_share.records import RecordHeaders
 
 
 def decode_records(
@@ -42,8 +43,10 @@ def _decode(data: bytes, position: int, count: int, base_offset: int, base_times
     append = records.append
     end = len(data)
     previous = -1
+    timestamp_delta, timestamp = 0, base_timestamp
     key: bytes | None
     value: bytes | None
+    headers: RecordHeaders
     for _ in range(count):
         number = data[position]
         position += 1
@@ -59,9 +62,9 @@ def _decode(data: bytes, position: int, count: int, base_offset: int, base_times
         if number & 1 or record_end > end:
             raise CorruptBatchError("a record has an impossible length")
 
-        position += 1  # the attributes of a record have no meaning yet
-        number = data[position]
-        position += 1
+        # One byte is stepped over: the attributes of a record have no meaning yet.
+        number = data[position + 1]
+        position += 2
         if number >= 0x80:
             high = data[position]
             if high < 0x80:
@@ -69,7 +72,10 @@ def _decode(data: bytes, position: int, count: int, base_offset: int, base_times
                 position += 1
             else:
                 number, position = read_unsigned(data, position - 1, MAX_UINT64)
-        timestamp = base_timestamp + ((number >> 1) ^ -(number & 1))
+        if number != timestamp_delta:
+            # Producers that are worth a fast loop make many records within one millisecond.
+            timestamp_delta = number
+            timestamp = base_timestamp + ((number >> 1) ^ -(number & 1))
 
         number = data[position]
         position += 1
@@ -118,7 +124,7 @@ def _decode(data: bytes, position: int, count: int, base_offset: int, base_times
         if data[position]:
             headers, position = _decode_headers(data, position, record_end)
         else:
-            headers = []
+            headers = ()  # the one empty tuple: nothing is made for it
             position += 1
         # A key or value that reaches too far was cut off above; it is noticed here.
         if position != record_end:
@@ -129,7 +135,7 @@ def _decode(data: bytes, position: int, count: int, base_offset: int, base_times
     return records
 
 
-def _decode_headers(data: bytes, position: int, end: int) -> tuple[list[tuple[str, bytes | None]], int]:
+def _decode_headers(data: bytes, position: int, end: int) -> tuple[RecordHeaders, int]:
     number, position = read_unsigned(data, position)
     count = unzigzag(number)
     if not 0 <= 2 * count <= end - position:
@@ -158,4 +164,4 @@ def _decode_headers(data: bytes, position: int, end: int) -> tuple[list[tuple[st
         start = position
         position += length >> 1
         headers.append((name, data[start:position]))
-    return headers, position
+    return tuple(headers), position

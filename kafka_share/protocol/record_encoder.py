@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from kafka_share.errors import LocalProtocolError
 from kafka_share.protocol.compression import compress
@@ -25,14 +25,16 @@ from kafka_share.protocol.record_format import (
     MAGIC_AT,
     TRANSACTIONAL_BIT,
     Codec,
-    RecordTuple,
 )
 from kafka_share.protocol.varint import zigzag
 from kafka_share.records import TimestampType
 
+RecordToWrite: TypeAlias = "tuple[int, int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]"
+"""A `RecordTuple`, but the headers may be any sequence."""
+
 
 def encode_batch(
-    records: Sequence[RecordTuple],
+    records: Sequence[RecordToWrite],
     *,
     base_offset: int = 0,
     codec: Codec = "none",
@@ -120,7 +122,7 @@ def with_offsets(batch: bytes, base_offset: int, partition_leader_epoch: int) ->
         raise LocalProtocolError(f"offset {base_offset} or leader epoch {partition_leader_epoch}: {error}") from error
 
 
-def _encode_records(records: Sequence[RecordTuple], base_offset: int) -> bytes:
+def _encode_records(records: Sequence[RecordToWrite], base_offset: int) -> bytes:
     base_timestamp = records[0][1]
     previous = base_offset - 1
     parts: list[bytes] = []

@@ -10,8 +10,9 @@ from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 from kafka_share.errors import RemoteProtocolError
+from kafka_share.records import RecordHeaders
 
-RecordTuple: TypeAlias = "tuple[int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]"
+RecordTuple: TypeAlias = "tuple[int, int, bytes | None, bytes | None, RecordHeaders]"
 """(offset, timestamp in milliseconds since 1970, key, value, headers)."""
 
 Codec: TypeAlias = Literal["none", "gzip", "snappy", "lz4", "zstd"]

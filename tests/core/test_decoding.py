@@ -116,7 +116,7 @@ def test_a_record_has_all_that_the_batch_says_when_it_is_decoded() -> None:
     (record,) = decode(fetched(data, (5, 5, 4))).records.values()
     assert (record.topic, record.partition, record.offset) == ("t", 0, 5)
     assert (record.timestamp, record.timestamp_type) == (1000, TimestampType.CREATE_TIME)
-    assert (record.key, record.value, record.headers) == (b"k", b"v", [("h", b"1"), ("h", None)])
+    assert (record.key, record.value, record.headers) == (b"k", b"v", (("h", b"1"), ("h", None)))
     assert (record.leader_epoch, record.delivery_count) == (3, 4)
 
 
@@ -146,7 +146,7 @@ def test_deserializers_get_topic_headers_and_bytes_when_they_ask_for_them() -> N
     data = encode_batch([(0, 0, b"k", None, [("h", b"1")])])
     (record,) = decode(fetched(data, (0, 0, 1)), Decoder(Spy("key"), Spy("value"))).records.values()
     assert (record.key, record.value) == ("key", "value")
-    assert seen == [("key", "t", [("h", b"1")], b"k"), ("value", "t", [("h", b"1")], None)]
+    assert seen == [("key", "t", (("h", b"1"),), b"k"), ("value", "t", (("h", b"1"),), None)]
 
 
 # ---- acquired ranges against records
@@ -225,7 +225,7 @@ def test_decoding_goes_on_behind_each_failure_when_a_deserializer_raises() -> No
         assert isinstance(error, RecordDeserializationError)
         assert (error.topic, error.partition, error.offset, error.origin) == ("t", 0, offset, origin)
         assert (error.key, error.value) == (b"k%d" % offset, value_of(offset))
-        assert (error.headers, error.timestamp) == ([], 1000 + offset)
+        assert (error.headers, error.timestamp) == ((), 1000 + offset)
         assert isinstance(error.__cause__, ValueError)
         assert problem.runs == (Run(offset, offset, RELEASE),)
 

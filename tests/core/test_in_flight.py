@@ -240,7 +240,7 @@ class InFlightAgainstModel(RuleBasedStateMachine):
 
     @rule()
     def renewed(self) -> None:
-        self.holder.deliver(list(self.renewing.values()))
+        self.holder.deliver([self.renewing[offset] for offset in sorted(self.renewing)])
         self.state.update(dict.fromkeys(self.renewing, "delivered"))
         self.renewing = {}
 

@@ -155,7 +155,7 @@ def test_bad_records_are_raised_up_to_the_limit_and_the_good_ones_come_when_one_
         (b"bad", b"raw value", 1_001),
         (b"raw key", b"bad", 1_002),
     ]
-    assert all(e.headers == [("h", b"1")] and isinstance(e.__cause__, ValueError) for e in errors)
+    assert all(e.headers == (("h", b"1"),) and isinstance(e.__cause__, ValueError) for e in errors)
     assert offsets(poll_until(consumer, 1)) == [3]
     again = [poll_until_raises(consumer, RecordDeserializationError).offset for _ in range(2 * (DELIVERY_LIMIT - 1))]
     assert sorted(again) == [1] * (DELIVERY_LIMIT - 1) + [2] * (DELIVERY_LIMIT - 1)

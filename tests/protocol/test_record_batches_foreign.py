@@ -29,7 +29,7 @@ records = st.lists(
         st.integers(0, 2**42),
         blobs,
         blobs,
-        st.lists(st.tuples(st.text(max_size=20), st.binary(max_size=70)), max_size=3),
+        st.lists(st.tuples(st.text(max_size=20), st.binary(max_size=70)), max_size=3).map(tuple),
     ),
     min_size=1,
     max_size=70,
@@ -41,7 +41,7 @@ PURE_PYTHON_CODECS: tuple[Codec, ...] = ("none", "gzip")
 
 def read_by_others(batch: Any) -> list[RecordTuple]:
     assert batch.validate_crc()
-    return [(r.offset, r.timestamp, r.key, r.value, list(r.headers)) for r in batch]
+    return [(r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in batch]
 
 
 @pytest.mark.parametrize("codec", CODEC_NAMES)
@@ -77,7 +77,7 @@ def test_we_read_the_same_records_when_another_library_writes_them(
         batch_size=10**9,
     )
     for offset, timestamp, key, value, headers in records:
-        assert builder.append(offset, timestamp, key, value, headers)
+        assert builder.append(offset, timestamp, key, value, list(headers))
     (batch,) = validate_produced(bytes(builder.build()))
     assert batch.records() == records
 
