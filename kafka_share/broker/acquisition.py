@@ -94,6 +94,7 @@ class _Acquisition:
     ) -> None:
         settings = partition.settings()
         self.window = partition.window
+        self.behaviour = partition.behaviour
         self.member = member
         self.exact = mode is AcquireMode.RECORD_LIMIT
         self.batch_size = batch_size
@@ -187,6 +188,8 @@ class _Acquisition:
         return self._acquire_offsets(batch)
 
     def _is_throttled(self, batch: InFlightBatch) -> bool:
+        if not self.behaviour.throttles_deliveries:
+            return False
         low, high = max(batch.first, self.base_offset), min(batch.last, self.last_offset)
         states = [batch.whole] if batch.whole is not None else [state for _, state in batch.within(low, high)]
         return any(state.acquirable and state.count >= throttle_from(self.limit) for state in states)
@@ -194,20 +197,21 @@ class _Acquisition:
     def _acquire_offsets(self, batch: InFlightBatch) -> int:
         """Take the free offsets of a split batch; record_limit and throttling take only the first of them."""
         taken, portion = 0, None
+        throttled = self.behaviour.throttles_deliveries
         budget = self.budget - self.taken if self.exact else None
         ranges: list[AcquiredRange] = []
         for offset, state in batch.within(self.base_offset, self.last_offset):
             if not state.acquirable:
                 continue
-            last_attempt = self.limit > 2 and state.count == self.limit - 1
+            last_attempt = throttled and self.limit > 2 and state.count == self.limit - 1
             if last_attempt and taken:
                 break
-            if portion is None and state.count >= throttle_from(self.limit):
+            if throttled and portion is None and state.count >= throttle_from(self.limit):
                 portion = max(1, batch.size >> (state.count - throttle_from(self.limit) + 1))
             state.acquire(self.member, self.lock_expires_at_ms)
             self.window.lock_started(offset, state)
             taken += 1
-            before = ranges[-1] if ranges else None
+            before = ranges[-1] if ranges and self.behaviour.joins_acquired_offsets else None
             if before is not None and before.last + 1 == offset and before.delivery_count == state.count:
                 ranges[-1] = before._replace(last=offset)
             else:

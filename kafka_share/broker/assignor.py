@@ -27,21 +27,25 @@ def assign(
     subscriptions: Mapping[str, Set[UUID]],
     assignable: Sequence[Partition],
     current: Mapping[str, Set[Partition]],
+    *,
+    evens_out_copies: bool = True,
 ) -> dict[str, frozenset[Partition]]:
     """The target assignment of every member.
 
     `subscriptions` has each member's topic ids, `assignable` the partitions whose share state is initialised, `current`
-    the target that is in force (members and partitions that are gone are ignored).
+    the target that is in force (members and partitions that are gone are ignored). Without `evens_out_copies` (Kafka
+    4.1) no member gets more than the whole part of its share of partitions that several members own.
     """
     members = sorted(subscriptions)
     owned: dict[str, set[Partition]] = {member: set() for member in members}
     if len({frozenset(subscriptions[member]) for member in members}) == 1:
         topics = subscriptions[members[0]]
-        _deal([p for p in sorted(assignable) if p[0] in topics], members, current, owned)
+        _deal([p for p in sorted(assignable) if p[0] in topics], members, current, owned, even=evens_out_copies)
     else:
         for topic in sorted({partition[0] for partition in assignable}):
             subscribers = [member for member in members if topic in subscriptions[member]]
-            _deal([p for p in sorted(assignable) if p[0] == topic], subscribers, current, owned)
+            found = [p for p in sorted(assignable) if p[0] == topic]
+            _deal(found, subscribers, current, owned, even=evens_out_copies)
     return {member: frozenset(owned[member]) for member in members}
 
 
@@ -50,6 +54,8 @@ def _deal(
     members: Sequence[str],
     current: Mapping[str, Set[Partition]],
     owned: dict[str, set[Partition]],
+    *,
+    even: bool,
 ) -> None:
     """Deal `partitions` out to `members`, on top of what `owned` has from earlier topics."""
     if not members or not partitions:
@@ -57,14 +63,19 @@ def _deal(
     sharing = -(-len(members) // len(partitions))
     held = {member: [p for p in partitions if p in current.get(member, ())] for member in members}
     quota = _quotas(len(partitions), members, sharing, held, owned)
+    if sharing > 1 and not even:
+        quota = dict.fromkeys(members, sharing * len(partitions) // len(members))
+    spare = sum(quota.values()) - len(partitions)
     sharers = dict.fromkeys(partitions, 0)
     kept: dict[str, set[Partition]] = {}
     for member in members:
         kept[member] = set()
         for partition in held[member]:
-            if len(kept[member]) < quota[member] and sharers[partition] < sharing:
+            is_extra = sharers[partition] > 0
+            if len(kept[member]) < quota[member] and sharers[partition] < sharing and spare >= is_extra:
                 kept[member].add(partition)
                 sharers[partition] += 1
+                spare -= is_extra
     _fill(partitions, members, quota, kept, sharers)
     for member in members:
         owned[member] |= kept[member]

@@ -247,7 +247,7 @@ class ConsumerGroup:
         if self.state is GroupState.PREPARING_REBALANCE:
             self._proceed(now_ms)
             return
-        self._abandon_syncs()
+        self._abandon_syncs(now_ms)
         first = self.state is GroupState.EMPTY
         self._enter(GroupState.PREPARING_REBALANCE)
         self._round_ends_at_ms = now_ms + self._longest_rebalance_ms()
@@ -255,11 +255,13 @@ class ConsumerGroup:
         self._newcomers = False
         self._proceed(now_ms, initial_delay_ms)
 
-    def _abandon_syncs(self) -> None:
+    def _abandon_syncs(self, now_ms: int) -> None:
         for member in self.members.values():
             if member.syncing is not None:
                 self.answers.append((member.syncing, SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS)))
                 member.syncing = None
+                # No session runs while an answer waits: it starts now.
+                self._touch(member, now_ms)
 
     def _longest_rebalance_ms(self) -> int:
         return max((member.join.rebalance_timeout_ms for member in self.members.values()), default=0)

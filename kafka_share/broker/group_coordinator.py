@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from kafka_share.broker.group_ids import GroupType
+from kafka_share.broker.kafka_version import KAFKA_4_3
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.share_coordinator import UNINITIALISED_START, StateKey
 from kafka_share.broker.share_group import Member, ShareGroup, subscribed_part
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
 LEAVE: Final = -1
 JOIN: Final = 0
-MAX_MEMBER_ID_LENGTH: Final = 36
 
 
 @attrs.frozen
@@ -112,7 +112,7 @@ class GroupCoordinator:
 
     def heartbeat(self, beat: Heartbeat, now_ms: int) -> HeartbeatAnswer:
         """Join, stay or leave. Raises `Refusal`."""
-        _validate(beat)
+        _validate(beat, self._behaviour)
         if beat.epoch == LEAVE:
             return self._leave(beat)
         group = self.get_or_create(beat.group) if beat.epoch == JOIN else self.existing(beat.group)
@@ -146,11 +146,16 @@ class GroupCoordinator:
                 raise Refusal(UnknownMemberIdError, f"group {group.id!r} has no member {beat.member!r}")
             member = group.members[beat.member] = Member(beat.member, beat.client_id, beat.client_host)
             group.bump()
-        elif beat.epoch > member.epoch or (beat.epoch < member.epoch and beat.epoch not in (member.previous_epoch, 0)):
+        elif not self._is_epoch_of(member, beat.epoch):
             raise Refusal(
                 FencedMemberEpochError, f"member epoch {beat.epoch} is not {member.epoch}: the member has to join again"
             )
         return member
+
+    def _is_epoch_of(self, member: Member, epoch: int) -> bool:
+        """Whether the member may send this epoch: its own, the one before (its answer was lost), or 0 to start anew."""
+        may_rejoin = epoch == JOIN and self._behaviour.rejoins_at_any_epoch
+        return epoch in (member.epoch, member.previous_epoch) or may_rejoin
 
     def _update(self, group: ShareGroup, member: Member, beat: Heartbeat) -> bool:
         """Take over what the member says; answers whether its assignment lost topics by that."""
@@ -177,9 +182,11 @@ class GroupCoordinator:
             known = group.initialised.get(topic.id, set()) if topic is not None else set()
             if topic is None or len(known) >= len(topic.partitions):
                 continue
+            is_growth = bool(known) and self._behaviour.later_partitions_start_at_zero
+            start = 0 if is_growth else UNINITIALISED_START
             for partition in topic.partitions:
                 if partition.partition not in known:
-                    self.initialise(group, topic.id, partition.partition, UNINITIALISED_START)
+                    self.initialise(group, topic.id, partition.partition, start)
                     group.pending_partitions = True
 
     def initialise(self, group: ShareGroup, topic_id: UUID, partition: int, start_offset: int) -> None:
@@ -263,13 +270,14 @@ def require_empty(group: ShareGroup) -> None:
         raise Refusal(NonEmptyGroupError, f"group {group.id!r} still has {len(group.members)} members")
 
 
-def _validate(beat: Heartbeat) -> None:
+def _validate(beat: Heartbeat, behaviour: Behaviour) -> None:
     if not beat.group.strip():
         raise Refusal(InvalidRequestError, "a heartbeat has to name a group")
     if not beat.member:
         raise Refusal(InvalidRequestError, "a heartbeat has to name a member")
-    if len(beat.member) > MAX_MEMBER_ID_LENGTH:
-        raise Refusal(InvalidRequestError, f"a member id has at most {MAX_MEMBER_ID_LENGTH} characters")
+    longest = behaviour.max_member_id_chars
+    if longest is not None and len(beat.member) > longest:
+        raise Refusal(InvalidRequestError, f"a member id has at most {longest} characters")
     if beat.rack_id == "":
         raise Refusal(InvalidRequestError, "a rack id cannot be empty; leave it out instead")
     if beat.epoch < LEAVE:

@@ -135,5 +135,13 @@ class InFlightBatch:
     def lies_within(self, first: int, last: int) -> bool:
         return first <= self.first and self.last <= last
 
-    def first_acquirable(self) -> int | None:
-        return next((first for first, _, state in self.pieces() if state.acquirable), None)
+    def first_available(self, *, even_pending: bool) -> int | None:
+        """The first AVAILABLE offset; with `even_pending` also one that cannot be acquired before its write ends."""
+        return next(
+            (
+                first
+                for first, _, state in self.pieces()
+                if state.state is AVAILABLE and (even_pending or state.pending_from is None)
+            ),
+            None,
+        )

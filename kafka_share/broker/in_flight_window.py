@@ -39,8 +39,10 @@ def _first(batch: InFlightBatch) -> int:
 class InFlightWindow:
     """Batches in ascending order. All changes of their states are the share partition's business."""
 
-    def __init__(self, start_offset: int) -> None:
+    def __init__(self, start_offset: int, *, sees_pending_releases: bool = False) -> None:
         self.start_offset = start_offset
+        self.sees_pending_releases = sees_pending_releases
+        """Whether the next fetch offset may be one whose release is not stored yet."""
         self.end_offset = start_offset
         self.batches: list[InFlightBatch] = []
         self.gaps: GapWindow | None = None
@@ -108,7 +110,7 @@ class InFlightWindow:
                 if batch.first > gap_start:
                     return gap_start
                 gap_start = max(batch.last + 1, gap_start)
-            found = batch.first_acquirable()
+            found = batch.first_available(even_pending=self.sees_pending_releases)
             if found is not None:
                 return found
         return None

@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import attrs
 
+from kafka_share.broker.kafka_version import KAFKA_4_3, NegativeEpochs
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.state_batches import StateBatch, merge_state_batches
 from kafka_share.errors import (
     FencedLeaderEpochError,
     FencedStateEpochError,
     InvalidRequestError,
+    UnknownServerError,
     UnknownTopicOrPartitionError,
 )
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from kafka_share.broker.cluster_view import ClusterView
+    from kafka_share.broker.kafka_version import Behaviour
 
 UNINITIALISED_START: Final = -1
 """A start offset that the reset policy has yet to choose."""
@@ -77,8 +80,9 @@ class _Value:
 class ShareCoordinator:
     """All stored share states. Methods answer a value or raise `Refusal`; nothing changes when they raise."""
 
-    def __init__(self, view: ClusterView) -> None:
+    def __init__(self, view: ClusterView, behaviour: Behaviour = KAFKA_4_3) -> None:
         self._view = view
+        self._behaviour = behaviour
         self._values: dict[StateKey, _Value] = {}
         self._leader_epochs: dict[StateKey, int] = {}
         self._state_epochs: dict[StateKey, int] = {}
@@ -89,6 +93,7 @@ class ShareCoordinator:
         The leader epoch shown by the summary falls back to 0; the fence against older leaders stays.
         """
         self._require_partition_number(key)
+        self._require_epochs(state_epoch)
         self._fence_state_epoch(key, state_epoch)
         self._require_known_partition(key)
         complete = -1 if start_offset == UNINITIALISED_START else 0
@@ -98,7 +103,9 @@ class ShareCoordinator:
     def read(self, key: StateKey, leader_epoch: int) -> StoredState:
         """The stored state, for the leader of `leader_epoch`; a higher epoch than the last one is remembered."""
         value = self._value(key)
-        self._fence_leader_epoch(key, leader_epoch)
+        self._require_epochs(leader_epoch)
+        compared = self._behaviour.negative_epochs is NegativeEpochs.FENCED_IN_READS
+        self._fence_leader_epoch(key, leader_epoch, even_none=compared)
         if leader_epoch > self._leader_epochs.get(key, 0):
             self._leader_epochs[key] = value.leader_epoch = leader_epoch
         return StoredState(value.state_epoch, value.start_offset, value.batches)
@@ -113,14 +120,24 @@ class ShareCoordinator:
         delivery_complete_count: int,
         batches: Sequence[StateBatch],
     ) -> None:
-        """Merge `batches` over the stored ones; `start_offset` -1 leaves the start, a lower one is taken as it is."""
+        """Merge `batches` over the stored ones; `start_offset` -1 leaves the start, a lower one is taken as it is.
+
+        (Kafka 4.4: a lower one leaves the start and the count of what is complete behind it.)
+        """
         value = self._value(key)
+        self._require_epochs(leader_epoch, state_epoch)
         self._fence_leader_epoch(key, leader_epoch)
         self._fence_state_epoch(key, state_epoch)
         self._require_known_partition(key)
-        if start_offset != UNINITIALISED_START:
+        if self._behaviour.refuses_reversed_batches and any(batch.first > batch.last for batch in batches):
+            raise Refusal(UnknownServerError, "a batch ends before it begins")
+        if self._behaviour.writes_raise_epochs:
+            self._raise_epochs(key, value, leader_epoch, state_epoch)
+        goes_back = self._behaviour.start_only_rises and UNINITIALISED_START < start_offset < value.start_offset
+        if start_offset != UNINITIALISED_START and not goes_back:
             value.start_offset = start_offset
-        value.delivery_complete_count = delivery_complete_count
+        if not goes_back:
+            value.delivery_complete_count = delivery_complete_count
         value.batches = merge_state_batches(value.batches, batches, value.start_offset)
 
     def delete(self, key: StateKey) -> None:
@@ -176,8 +193,19 @@ class ShareCoordinator:
         if self._view.partition(key.topic_id, key.partition) is None:
             raise Refusal(UnknownTopicOrPartitionError, "there is no such topic partition")
 
-    def _fence_leader_epoch(self, key: StateKey, leader_epoch: int) -> None:
-        if leader_epoch != NO_EPOCH and leader_epoch < self._leader_epochs.get(key, leader_epoch):
+    def _require_epochs(self, *epochs: int) -> None:
+        if self._behaviour.negative_epochs is NegativeEpochs.REFUSED and min(epochs) < 0:
+            raise Refusal(InvalidRequestError, "an epoch cannot be negative")
+
+    def _raise_epochs(self, key: StateKey, value: _Value, leader_epoch: int, state_epoch: int) -> None:
+        if leader_epoch > self._leader_epochs.get(key, 0):
+            self._leader_epochs[key] = value.leader_epoch = leader_epoch
+        if state_epoch > self._state_epochs[key]:
+            self._state_epochs[key] = value.state_epoch = state_epoch
+
+    def _fence_leader_epoch(self, key: StateKey, leader_epoch: int, *, even_none: bool = False) -> None:
+        compared = leader_epoch != NO_EPOCH or even_none
+        if compared and leader_epoch < self._leader_epochs.get(key, leader_epoch):
             raise Refusal(FencedLeaderEpochError, "a later leader of the partition has read the state")
 
     def _fence_state_epoch(self, key: StateKey, state_epoch: int) -> None:

@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from kafka_share.broker.assignor import Partition, assign
+from kafka_share.broker.kafka_version import KAFKA_4_3
 
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from kafka_share.broker.kafka_version import Behaviour
     from kafka_share.broker.topics import Topics
 
 Fingerprint: TypeAlias = tuple[tuple[str, "UUID", int], ...]
@@ -47,8 +49,9 @@ class ShareGroup:
     """One share group."""
 
     id: str
-    epoch: int = 1
-    assignment_epoch: int = 1
+    epoch: int = KAFKA_4_3.first_group_epoch
+    assignment_epoch: int = KAFKA_4_3.first_group_epoch
+    behaviour: Behaviour = KAFKA_4_3
     members: dict[str, Member] = attrs.Factory(dict)
     target: dict[str, frozenset[Partition]] = attrs.Factory(dict)
     initialised: dict[UUID, set[int]] = attrs.Factory(dict)
@@ -98,7 +101,8 @@ class ShareGroup:
             for member in self.members.values()
         }
         assignable = [(topic_id, index) for topic_id, indexes in self.initialised.items() for index in sorted(indexes)]
-        self.target = assign(subscriptions, assignable, self.target)
+        even = self.behaviour.evens_out_copies
+        self.target = assign(subscriptions, assignable, self.target, evens_out_copies=even)
         self.assignment_epoch = self.epoch
         self.assigned_at_ms = now_ms
 
@@ -117,6 +121,8 @@ class ShareGroup:
         del self.members[member_id]
         self.target.pop(member_id, None)
         self.bump()
+        if self.behaviour.assigns_empty_groups and not self.members:
+            self.assignment_epoch = self.epoch
 
     def check(self) -> None:
         """Assert the invariants."""

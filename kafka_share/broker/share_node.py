@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_share.broker.acquisition import AcquireMode
 from kafka_share.broker.events import Reply
+from kafka_share.broker.kafka_version import KAFKA_4_3
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.reset_policy import start_offset_by_policy
 from kafka_share.broker.share_answers import (
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
 
     from kafka_share.broker.cluster_view import ClusterView, PartitionView
     from kafka_share.broker.events import Output, RequestContext
+    from kafka_share.broker.kafka_version import Behaviour
     from kafka_share.broker.share_coordinator import ShareCoordinator
     from kafka_share.broker.share_partition import PendingChange
     from kafka_share.broker.share_requests import Acknowledgements
@@ -98,11 +100,14 @@ _DROPPING: Final = frozenset(
 class ShareNode:
     """One node's share machines. Requests are messages of `kafka_share.protocol`, times milliseconds since 1970."""
 
-    def __init__(self, node_id: int, view: ClusterView, coordinator: ShareCoordinator) -> None:
+    def __init__(
+        self, node_id: int, view: ClusterView, coordinator: ShareCoordinator, behaviour: Behaviour = KAFKA_4_3
+    ) -> None:
         self.node_id = node_id
         self._view = view
         self._coordinator = coordinator
-        self._sessions = ShareSessions()
+        self._behaviour = behaviour
+        self._sessions = ShareSessions(old_connections_end_sessions=behaviour.old_connections_end_sessions)
         self._partitions: dict[StateKey, SharePartition] = {}
         self._room = WaitingRoom()
         self._touched: dict[StateKey, None] = {}
@@ -140,7 +145,7 @@ class ShareNode:
 
     def _fetch(self, context: RequestContext, request: ShareFetchRequest, now_ms: int) -> None:
         self._require_enabled()
-        owner = session_key(request)
+        owner = session_key(request, self._behaviour)
         # The place for authorization: READ on the group, else GROUP_AUTHORIZATION_FAILED for the request.
         renewal = is_renewal(request, context.api_version)
         if renewal:
@@ -166,7 +171,7 @@ class ShareNode:
 
     def _acknowledge(self, context: RequestContext, request: ShareAcknowledgeRequest, now_ms: int) -> object:
         self._require_enabled()
-        owner = session_key(request)
+        owner = session_key(request, self._behaviour)
         # The place for authorization: READ on the group, else GROUP_AUTHORIZATION_FAILED for the request.
         epoch = request.share_session_epoch
         if epoch == INITIAL_EPOCH:
@@ -337,15 +342,15 @@ class ShareNode:
             if self._view.partition(*partition) is not None:
                 known.append(partition)
             else:
-                fetch.fail(partition, UnknownTopicOrPartitionError.code)
-                fetch.is_doomed |= self._view.topic_name(partition.topic_id) is None
+                self._fail_unknown(fetch, partition)
         fetch.is_fetched = not known
         if not known:
             return
         if mode not in tuple(AcquireMode):
             raise RequestFailedError
         fetch.limits = fetch.limits.with_mode(AcquireMode(mode))
-        if fetch.limits.max_records == 0 or fetch.limits.max_bytes == 0:
+        no_room = fetch.limits.max_records == 0 or fetch.limits.max_bytes == 0
+        if no_room and self._behaviour.zero_limits_end_fetches:
             fetch.is_fetched = True
             return
         to_load = self._find_sources(fetch, rotated(known, fetch.epoch))
@@ -359,6 +364,15 @@ class ShareNode:
             self._room.park(fetch)
         for share_partition in to_load:
             self._load(share_partition, fetch, now_ms)
+
+    def _fail_unknown(self, fetch: WaitingFetch, partition: PartitionKey) -> None:
+        """There is no such partition; a topic id that nobody knows may fail the whole fetch."""
+        code = UnknownTopicOrPartitionError.code
+        if self._view.topic_name(partition.topic_id) is None:
+            fetch.is_doomed |= self._behaviour.unknown_topics_fail_fetches
+            was_known = fetch.session is not None and partition.topic_id in fetch.session.deleted_topics
+            code = code if was_known else UnknownTopicIdError.code
+        fetch.fail(partition, code)
 
     def _find_sources(self, fetch: WaitingFetch, partitions: list[PartitionKey]) -> list[SharePartition]:
         """Fill the fetch's sources; answers the share partitions that were made for it and have to be loaded."""
@@ -380,7 +394,7 @@ class ShareNode:
     def _make_partition(self, key: StateKey, found: PartitionView) -> SharePartition:
         group_id, view = key.group_id, self._view
         self._partitions[key] = SharePartition(
-            key, found.leader_epoch, self._coordinator, lambda: view.group_settings(group_id)
+            key, found.leader_epoch, self._coordinator, lambda: view.group_settings(group_id), self._behaviour
         )
         return self._partitions[key]
 
@@ -427,7 +441,10 @@ class ShareNode:
                 for key, data in fetched.items()
                 if fetch.session.must_list(key, bool(data.records), data.error_code != 0)
             }
-        self._reply(fetch.context, fetch_answer(self._view, fetched, fetch.acknowledged, lock_ms))
+        acknowledged = fetch.acknowledged
+        if not self._behaviour.names_piggybacked_refusals:
+            acknowledged = {key: Outcome(outcome.code) for key, outcome in acknowledged.items()}
+        self._reply(fetch.context, fetch_answer(self._view, fetched, acknowledged, lock_ms))
 
     # ---- waking
 
@@ -473,6 +490,7 @@ class ShareNode:
     def topic_deleted(self, topic_id: UUID, now_ms: int) -> None:
         """The topic is gone. Fetches that wait for it are not woken: they end with their time, empty."""
         self._pass_time(now_ms)
+        self._sessions.topic_deleted(topic_id)
         for key in [key for key in self._partitions if key.topic_id == topic_id]:
             self._drop(key)
 

@@ -28,6 +28,7 @@ from kafka_share.broker.in_flight_state import (
     RecordState,
 )
 from kafka_share.broker.in_flight_window import GapWindow, InFlightWindow
+from kafka_share.broker.kafka_version import KAFKA_4_3
 from kafka_share.broker.persister_errors import as_share_error
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.state_batches import StateBatch
@@ -41,6 +42,7 @@ from kafka_share.records import AcknowledgeType
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from kafka_share.broker.kafka_version import Behaviour
     from kafka_share.broker.settings import GroupSettings
     from kafka_share.broker.share_coordinator import ShareCoordinator, StateKey
 
@@ -100,14 +102,19 @@ class PendingChange:
     """States that wait for their write; to be given to `SharePartition.complete` exactly once."""
 
     pieces: list[tuple[int, int, InFlightState]] = attrs.Factory(list)
+    takes_deliveries_back: bool = False
+    """The deliveries that end with this change do not count (Kafka 4.1, for those that a session's end releases)."""
 
     def begin(self, first: int, last: int, state: InFlightState, target: RecordState, limit: int) -> None:
+        if self.takes_deliveries_back:
+            state.count -= 1
         state.begin(target, limit)
         self.pieces.append((first, last, state))
 
     def roll_back(self) -> None:
         for _, _, state in self.pieces:
             state.roll_back()
+            state.count += self.takes_deliveries_back
 
     def stored_batches(self) -> list[StateBatch]:
         return [StateBatch(first, last, int(state.state), state.count) for first, last, state in self.pieces]
@@ -122,11 +129,13 @@ class SharePartition:
         leader_epoch: int,
         coordinator: ShareCoordinator,
         settings: Callable[[], GroupSettings],
+        behaviour: Behaviour = KAFKA_4_3,
     ) -> None:
         self.key = key
         self.leader_epoch = leader_epoch
         self.settings = settings
-        self.window = InFlightWindow(0)
+        self.behaviour = behaviour
+        self.window = self._new_window(0)
         self.active = False
         """Loaded and not fenced: records can be acquired."""
         self.read_position: int | None = None
@@ -136,6 +145,9 @@ class SharePartition:
         self._highest_start = 0
 
     # ---- life
+
+    def _new_window(self, start_offset: int) -> InFlightWindow:
+        return InFlightWindow(start_offset, sees_pending_releases=self.behaviour.sees_pending_releases)
 
     def load(self, choose_start: Callable[[], int]) -> None:
         """Read the stored state; `choose_start` applies the reset policy if no start offset is stored yet.
@@ -147,7 +159,7 @@ class SharePartition:
         except Refusal as refusal:
             raise as_share_error(refusal) from None
         start = choose_start() if stored.start_offset == -1 else stored.start_offset
-        window = InFlightWindow(start)
+        window = self._new_window(start)
         gap_start, end = None, start - 1
         for batch in stored.batches:
             if batch.first < start or batch.state not in STORABLE:
@@ -185,6 +197,7 @@ class SharePartition:
         except (Refusal, RequestFailedError):
             change.roll_back()
             raise
+        self._note_pending_releases(change)
         return change
 
     def _acknowledge_batch(self, member: str, batch: AcknowledgementBatch, change: PendingChange, now_ms: int) -> None:
@@ -238,8 +251,8 @@ class SharePartition:
         self.window.lock_started(first, state)
 
     def release(self, member: str) -> PendingChange:
-        """Begin to give back everything that `member` holds (its session has ended). Each delivery stays counted."""
-        change = PendingChange()
+        """Begin to give back everything that `member` holds (its session has ended)."""
+        change = PendingChange(takes_deliveries_back=self.behaviour.session_end_takes_deliveries_back)
         start, limit = self.window.start_offset, self.settings().delivery_count_limit
         for batch in self.window.batches:
             if batch.whole is not None and batch.whole.member == member and batch.first < start <= batch.last:
@@ -247,7 +260,13 @@ class SharePartition:
             for first, last, state in batch.pieces():
                 if state.state is ACQUIRED and state.member == member and state.pending_from is None:
                     change.begin(first, last, state, ARCHIVED if last < start else AVAILABLE, limit)
+        self._note_pending_releases(change)
         return change
+
+    def _note_pending_releases(self, change: PendingChange) -> None:
+        """Kafka 4.1 lets fetches look at records before their release is stored; they can acquire none."""
+        if self.behaviour.sees_pending_releases:
+            self.window.maybe_available |= any(state.state is AVAILABLE for _, _, state in change.pieces)
 
     def complete(self, change: PendingChange) -> bool:
         """Store a pending change; answers whether the start offset moved. Raises `Refusal` if the write failed.

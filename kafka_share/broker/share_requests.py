@@ -6,11 +6,12 @@ Called by `ShareNode`. Pure functions of the request: no sessions, no partitions
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final, TypeAlias
 from uuid import UUID
 
 from kafka_share.broker.refusals import Refusal
-from kafka_share.broker.share_partition import AcknowledgementBatch
+from kafka_share.broker.share_partition import AcknowledgementBatch, RequestFailedError
 from kafka_share.broker.share_session import PartitionKey, SessionKey
 from kafka_share.errors import InvalidRequestError
 from kafka_share.records import AcknowledgeType
@@ -18,11 +19,14 @@ from kafka_share.records import AcknowledgeType
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kafka_share.broker.kafka_version import Behaviour
     from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
     from kafka_share.protocol.share_fetch import ShareFetchRequest
 
 MAX_MEMBER_ID_CHARS: Final = 36
-"""Kafka 4.2 and later; 4.1 asks for 22 characters of base64."""
+"""Unless member ids are UUIDs."""
+_KAFKA_UUID: Final = re.compile(r"[A-Za-z0-9_-]{22}(==)?", re.ASCII)
+"""16 bytes in URL-safe base64."""
 RENEW_SINCE_VERSION: Final = 2
 """RENEW and the acquire mode exist from this version of both requests on."""
 
@@ -32,11 +36,19 @@ NO_TOPIC_ID: Final = UUID(int=0)
 Acknowledgements: TypeAlias = dict[PartitionKey, list[AcknowledgementBatch]]
 
 
-def session_key(request: ShareFetchRequest | ShareAcknowledgeRequest) -> SessionKey:
-    """Whose request it is. Raises `Refusal` (INVALID_REQUEST) for a null group id or an impossible member id."""
+def session_key(request: ShareFetchRequest | ShareAcknowledgeRequest, behaviour: Behaviour) -> SessionKey:
+    """Whose request it is. Raises `Refusal` (INVALID_REQUEST) for a null group id or an impossible member id.
+
+    Raises `RequestFailedError` for those that the Kafka version does not expect.
+    """
+    if (request.group_id is None or request.member_id is None) and not behaviour.refuses_null_ids:
+        raise RequestFailedError("a share request without a group id or a member id")
     if request.group_id is None:
         raise Refusal(InvalidRequestError, "a share request needs a group id")
-    if not request.member_id or len(request.member_id) > MAX_MEMBER_ID_CHARS:
+    if behaviour.member_ids_are_uuids:
+        if not request.member_id or not _KAFKA_UUID.fullmatch(request.member_id):
+            raise RequestFailedError("a member id that is no UUID")
+    elif not request.member_id or len(request.member_id) > MAX_MEMBER_ID_CHARS:
         raise Refusal(InvalidRequestError, f"a member id has 1 to {MAX_MEMBER_ID_CHARS} characters")
     return SessionKey(request.group_id, request.member_id)
 

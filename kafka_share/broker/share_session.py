@@ -56,6 +56,8 @@ class ShareSession:
     partitions: dict[PartitionKey, bool]
     """In the order in which the next fetch serves them, and whether the next answer must list it in any case."""
     epoch: int = next_epoch(INITIAL_EPOCH)
+    deleted_topics: dict[UUID, None] = attrs.Factory(dict)
+    """Topics of the session's partitions that were deleted since."""
 
     def advance(self, epoch: int) -> None:
         """Take a request of this epoch. Raises `Refusal` (INVALID_SHARE_SESSION_EPOCH), and nothing has changed."""
@@ -69,6 +71,11 @@ class ShareSession:
             self.partitions.setdefault(partition, True)
         for partition in forgotten:
             self.partitions.pop(partition, None)
+
+    def topic_deleted(self, topic_id: UUID) -> None:
+        """A topic is gone. The session's partitions stay until they are forgotten."""
+        if any(partition.topic_id == topic_id for partition in self.partitions):
+            self.deleted_topics[topic_id] = None
 
     def must_list(self, partition: PartitionKey, has_records: bool, has_error: bool) -> bool:
         """Whether an incremental answer lists the partition; to be asked once per partition and answer.
@@ -107,9 +114,11 @@ class ConnectionEnd:
 
 
 class ShareSessions:
-    """All sessions of one node."""
+    """All sessions of one node. `old_connections_end_sessions` is the habit of Kafka 4.1 to end a session when any
+    connection ends that its member opened one on."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, old_connections_end_sessions: bool = False) -> None:
+        self._old_connections_end_sessions = old_connections_end_sessions
         self._sessions: dict[SessionKey, ShareSession] = {}
         self._connections: dict[int, _ConnectionEntry] = {}
 
@@ -139,12 +148,18 @@ class ShareSessions:
             self._connections[session.connection_id].stale = True
         return session
 
+    def topic_deleted(self, topic_id: UUID) -> None:
+        """A topic is gone: the sessions that hold partitions of it remember that they knew it."""
+        for session in self._sessions.values():
+            session.topic_deleted(topic_id)
+
     def connection_closed(self, connection_id: int) -> ConnectionEnd | None:
         """The end of a connection; None if no session was ever opened on it."""
         entry = self._connections.pop(connection_id, None)
         if entry is None:
             return None
-        session = None if entry.stale else self.remove(entry.key)
+        spared = entry.stale and not self._old_connections_end_sessions
+        session = None if spared else self.remove(entry.key)
         group_id = entry.key.group_id
         return ConnectionEnd(group_id, session, not any(key.group_id == group_id for key in self._sessions))
 

@@ -97,7 +97,7 @@ class _Round:
     def complete_if_enough(self, now_ms: int) -> bool:
         if not self._sources:
             return False
-        if self._fetch.limits.max_bytes < 0:
+        if not self._can_share_bytes():
             return self._fail()
         moved = [s for s in self._sources if s.partition.read_position != self._offsets[s.key]]
         self._read(moved)
@@ -108,11 +108,15 @@ class _Round:
         return (out_of_range or self._has_min_bytes()) and self.complete(now_ms)
 
     def _fail(self) -> bool:
-        """Kafka 4.3 trips over a negative number of bytes when it shares them out."""
+        """Kafka trips over a number of bytes that cannot be shared out."""
         for source in self._sources:
             self._fetch.fail(source.key, UnknownServerError.code)
         self._fetch.is_fetched = True
         return True
+
+    def _can_share_bytes(self) -> bool:
+        """Only Kafka 4.1 gets here with 0 bytes; later versions have answered such a request before."""
+        return self._fetch.limits.max_bytes > 0
 
     def _share_bytes(self) -> int:
         return self._fetch.limits.max_bytes // len(self._sources)
@@ -155,7 +159,7 @@ class _Round:
     def complete(self, now_ms: int) -> bool:
         """Acquire from what was read, the partitions that were not read yet first."""
         self._fetch.is_fetched = True
-        if self._sources and self._fetch.limits.max_bytes < 0:
+        if self._sources and not self._can_share_bytes():
             return self._fail()
         rest = [source for source in self._sources if source.key not in self._reads]
         served = [*rest, *(source for source in self._sources if source.key in self._reads)]

@@ -198,7 +198,7 @@ def _describe(cluster: Cluster, context: RequestContext, group_id: str) -> _Desc
         silent = context.api_version < _NOT_FOUND_SINCE_VERSION
         return _DescribedGroup(
             error_code=0 if silent else refusal.code,
-            error_message=refusal.message,
+            error_message=None if silent else refusal.message,
             group_id=group_id,
             group_state=_DEAD,
             members=[],
