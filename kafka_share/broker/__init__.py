@@ -1,4 +1,4 @@
-"""The reference broker: a Kafka 4.3 with share groups, for tests, simulation and the command line.
+"""The reference broker: a Kafka with share groups (4.3, or as one of its neighbours), for tests, simulation and the command line.
 
     from kafka_share.broker import ReferenceBroker
 
@@ -18,6 +18,7 @@ clock. From the outside in:
 - `handler_table` and `handlers/`: one file per family of APIs, between wire messages and machines; `error_answers`
 - `topics`, `log`, `producers`, `appending`, `delayed_fetch`: partitions, records, ordinary fetches
 - `configs`, `config_keys`, `settings`, `durations`: what is configured and what applies
+- `kafka_version`: what differs between the versions of Kafka that it can be
 - `group_coordinator`, `share_group`, `assignor`: membership of share groups
 - `consumer_groups`, `consumer_group`, `committed_offsets`, `subscriptions`: classic consumer groups; `group_ids`: which
   id belongs to which type of group; `error_codes`: codes that only ordinary clients meet

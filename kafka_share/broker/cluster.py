@@ -21,6 +21,7 @@ from kafka_share.broker.group_coordinator import GroupCoordinator
 from kafka_share.broker.group_ids import GroupIds
 from kafka_share.broker.handler_table import HANDLERS, advertised_versions
 from kafka_share.broker.handlers import consumer_group, fetch
+from kafka_share.broker.kafka_version import KAFKA_4_3
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.share_coordinator import ShareCoordinator
 from kafka_share.broker.share_node import ShareNode
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from kafka_share.broker.events import Event, Message, Output, RequestContext
+    from kafka_share.broker.kafka_version import Behaviour
     from kafka_share.broker.settings import GroupSettings
     from kafka_share.broker.topics import Partition, Topic
 
@@ -53,6 +55,7 @@ class Cluster:
     """A cluster of `node_ids`. `config` has static broker settings; raises `ConfigurationError` for a wrong one.
 
     `random` makes the topic ids. `share_version` is the finalized level of the feature: 0 switches share groups off.
+    `behaviour` says which version of Kafka it is.
     """
 
     def __init__(
@@ -63,22 +66,27 @@ class Cluster:
         cluster_id: str,
         random: Random,
         share_version: int = 1,
+        behaviour: Behaviour = KAFKA_4_3,
     ) -> None:
         self.cluster_id = cluster_id
+        self.behaviour = behaviour
         self.share_version = share_version
-        self.configs = Configs(config)
-        self.api_versions = advertised_versions()
+        self.configs = Configs(config, behaviour)
+        self.api_versions = advertised_versions(behaviour)
         self.nodes = {node_id: Node(node_id, "", 0) for node_id in node_ids}
         self.topics = Topics(node_ids, random)
-        self.share_states = ShareCoordinator(self)
+        self.share_states = ShareCoordinator(self, behaviour)
         self.group_ids = GroupIds()
-        self.groups = GroupCoordinator(self.topics, self.configs, self.share_states, self.group_ids)
+        self.groups = GroupCoordinator(self.topics, self.configs, self.share_states, self.group_ids, behaviour)
         self.consumer_groups = ConsumerGroups(self.group_ids, self.configs, random)
-        self.share_nodes = {node_id: ShareNode(node_id, self, self.share_states) for node_id in node_ids}
+        self.share_nodes = {node_id: self._new_share_node(node_id) for node_id in node_ids}
         self.fetches = DelayedFetches()
         self._alive = list(node_ids)
         self._outputs: list[Output] = []
         self._next_producer_id = 0
+
+    def _new_share_node(self, node_id: int) -> ShareNode:
+        return ShareNode(node_id, self, self.share_states, self.behaviour)
 
     # ---- the machine
 
@@ -249,7 +257,7 @@ class Cluster:
         coordinated = self._groups_of(node_id)
         self._alive.remove(node_id)
         moved = self.topics.node_stopped(node_id)
-        self.share_nodes[node_id] = ShareNode(node_id, self, self.share_states)
+        self.share_nodes[node_id] = self._new_share_node(node_id)
         for partition in moved:
             self.fetches.partition_moved(partition)
         self._rearm(coordinated, now_ms)

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from kafka_share.broker.config_keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS, ConfigKey, ConfigType
+from kafka_share.broker.kafka_version import KAFKA_4_3
 from kafka_share.broker.settings import GroupSettings
 from kafka_share.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from kafka_share.broker.kafka_version import Behaviour
 
 
 class ResourceType(enum.IntEnum):
@@ -72,7 +75,7 @@ class Change:
     value: str | None
 
 
-KEYS: Final[Mapping[ResourceType, Mapping[str, ConfigKey]]] = {
+_KEYS: Final[Mapping[ResourceType, Mapping[str, ConfigKey]]] = {
     ResourceType.TOPIC: TOPIC_KEYS,
     ResourceType.BROKER: BROKER_KEYS,
     ResourceType.GROUP: GROUP_KEYS,
@@ -83,6 +86,9 @@ _SOURCES: Final = {
     ResourceType.GROUP: ConfigSource.GROUP,
 }
 
+_INTERVAL: Final = "share.assignment.interval.ms"
+"""Without this key assignments are computed without a pause."""
+
 _MAX_CACHED_SETTINGS: Final = 1_000
 """Anybody may name any group in a request: the cache of their settings is emptied when it has grown to this."""
 
@@ -90,9 +96,11 @@ _MAX_CACHED_SETTINGS: Final = 1_000
 class Configs:
     """All configuration of one cluster. Raises `ConfigurationError` if a static value is unknown or out of range."""
 
-    def __init__(self, static: Mapping[str, str]) -> None:
+    def __init__(self, static: Mapping[str, str], behaviour: Behaviour = KAFKA_4_3) -> None:
+        self._behaviour = behaviour
+        broker_keys = self.keys(ResourceType.BROKER)
         for name, value in static.items():
-            if name not in BROKER_KEYS:
+            if name not in broker_keys:
                 raise ConfigurationError(f"{name!r} is not a setting of this broker")
             try:
                 BROKER_KEYS[name].validate(value)
@@ -101,6 +109,10 @@ class Configs:
         self._static = dict(static)
         self._dynamic: dict[tuple[ResourceType, str], dict[str, str]] = {}
         self._settings: dict[str, GroupSettings] = {}
+
+    def keys(self, kind: ResourceType) -> Mapping[str, ConfigKey]:
+        """The keys that a resource of this type has in this version of Kafka."""
+        return {name: key for name, key in _KEYS[kind].items() if name not in self._behaviour.absent_config_keys}
 
     # ---- broker values
 
@@ -148,13 +160,24 @@ class Configs:
         layers.append(Synonym(broker_key.name, broker_key.default, ConfigSource.DEFAULT))
         return layers
 
+    def described(self, kind: ResourceType, name: str, key: ConfigKey) -> list[Synonym]:
+        """The layers of a key's value as DescribeConfigs shows them."""
+        layers = self.synonyms(kind, name, key)
+        if kind is not ResourceType.GROUP or self._behaviour.describes_broker_layers:
+            return layers
+        effective = layers[0]
+        if effective.source is not ConfigSource.GROUP:
+            effective = Synonym(key.name, effective.value, ConfigSource.DEFAULT)
+        return [effective]
+
     def alter(self, kind: ResourceType, name: str, changes: Sequence[Change], *, validate_only: bool = False) -> None:
         """Apply the changes, all or none. Raises `ConfigRefusedError`."""
+        keys = self.keys(kind)
         values = dict(self._dynamic.get((kind, name), {}))
         for change in changes:
-            self._apply(KEYS[kind], change, values)
+            self._apply(keys, change, values)
         for key_name, value in values.items():
-            self._check(kind, KEYS[kind][key_name], value)
+            self._check(kind, keys[key_name], value)
         if kind is ResourceType.GROUP:
             self._check_timeouts(values)
         if validate_only:
@@ -234,7 +257,7 @@ class Configs:
             delivery_count_limit=number("share.delivery.count.limit"),
             max_record_locks=number("share.partition.max.record.locks"),
             renew_enabled=text("share.renew.acknowledge.enable").lower() == "true",
-            assignment_interval_ms=number("share.assignment.interval.ms"),
+            assignment_interval_ms=number(_INTERVAL) if _INTERVAL in self.keys(ResourceType.GROUP) else 0,
             auto_offset_reset=text("share.auto.offset.reset"),
             read_committed=text("share.isolation.level") == "read_committed",
         )

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from kafka_share.broker.assignor import Partition
     from kafka_share.broker.configs import Configs
     from kafka_share.broker.group_ids import GroupIds
+    from kafka_share.broker.kafka_version import Behaviour
     from kafka_share.broker.share_coordinator import ShareCoordinator
     from kafka_share.broker.topics import Topic, Topics
 
@@ -69,7 +70,15 @@ class HeartbeatAnswer:
 class GroupCoordinator:
     """All share groups of the cluster."""
 
-    def __init__(self, topics: Topics, configs: Configs, states: ShareCoordinator, ids: GroupIds) -> None:
+    def __init__(
+        self,
+        topics: Topics,
+        configs: Configs,
+        states: ShareCoordinator,
+        ids: GroupIds,
+        behaviour: Behaviour = KAFKA_4_3,
+    ) -> None:
+        self._behaviour = behaviour
         self._topics = topics
         self._configs = configs
         self._states = states
@@ -101,7 +110,7 @@ class GroupCoordinator:
         if group is None:
             self._require_no_other(group_id)
             self._ids.claim(group_id, GroupType.SHARE)
-            group = self._groups[group_id] = ShareGroup(group_id)
+            group = self._groups[group_id] = ShareGroup.new(group_id, self._behaviour)
         return group
 
     def _require_no_other(self, group_id: str) -> None:

@@ -28,12 +28,14 @@ from kafka_share.broker.handlers import (
     share_state,
     topics,
 )
+from kafka_share.broker.kafka_version import KAFKA_4_3
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kafka_share.broker.cluster import Cluster
     from kafka_share.broker.events import Message, RequestContext
+    from kafka_share.broker.kafka_version import Behaviour
 
     Handler: TypeAlias = Callable[[Cluster, RequestContext, Any, int], Message | None]
 
@@ -125,6 +127,7 @@ KAFKA_VERSIONS: Final[Mapping[int, tuple[int, int]]] = MappingProxyType(
 """The versions that Kafka 4.3 offers of the APIs that this broker may have."""
 
 
-def advertised_versions() -> dict[int, tuple[int, int]]:
+def advertised_versions(behaviour: Behaviour = KAFKA_4_3) -> dict[int, tuple[int, int]]:
     """API key -> lowest and highest version that this broker offers."""
-    return {key: KAFKA_VERSIONS[key] for key in sorted(HANDLERS)}
+    versions = {**KAFKA_VERSIONS, **behaviour.api_versions}
+    return {key: versions[key] for key in sorted(HANDLERS)}

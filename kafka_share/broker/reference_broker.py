@@ -19,6 +19,7 @@ from kafka_share.broker.cluster import Cluster
 from kafka_share.broker.config_keys import BROKER_KEYS
 from kafka_share.broker.configs import ConfigRefusedError, ResourceType
 from kafka_share.broker.inspection import ShareGroupSnapshot, snapshot_of_group, snapshot_of_share_partition
+from kafka_share.broker.kafka_version import DEFAULT_VERSION, behaviour_of
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.server import BrokerServer
 from kafka_share.broker.share_coordinator import StateKey
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from kafka_share.broker.events import Message, RequestContext
     from kafka_share.broker.faults import FaultPlan
+    from kafka_share.broker.kafka_version import Behaviour
     from kafka_share.broker.share_partition import SharePartitionSnapshot
     from kafka_share.broker.topics import Partition
 
@@ -51,10 +53,11 @@ class ReferenceBroker:
     `config` has broker settings by their Kafka names; values may be strings, numbers or booleans. `port` is that of the
     first node (0: any free port); further nodes get the ports after it, or free ones. `clock` is a `BrokerClock`: real
     time by default, `BrokerClock(manual=True)` stands still until `advance`. `share_version=0` switches share groups
-    off. `random_seed` makes topic ids and the cluster's id repeatable.
+    off. `kafka_version` is the minor version of Kafka whose behaviour it has: "4.1", "4.2", "4.3" or "4.4".
+    `random_seed` makes topic ids and the cluster's id repeatable.
 
-    Raises `ConfigurationError` for an unknown setting or a value out of range. On entering, `OSError` if it cannot
-    listen.
+    Raises `ConfigurationError` for an unknown setting or version, or a value out of range. On entering, `OSError` if it
+    cannot listen.
     """
 
     def __init__(
@@ -67,18 +70,21 @@ class ReferenceBroker:
         *,
         advertised_host: str | None = None,
         share_version: int = 1,
+        kafka_version: str = DEFAULT_VERSION,
         random_seed: int | None = None,
     ) -> None:
         if not 1 <= nodes <= MAX_NODES:
             raise InvalidArgumentError(f"a reference broker has 1 to {MAX_NODES} nodes, not {nodes}")
+        behaviour = behaviour_of(kafka_version)
         random = Random(random_seed)
         self.clock = BrokerClock() if clock is None else clock
         self._cluster = Cluster(
             range(1, nodes + 1),
-            config=_settings(nodes, config or {}),
+            config=_settings(nodes, config or {}, behaviour),
             cluster_id=str(UUID(int=random.getrandbits(128), version=4)),
             random=random,
             share_version=share_version,
+            behaviour=behaviour,
         )
         advertised = advertised_host or ("127.0.0.1" if host in ("0.0.0.0", "") else host)
         self._server = BrokerServer(self._cluster, self.clock, host=host, advertised_host=advertised)
@@ -411,11 +417,12 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
         loop.close()
 
 
-def _settings(nodes: int, config: Mapping[str, str | int | bool]) -> dict[str, str]:
+def _settings(nodes: int, config: Mapping[str, str | int | bool], behaviour: Behaviour) -> dict[str, str]:
     """The static broker settings. Kafka's own default, asked for by name, counts as not set, as it would in Kafka."""
-    settings = {**_DEFAULTS, "default.replication.factor": str(min(nodes, 3))}
+    defaults = {name: value for name, value in _DEFAULTS.items() if name not in behaviour.absent_config_keys}
+    settings = {**defaults, "default.replication.factor": str(min(nodes, 3))}
     settings.update({name: _text(value) for name, value in config.items()})
-    for name in _DEFAULTS:
+    for name in defaults:
         if settings[name] == BROKER_KEYS[name].default:
             del settings[name]
     return settings

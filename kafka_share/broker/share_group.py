@@ -7,7 +7,7 @@ Owned by the group coordinator; nothing here knows requests. Three epochs tell h
 - the *member epoch* is the assignment epoch that the member has been told of. There is no revocation step: a member is
   moved to the target at once, and another member may hold the same partition before and after.
 
-Source: KIP-932 and Kafka 4.3's group coordinator (both epochs of a new group are 1 there).
+Source: KIP-932 and Kafka 4.3's group coordinator.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from kafka_share.broker.assignor import Partition, assign
-from kafka_share.broker.kafka_version import KAFKA_4_3
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -49,9 +48,9 @@ class ShareGroup:
     """One share group."""
 
     id: str
-    epoch: int = KAFKA_4_3.first_group_epoch
-    assignment_epoch: int = KAFKA_4_3.first_group_epoch
-    behaviour: Behaviour = KAFKA_4_3
+    epoch: int
+    assignment_epoch: int
+    behaviour: Behaviour
     members: dict[str, Member] = attrs.Factory(dict)
     target: dict[str, frozenset[Partition]] = attrs.Factory(dict)
     initialised: dict[UUID, set[int]] = attrs.Factory(dict)
@@ -61,6 +60,11 @@ class ShareGroup:
     """Partitions were initialised that no group epoch stands for yet."""
     _fingerprint: Fingerprint = ()
     _metadata_version: int = -1
+
+    @classmethod
+    def new(cls, group_id: str, behaviour: Behaviour) -> ShareGroup:
+        """A group without members."""
+        return cls(group_id, behaviour.first_group_epoch, behaviour.first_group_epoch, behaviour)
 
     @property
     def state(self) -> str:

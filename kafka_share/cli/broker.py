@@ -17,6 +17,7 @@ import click
 
 from kafka_share._version import VERSION
 from kafka_share.broker.config_keys import BROKER_KEYS
+from kafka_share.broker.kafka_version import BEHAVIOURS, DEFAULT_VERSION
 from kafka_share.broker.reference_broker import MAX_NODES, ReferenceBroker
 from kafka_share.errors import ConfigurationError
 
@@ -56,6 +57,13 @@ Everything is kept in memory and gone when the broker stops.
     type=click.IntRange(0, 1),
     help="Level of the feature share.version; 0 switches share groups off.",
 )
+@click.option(
+    "--kafka-version",
+    default=DEFAULT_VERSION,
+    show_default=True,
+    type=click.Choice(list(BEHAVIOURS)),
+    help="The version of Kafka to behave like, where versions differ.",
+)
 @click.option("--list-config", is_flag=True, help="Print the settings that --config takes, and exit.")
 @click.option("--ready-file", type=click.Path(dir_okay=False, path_type=Path), help="Written when clients may connect.")
 @click.option(
@@ -73,13 +81,15 @@ def main(
     nodes: int,
     settings: Sequence[str],
     share_version: int,
+    kafka_version: str,
     list_config: bool,
     ready_file: Path | None,
     log_level: str,
 ) -> None:
     """Run a Kafka broker with share groups in memory, for tests and demos."""
     if list_config:
-        for key in BROKER_KEYS.values():
+        absent = BEHAVIOURS[kafka_version].absent_config_keys
+        for key in [key for key in BROKER_KEYS.values() if key.name not in absent]:
             click.echo(f"{key.name} (default {key.default})")
         return
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -91,6 +101,7 @@ def main(
             _parse_settings(settings),
             advertised_host=advertised_host,
             share_version=share_version,
+            kafka_version=kafka_version,
         )
     except ConfigurationError as error:
         raise click.UsageError(str(error)) from None

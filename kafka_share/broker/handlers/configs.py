@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafka_share.broker.configs import KEYS, Change, ConfigRefusedError, ResourceType
+from kafka_share.broker.configs import Change, ConfigRefusedError, ResourceType
 from kafka_share.broker.refusals import Refusal
 from kafka_share.errors import InvalidConfigError, InvalidRequestError, UnknownTopicOrPartitionError
 from kafka_share.protocol.classic import (
@@ -71,7 +71,7 @@ def _describe(cluster: Cluster, asked: DescribeConfigsRequest.DescribeConfigsRes
             configs=[],
         )
     wanted = asked.configuration_keys
-    keys = [key for key in KEYS[kind].values() if not wanted or key.name in wanted]
+    keys = [key for key in cluster.configs.keys(kind).values() if not wanted or key.name in wanted]
     return _Described(
         error_code=0,
         error_message=None,
@@ -85,7 +85,7 @@ def _describe_key(
     cluster: Cluster, kind: ResourceType, name: str, key: ConfigKey, *, synonyms: bool
 ) -> DescribeConfigsResponse.DescribeConfigsResult.DescribeConfigsResourceResult:
     described = DescribeConfigsResponse.DescribeConfigsResult.DescribeConfigsResourceResult
-    layers = cluster.configs.synonyms(kind, name, key)
+    layers = cluster.configs.described(kind, name, key)
     effective = layers[0]
     return described(
         name=key.name,

@@ -1,7 +1,8 @@
 """FindCoordinator (10): which node coordinates a group, a transaction or a group's share state.
 
 - Key type 0 (group): any key, the empty one too. 1 (transaction): as a group. 2 (share): version 6 and later, key
-  `group:topicId:partition` with the id in URL-safe base64; read from the right, since a group id may contain colons.
+  `group:topicId:partition` with the id in URL-safe base64; read from the right, since a group id may contain colons
+  (Kafka 4.1 refuses those).
   The topic need not exist. Anything else is INVALID_REQUEST.
 - Without the feature share.version, key type 2 is COORDINATOR_NOT_AVAILABLE.
 - Versions 0 to 3 carry a single key.
@@ -63,7 +64,9 @@ def _node(cluster: Cluster, context: RequestContext, key_type: int, key: str) ->
             raise Refusal(InvalidRequestError, f"key type {SHARE} came with version {_SHARE_SINCE_VERSION}")
         if cluster.share_version == 0:
             raise Refusal(CoordinatorNotAvailableError, "share groups are switched off")
-        if not _SHARE_KEY.fullmatch(key):
+        group_id = key.rsplit(":", 2)[0]
+        has_colons = ":" in group_id and not cluster.behaviour.share_keys_may_hold_colons
+        if has_colons or not _SHARE_KEY.fullmatch(key):
             raise Refusal(InvalidRequestError, f"{key!r} does not have the form group:topicId:partition")
     elif key_type not in (GROUP, TRANSACTION):
         raise Refusal(InvalidRequestError, f"there is no key type {key_type}")

@@ -140,6 +140,8 @@ def handle_alter(
 ) -> AlterShareGroupOffsetsResponse:
     try:
         _coordinated(cluster, context, request.group_id)
+        if not cluster.behaviour.alters_offsets:
+            return _alter_nothing(cluster, request)
         if not request.group_id:
             raise Refusal(InvalidGroupIdError, "a group id cannot be empty")
         group = cluster.groups.get_or_create(request.group_id)
@@ -150,6 +152,24 @@ def handle_alter(
     asked = sorted(request.topics, key=lambda topic: cluster.topics.by_name(topic.topic_name) is not None)
     responses = [_alter_topic(cluster, group, topic) for topic in asked]
     return AlterShareGroupOffsetsResponse(error_code=0, error_message=None, responses=responses)
+
+
+def _alter_nothing(cluster: Cluster, request: AlterShareGroupOffsetsRequest) -> AlterShareGroupOffsetsResponse:
+    """Kafka 4.1: success without effect, and without entries but for topics that do not exist."""
+    code = UnknownTopicOrPartitionError.code
+    unknown = [
+        _AlteredTopic(
+            topic_name=topic.topic_name,
+            topic_id=None,
+            partitions=[
+                _AlteredPartition(partition_index=p.partition_index, error_code=code, error_message="no such topic")
+                for p in topic.partitions
+            ],
+        )
+        for topic in request.topics
+        if cluster.topics.by_name(topic.topic_name) is None
+    ]
+    return AlterShareGroupOffsetsResponse(error_code=0, error_message=None, responses=unknown)
 
 
 def _alter_topic(

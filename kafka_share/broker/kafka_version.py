@@ -1,0 +1,199 @@
+"""What differs between the Kafka versions that the reference broker can be: the one place where that is written down.
+
+`behaviour_of("4.1")` is a `Behaviour`, one field per difference; machines and handlers get the value and ask for the
+field, and nothing compares version numbers. The defaults are those of Kafka 4.3, the version that the broker is unless
+it is told otherwise. Data only.
+
+Source: Kafka's release branches and what brokers 4.1.2, 4.2.1, 4.3.1 and 4.4.0 answered to the same requests;
+`tests/conformance/test_wire_probe.py` compares line by line.
+"""
+
+from __future__ import annotations
+
+import enum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from kafka_share.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class NegativeEpochs(enum.Enum):
+    """What the share coordinator makes of a leader or state epoch below 0 (API 83 to 87)."""
+
+    FENCED_IN_READS = enum.auto()
+    """A read compares -1 like any other leader epoch; a write takes -1 for "do not compare"."""
+    NOT_COMPARED = enum.auto()
+    """-1 switches the comparison off, in reads too (KAFKA-20694)."""
+    REFUSED = enum.auto()
+    """INVALID_REQUEST."""
+
+
+@attrs.frozen(kw_only=True)
+class Behaviour:
+    """How a Kafka of one minor version behaves. The defaults are Kafka 4.3."""
+
+    version: str
+
+    # ---- the protocol
+
+    api_versions: Mapping[int, tuple[int, int]] = MappingProxyType({})
+    """API key -> lowest and highest version, where they are not those of 4.3. 4.4 also has ApiVersions 5 and
+    DeleteGroups 3, which kafka-python cannot decode: they are not offered."""
+    share_keys_may_hold_colons: bool = True
+    """FindCoordinator of share state reads its key from the right, so a group id may hold colons (KAFKA-20183)."""
+    names_piggybacked_refusals: bool = True
+    """A ShareFetch's answer carries a text beside an acknowledge error code."""
+
+    # ---- configuration
+
+    absent_config_keys: frozenset[str] = frozenset()
+    """Keys of brokers and groups that came later."""
+    describes_broker_layers: bool = True
+    """DescribeConfigs of a group shows where a value that is not the group's own comes from. Without: it is the
+    default, under the group key's own name."""
+
+    # ---- members
+
+    first_group_epoch: int = 1
+    """Group and assignment epoch of a new group; its first member gets the next one (KAFKA-20268)."""
+    max_member_id_chars: int | None = 36
+    """None: a heartbeat may name a member of any length."""
+    rejoins_at_any_epoch: bool = True
+    """A member that is known may join again with epoch 0. Without: only if 0 is its epoch or the one before, else
+    FENCED_MEMBER_EPOCH (KAFKA-19233)."""
+    evens_out_copies: bool = True
+    """Where partitions are shared, members own all copies together, in sizes that differ by one at most. Without:
+    every member owns the whole part of that number, so that some partitions have fewer owners."""
+    assigns_empty_groups: bool = False
+    """When the last member leaves, the assignment epoch follows the group epoch at once."""
+    later_partitions_start_at_zero: bool = False
+    """Partitions that are added to a topic with share state start at 0, not by the reset policy (KAFKA-20742)."""
+
+    # ---- share sessions
+
+    member_ids_are_uuids: bool = False
+    """ShareFetch and ShareAcknowledge read the member id as base64 of 16 bytes; another one is UNKNOWN_SERVER_ERROR."""
+    refuses_null_ids: bool = True
+    """A null group or member id is INVALID_REQUEST. Without: UNKNOWN_SERVER_ERROR."""
+    old_connections_end_sessions: bool = False
+    """A connection's end also ends the session that its member has opened on another one since (KAFKA-19950)."""
+    session_end_takes_deliveries_back: bool = False
+    """What a session's end releases counts one delivery less again (KAFKA-19972)."""
+
+    # ---- fetching
+
+    unknown_topics_fail_fetches: bool = True
+    """A topic id that no topic has fails the whole ShareFetch with UNKNOWN_SERVER_ERROR. Without: UNKNOWN_TOPIC_ID for
+    its partitions, or UNKNOWN_TOPIC_OR_PARTITION if the topic was deleted while in the session."""
+    zero_limits_end_fetches: bool = True
+    """MaxRecords 0 or MaxBytes 0 is answered before anything is loaded. Without: the partitions are loaded and listed,
+    with UNKNOWN_SERVER_ERROR for MaxBytes 0."""
+    sees_pending_releases: bool = False
+    """A record whose release waits for its write is taken for available: fetches look at it and acquire nothing, so a
+    waiting ShareFetch is woken by a release and answered empty."""
+    throttles_deliveries: bool = True
+    """Records that were delivered often are given out in ever smaller portions (KAFKA-17541)."""
+    joins_acquired_offsets: bool = True
+    """Neighbouring offsets with states of their own are acquired as one range if their counts agree."""
+
+    # ---- stored state
+
+    alters_offsets: bool = True
+    """AlterShareGroupOffsets works. Without: it succeeds and does nothing, with entries for unknown topics only."""
+    negative_epochs: NegativeEpochs = NegativeEpochs.NOT_COMPARED
+    writes_raise_epochs: bool = False
+    """A write with a higher leader or state epoch raises the stored one."""
+    start_only_rises: bool = False
+    """A write with a lower start offset leaves the stored start and delivery complete count."""
+    refuses_reversed_batches: bool = False
+    """A written batch that ends before it begins is UNKNOWN_SERVER_ERROR."""
+
+
+_SINCE_4_3: Final = frozenset(
+    (
+        "share.delivery.count.limit",
+        "share.partition.max.record.locks",
+        "share.assignment.interval.ms",
+        "share.renew.acknowledge.enable",
+        "group.share.min.delivery.count.limit",
+        "group.share.max.delivery.count.limit",
+        "group.share.min.partition.max.record.locks",
+        "group.share.max.partition.max.record.locks",
+        "group.share.assignment.interval.ms",
+        "group.share.min.assignment.interval.ms",
+        "group.share.max.assignment.interval.ms",
+    )
+)
+
+KAFKA_4_1: Final = Behaviour(
+    version="4.1",
+    api_versions=MappingProxyType(
+        {
+            2: (1, 10),
+            8: (2, 9),
+            9: (1, 9),
+            27: (1, 1),
+            78: (1, 1),
+            79: (1, 1),
+            85: (0, 0),
+            87: (0, 0),
+            90: (0, 0),
+        }
+    ),
+    share_keys_may_hold_colons=False,
+    names_piggybacked_refusals=False,
+    absent_config_keys=_SINCE_4_3,
+    describes_broker_layers=False,
+    first_group_epoch=0,
+    max_member_id_chars=None,
+    rejoins_at_any_epoch=False,
+    evens_out_copies=False,
+    member_ids_are_uuids=True,
+    refuses_null_ids=False,
+    old_connections_end_sessions=True,
+    session_end_takes_deliveries_back=True,
+    zero_limits_end_fetches=False,
+    sees_pending_releases=True,
+    throttles_deliveries=False,
+    joins_acquired_offsets=False,
+    alters_offsets=False,
+    negative_epochs=NegativeEpochs.FENCED_IN_READS,
+    writes_raise_epochs=True,
+)
+KAFKA_4_2: Final = Behaviour(
+    version="4.2",
+    absent_config_keys=_SINCE_4_3,
+    describes_broker_layers=False,
+    first_group_epoch=0,
+    refuses_null_ids=False,
+    negative_epochs=NegativeEpochs.FENCED_IN_READS,
+)
+KAFKA_4_3: Final = Behaviour(version="4.3")
+KAFKA_4_4: Final = Behaviour(
+    version="4.4",
+    assigns_empty_groups=True,
+    later_partitions_start_at_zero=True,
+    unknown_topics_fail_fetches=False,
+    negative_epochs=NegativeEpochs.REFUSED,
+    start_only_rises=True,
+    refuses_reversed_batches=True,
+)
+
+BEHAVIOURS: Final[Mapping[str, Behaviour]] = MappingProxyType(
+    {behaviour.version: behaviour for behaviour in (KAFKA_4_1, KAFKA_4_2, KAFKA_4_3, KAFKA_4_4)}
+)
+"""Minor version -> behaviour."""
+DEFAULT_VERSION: Final = KAFKA_4_3.version
+
+
+def behaviour_of(version: str) -> Behaviour:
+    """The behaviour of a minor version, such as "4.3". Raises `ConfigurationError` for one that is not there."""
+    try:
+        return BEHAVIOURS[version]
+    except KeyError:
+        raise ConfigurationError(f"the broker can be Kafka {', '.join(BEHAVIOURS)}, not {version!r}") from None
