@@ -19,5 +19,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run the tests of a cluster on those versions too: three brokers each",
     )
     conformance.addoption(
+        "--differential-examples",
+        type=int,
+        default=40,
+        metavar="N",
+        help="how many random scripts are played on a real Kafka and the reference broker at once "
+        "[default: %(default)s, about a minute]",
+    )
+    conformance.addoption(
         "--write-matrix", action="store_true", help="write what was shown on which broker to docs/conformance.md"
     )

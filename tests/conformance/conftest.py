@@ -1,7 +1,8 @@
 """The brokers that these tests run on: `kafka-share-broker` as a process, and real Apache Kafka if it is asked for.
 
 `bootstrap` is one reference broker for the tests of foreign clients. `kafka` and `cluster` (three nodes) are each of
-the targets in turn: the reference broker always, and the versions that --kafka-versions names.
+the targets in turn: the reference broker always, and the versions that --kafka-versions names. `real_version` is each
+of those versions, for tests that mean nothing without a real broker; `real_kafka` is one node of it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from kafka_share import KafkaShareConsumer
 MATRIX = Path(__file__).parents[2] / "docs" / "conformance.md"
 REAL_KAFKA_TIMEOUT_S = 600
 """The first test on a version fetches it, if it is not there yet, and starts it."""
+NONE_CHOSEN = "none"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -36,6 +38,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         if fixture in metafunc.fixturenames:
             targets = [REFERENCE, *(_real(version) for version in versions if wanted)]
             metafunc.parametrize(fixture, targets, indirect=True, scope="session")
+    if "real_version" in metafunc.fixturenames:
+        targets = [_real(version) for version in versions] or [NONE_CHOSEN]
+        metafunc.parametrize("real_version", targets, indirect=True, scope="session")
 
 
 def _chosen_versions(config: pytest.Config) -> list[str]:
@@ -68,6 +73,20 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[Target]:
 def cluster(request: pytest.FixtureRequest) -> Iterator[Target]:
     """Each target with three nodes."""
     yield from _started(request.param, 3)
+
+
+@pytest.fixture(scope="session")
+def real_version(request: pytest.FixtureRequest) -> str:
+    version: str = request.param
+    if version == NONE_CHOSEN:
+        pytest.skip("it needs a real Apache Kafka: choose one, as in --kafka-versions 4.3.1")
+    return version
+
+
+@pytest.fixture(scope="session")
+def real_kafka(real_version: str) -> Iterator[Target]:
+    """One node of a real Kafka; tests keep apart by topic and group names."""
+    yield from _started(real_version, 1)
 
 
 @pytest.fixture(scope="session")
