@@ -1,4 +1,4 @@
-"""The reference broker: a Kafka with share groups (4.3, or as one of its neighbours), for tests, simulation and the command line.
+"""The reference broker: a Kafka 4.3 with share groups, or one of its neighbours, for tests, simulation and demos.
 
     from kafka_share.broker import ReferenceBroker
 
