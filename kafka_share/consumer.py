@@ -91,7 +91,7 @@ class KafkaShareConsumer(Generic[K, V]):
             max_poll_records=settings.max_poll_records,
         )
         self._callback: AcknowledgementCommitCallback | None = None
-        self._in_callback = False
+        self._callback_thread: int | None = None
         self._guard = threading.Lock()
         self._next_request_id = 0
         source = random.Random()
@@ -204,9 +204,23 @@ class KafkaShareConsumer(Generic[K, V]):
             self._raise_wakeup()
 
     def __iter__(self) -> Iterator[ShareRecord[K, V]]:
-        """Endless: yields record by record, polling when the last of a poll has been taken; ends after `close`."""
+        """Endless: yields record by record, polling when the last of a poll has been taken; ends after `close`.
+
+        Leaving the loop loses nothing: what a poll brought and the loop has not yielded comes with the next poll.
+        """
         while not self._closed:
-            yield from self.poll(_ITERATION_POLL_MS)
+            records = self.poll(_ITERATION_POLL_MS)
+            yielded = 0
+            try:
+                for record in records:
+                    yielded += 1
+                    yield record
+                    if self._closed:
+                        return
+            finally:
+                if yielded < len(records) and not self._closed:
+                    with self._exclusive("iteration"):
+                        self._application.put_back(records.without_first(yielded))
 
     @property
     def acquisition_lock_timeout_ms(self) -> int | None:
@@ -322,7 +336,7 @@ class KafkaShareConsumer(Generic[K, V]):
         if self._callback is None:
             self._application.drop_outcomes()
             return
-        self._in_callback = True
+        self._callback_thread = threading.get_ident()
         try:
             for outcome in iter(self._application.pop_outcome, None):
                 offsets = frozenset(o for run in outcome.runs for o in range(run.first, run.last + 1))
@@ -331,7 +345,7 @@ class KafkaShareConsumer(Generic[K, V]):
                 except Exception:
                     log.exception("the acknowledgement commit callback raised")
         finally:
-            self._in_callback = False
+            self._callback_thread = None
 
     # ---- the end
 
@@ -344,8 +358,8 @@ class KafkaShareConsumer(Generic[K, V]):
         """Send the pending acknowledgements, give back what is held, leave the group, stop the background thread.
 
         Records that were delivered and not acknowledged are released at once for other members, in implicit mode too.
-        Returns without an error even if no broker can be reached, at the latest after `timeout_ms` (default: 30 s).
-        Calling it again does nothing.
+        Returns without an error even if no broker can be reached, at the latest after `timeout_ms` (default: 30 s),
+        give or take a moment for the last outcomes. Calling it again does nothing.
         """
         limit_ms = DEFAULT_CLOSE_TIMEOUT_MS if timeout_ms is None else _timeout("timeout_ms", timeout_ms)
         with self._exclusive("close", when_closed=True):
@@ -433,7 +447,7 @@ class KafkaShareConsumer(Generic[K, V]):
     def _enter(self, method: str, *, when_closed: bool = False) -> None:
         """Take the guard: one caller at a time, none from inside the callback, none after close."""
         if not self._guard.acquire(blocking=False):
-            if self._in_callback:
+            if self._callback_thread == threading.get_ident():
                 raise ConcurrentUseError(f"{method} must not be called from the acknowledgement commit callback")
             raise ConcurrentUseError(f"{method} was called while another thread uses this consumer")
         if self._closed and not when_closed:

@@ -135,6 +135,13 @@ class ShareRecords(Sequence[ShareRecord[K, V]]):
         """The records of one partition, empty if it has none here."""
         return list(self._by_partition.get(topic_partition, ()))
 
+    def without_first(self, count: int) -> ShareRecords[K, V]:
+        """The same records but for the first `count`."""
+        rest: dict[TopicPartition, list[ShareRecord[K, V]]] = {}
+        for record in self._records[count:]:
+            rest.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
+        return ShareRecords(rest)
+
     @overload
     def __getitem__(self, index: int) -> ShareRecord[K, V]: ...
     @overload
