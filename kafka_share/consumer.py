@@ -215,7 +215,7 @@ class KafkaShareConsumer(Generic[K, V]):
                 for record in records:
                     yielded += 1
                     yield record
-                    if self._closed:
+                    if self._is_closed():  # the loop's body may have closed the consumer
                         return
             finally:
                 if yielded < len(records) and not self._closed:
@@ -376,6 +376,9 @@ class KafkaShareConsumer(Generic[K, V]):
                 self._driver.stop()
             for error in iter(self._application.pop_error, None):
                 log.warning("closed with an error that no poll has raised: %s", error)
+
+    def _is_closed(self) -> bool:
+        return self._closed
 
     def __enter__(self) -> Self:
         return self

@@ -228,7 +228,8 @@ class Metadata:
             if name is None or name not in asked:
                 continue
             if answer.error_code == InvalidTopicError.code:
-                if name not in self._complained:
+                # A topic that has been left while the request was under way concerns nobody any more.
+                if name in self._interest and name not in self._complained:
                     self._complained[name] = None
                     invalid.append(name)
                 continue

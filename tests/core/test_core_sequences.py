@@ -17,7 +17,15 @@ from scripted_cluster import (
     tp,
 )
 
-from kafka_share.core.events import BatchReclaimed, Channel, CloseRequested, PollEnded, Send
+from kafka_share.core.events import (
+    BatchReclaimed,
+    Channel,
+    CloseRequested,
+    PollEnded,
+    PollStarted,
+    Send,
+    SubscriptionChanged,
+)
 from kafka_share.protocol.classic import FindCoordinatorRequest, MetadataRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
 from kafka_share.protocol.share_group import ShareGroupHeartbeatRequest
@@ -315,3 +323,14 @@ def test_a_command_after_close_is_the_drivers_mistake() -> None:
     h.handle(CloseRequested((), h.now_ms + 30_000))
     with pytest.raises(AssertionError):
         h.start_poll()
+
+
+def test_nobody_is_told_of_an_invalid_topic_when_it_has_been_left_meanwhile() -> None:
+    h = Harness()
+    h.topic_errors["topic abc"] = 17
+    h.serves_metadata = False
+    h.handle(SubscriptionChanged(frozenset({"topic abc"})), PollStarted(h.now_ms + 1_000))
+    late = h.only(MetadataRequest)
+    h.handle(SubscriptionChanged(frozenset({"t"})), PollStarted(h.now_ms + 1_000))
+    h.answer(late, h.metadata_answer(late.request))
+    assert h.errors == []
