@@ -1,7 +1,8 @@
 """The configuration keys of the reference broker: name, type, default, range. Data only; `configs.py` applies it.
 
 Bounds and defaults are those of Kafka 4.3 (KIP-932, KIP-1240). A key of Kafka that this broker would accept and then
-ignore is not here on purpose: a setting that does nothing is refused instead.
+ignore is not here on purpose: a setting that does nothing is refused instead. The one exception is the topic key
+min.insync.replicas, which tools set as a matter of course, and which a broker that keeps no replicas always meets.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 MAX_NODES: Final = 16
 _CALL_TIMEOUT_S: Final = 60.0
-_DEFAULTS: Final = {"group.share.assignment.interval.ms": "0", "group.initial.rebalance.delay.ms": "0"}
+EMBEDDED_DEFAULTS: Final = {"group.share.assignment.interval.ms": "0", "group.initial.rebalance.delay.ms": "0"}
 """Where this broker differs from Kafka unless it is told otherwise: a share member's second heartbeat brings its
 assignment, also when another member joined within the same second, and the first member of a classic group does not
 wait three seconds for others."""
@@ -419,7 +419,7 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
 
 def _settings(nodes: int, config: Mapping[str, str | int | bool], behaviour: Behaviour) -> dict[str, str]:
     """The static broker settings. Kafka's own default, asked for by name, counts as not set, as it would in Kafka."""
-    defaults = {name: value for name, value in _DEFAULTS.items() if name not in behaviour.absent_config_keys}
+    defaults = {name: value for name, value in EMBEDDED_DEFAULTS.items() if name not in behaviour.absent_config_keys}
     settings = {**defaults, "default.replication.factor": str(min(nodes, 3))}
     settings.update({name: _text(value) for name, value in config.items()})
     for name in defaults:

@@ -18,7 +18,7 @@ import click
 from kafka_share._version import VERSION
 from kafka_share.broker.config_keys import BROKER_KEYS
 from kafka_share.broker.kafka_version import BEHAVIOURS, DEFAULT_VERSION
-from kafka_share.broker.reference_broker import MAX_NODES, ReferenceBroker
+from kafka_share.broker.reference_broker import EMBEDDED_DEFAULTS, MAX_NODES, ReferenceBroker
 from kafka_share.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def main(
     if list_config:
         absent = BEHAVIOURS[kafka_version].absent_config_keys
         for key in [key for key in BROKER_KEYS.values() if key.name not in absent]:
-            click.echo(f"{key.name} (default {key.default})")
+            click.echo(f"{key.name} (default {EMBEDDED_DEFAULTS.get(key.name, key.default)})")
         return
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:

@@ -90,3 +90,4 @@ def test_the_help_has_examples_and_the_settings_can_be_listed() -> None:
     assert "Examples:" in CliRunner().invoke(main, ["--help"]).output
     listed = CliRunner().invoke(main, ["--list-config"]).output
     assert "group.share.record.lock.duration.ms (default 30000)" in listed
+    assert "group.share.assignment.interval.ms (default 0)" in listed, "our own default, not Kafka's"
