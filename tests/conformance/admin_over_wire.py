@@ -16,7 +16,15 @@ from kafka_share.protocol.classic import DescribeConfigsRequest
 
 # isort: split
 from kafka import KafkaAdminClient, KafkaProducer
-from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.admin import (
+    ACL,
+    ACLOperation,
+    ACLPermissionType,
+    ConfigResource,
+    ConfigResourceType,
+    ResourcePattern,
+    ResourceType,
+)
 from kafka_probe import call
 from typing_extensions import Self
 
@@ -60,6 +68,18 @@ class Admin:
             while not _has_configs(server, group, configs):
                 assert time.monotonic() < end_at_s, f"{server} does not apply the configs of {group}"
                 time.sleep(_LOOK_EVERY_S)
+
+    def allow_consuming(self, user: str, topic: str, group: str) -> None:
+        """Grant a user what a member of the share group needs: read the topic, read the group."""
+        resources = (ResourcePattern(ResourceType.TOPIC, topic), ResourcePattern(ResourceType.GROUP, group))
+        operations = (ACLOperation.READ, ACLOperation.DESCRIBE)
+        acls = [
+            ACL(f"User:{user}", "*", operation, ACLPermissionType.ALLOW, resource)
+            for resource in resources
+            for operation in operations
+        ]
+        answer = self._admin.create_acls(acls)
+        assert not answer["failed"], f"{user} was not allowed: {answer['failed']}"
 
     def produce(self, topic: str, values: Iterable[bytes], *, partition: int = 0) -> None:
         """Produce records with the key b"k" and the header h=1, and wait until all are confirmed."""
