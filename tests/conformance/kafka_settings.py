@@ -109,6 +109,8 @@ def _secured(plan: Plan) -> Mapping[str, str]:
     secured = {
         "sasl.enabled.mechanisms": ",".join(["PLAIN", *_SCRAM]),
         "listener.name.ssl.ssl.client.auth": "required",
+        # A client certificate's common name is its user, whatever else stands in the subject.
+        "ssl.principal.mapping.rules": "RULE:^.*CN=([^,]+).*$/$1/",
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(plan.certificates.server),
         "ssl.truststore.type": "PEM",
@@ -134,7 +136,7 @@ def scram_credentials(security: Security | None) -> list[str]:
 
 
 def make_certificates(folder: Path) -> Certificates:
-    """An authority, and certificates for 127.0.0.1 and localhost and for the client `CN=client`."""
+    """An authority, and certificates for 127.0.0.1 and localhost and for the user `client`."""
     # Not at the top of the file: a cluster without TLS needs neither package.
     import trustme
     from cryptography.hazmat.primitives import serialization

@@ -15,7 +15,7 @@ import kafka_jars
 import pytest
 from admin_over_wire import Admin
 from kafka_server import KafkaServer, KafkaUnavailableError, Security
-from share_flow import Keep, poll_until, values, wait_until
+from share_flow import Keep, Member, poll_until, values, wait_until
 
 from kafka_share import KafkaShareConsumer
 from kafka_share.errors import GroupAuthorizationFailedError
@@ -74,7 +74,7 @@ def test_the_reason_is_one_line_when_java_or_maven_is_missing(
     missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(kafka_jars.CACHE_VARIABLE, str(tmp_path))
-    monkeypatch.setattr(kafka_jars.shutil, "which", lambda name: None if name == missing else f"/bin/{name}")
+    monkeypatch.setattr("shutil.which", lambda name: None if name == missing else f"/bin/{name}")
     with pytest.raises(KafkaUnavailableError, match=missing) as caught:
         kafka_jars.class_path("4.3.1")
     assert "\n" not in str(caught.value)
@@ -84,12 +84,12 @@ def test_the_reason_is_one_line_when_the_registry_does_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(kafka_jars.CACHE_VARIABLE, str(tmp_path))
-    monkeypatch.setattr(kafka_jars.shutil, "which", lambda name: f"/bin/{name}")
+    monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}")
 
     def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess(command, 1, "\x1b[31m[ERROR] no route to the registry\nmore\n", "")
 
-    monkeypatch.setattr(kafka_jars.subprocess, "run", run)
+    monkeypatch.setattr("subprocess.run", run)
     with pytest.raises(KafkaUnavailableError, match=r"^mvn could not fetch Kafka 4\.3\.1: no route to the registry$"):
         kafka_jars.class_path("4.3.1")
     assert not list((tmp_path / "4.3.1").iterdir())
@@ -131,7 +131,7 @@ def test_members_come_in_by_every_listener_and_a_record_survives_when_the_node_i
         member = closing(KafkaShareConsumer(topic, **_way_in(secured, "SASL_SSL PLAIN", group)))
         with pytest.raises(GroupAuthorizationFailedError):
             poll_until(member, 1)
-        for user in ("worker", "CN=client"):
+        for user in ("worker", "client"):
             admin.allow_consuming(user, topic, group)
         admin.produce(topic, [b"before"])
     secured.kill(1)
@@ -139,6 +139,7 @@ def test_members_come_in_by_every_listener_and_a_record_survives_when_the_node_i
     expected = b"before"
     with Admin(secured.bootstrap_servers) as admin:
         for way in _ways_in(secured):
+            consumer: Member
             with KafkaShareConsumer(topic, **_way_in(secured, way, group)) as consumer:
                 assert values(poll_until(consumer, 1)) == [expected], way
                 assert set(consumer.commit_sync().values()) == {None}

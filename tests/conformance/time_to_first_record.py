@@ -18,6 +18,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
+from unittest import mock
 
 from admin_over_wire import Admin
 from kafka_targets import REFERENCE, Target, running, target_name
@@ -94,11 +95,11 @@ def traced() -> Iterator[list[str]]:
                 note(now_ms, f"-> {output.node.id} {output.channel.value} #{output.send_id} {output.request}"[:600])
         return outputs
 
-    ShareConsumerCore.handle, ShareConsumerCore.poll = noting_handle, noting_poll  # type: ignore[method-assign]
-    try:
+    with (
+        mock.patch.object(ShareConsumerCore, "handle", noting_handle),
+        mock.patch.object(ShareConsumerCore, "poll", noting_poll),
+    ):
         yield lines
-    finally:
-        ShareConsumerCore.handle, ShareConsumerCore.poll = handle, poll  # type: ignore[method-assign]
 
 
 def report(target_id: str, runs: int, foreign_runs: int, trace: bool) -> Iterator[str]:
