@@ -27,7 +27,7 @@ from kafka_share import KafkaShareConsumer
 from kafka_share.broker import ReferenceBroker
 from kafka_share.broker.config_keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS, ConfigKey
 from kafka_share.broker.handler_table import advertised_versions
-from kafka_share.broker.reference_broker import _DEFAULTS as DIFFERENT_DEFAULTS
+from kafka_share.broker.reference_broker import EMBEDDED_DEFAULTS as DIFFERENT_DEFAULTS
 from kafka_share.cli.broker import main as broker_command
 from kafka_share.cli.demo import demo as demo_command
 from kafka_share.config import REFUSED, ShareConsumerConfig
