@@ -198,9 +198,10 @@ class ShareCoordinator:
             raise Refusal(InvalidRequestError, "an epoch cannot be negative")
 
     def _raise_epochs(self, key: StateKey, value: _Value, leader_epoch: int, state_epoch: int) -> None:
-        if leader_epoch > self._leader_epochs.get(key, 0):
+        """The fences have let these epochs pass: they are the highest ones, or -1."""
+        if leader_epoch > value.leader_epoch:
             self._leader_epochs[key] = value.leader_epoch = leader_epoch
-        if state_epoch > self._state_epochs[key]:
+        if state_epoch > value.state_epoch:
             self._state_epochs[key] = value.state_epoch = state_epoch
 
     def _fence_leader_epoch(self, key: StateKey, leader_epoch: int, *, even_none: bool = False) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from kafka_share.broker.cluster import Cluster
 from kafka_share.broker.events import ConnectionClosed, Reply, RequestArrived, RequestContext
+from kafka_share.broker.kafka_version import DEFAULT_VERSION, behaviour_of
 from kafka_share.protocol.messages import MESSAGES, decode_response, encode_response
 from kafka_share.protocol.record_batches import encode_batch
 
@@ -17,13 +18,20 @@ START_MS = 1_800_000_000_000
 class World:
     """One cluster; `ask` sends a request and gives the answer, after a round through its bytes, or None."""
 
-    def __init__(self, nodes: int = 1, config: Mapping[str, str] | None = None, share_version: int = 1) -> None:
+    def __init__(
+        self,
+        nodes: int = 1,
+        config: Mapping[str, str] | None = None,
+        share_version: int = 1,
+        kafka_version: str = DEFAULT_VERSION,
+    ) -> None:
         self.cluster = Cluster(
             range(1, nodes + 1),
             config=config or {},
             cluster_id="world",
             random=Random(1),
             share_version=share_version,
+            behaviour=behaviour_of(kafka_version),
         )
         self.now_ms = START_MS
         self.late: dict[int, Any] = {}

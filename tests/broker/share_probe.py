@@ -11,6 +11,7 @@ from uuid import UUID
 import attrs
 
 from kafka_share.broker.events import Reply, RequestContext
+from kafka_share.broker.kafka_version import DEFAULT_VERSION, behaviour_of
 from kafka_share.broker.log import MemoryLog
 from kafka_share.broker.settings import GroupSettings
 from kafka_share.broker.share_coordinator import ShareCoordinator, StateKey
@@ -97,11 +98,12 @@ class Connection:
 class Probe:
     """One node with everything around it."""
 
-    def __init__(self) -> None:
+    def __init__(self, kafka_version: str = DEFAULT_VERSION) -> None:
         self.now_ms = START_MS
         self.view = FakeCluster()
-        self.coordinator = ShareCoordinator(self.view)
-        self.node = ShareNode(NODE, self.view, self.coordinator)
+        behaviour = behaviour_of(kafka_version)
+        self.coordinator = ShareCoordinator(self.view, behaviour)
+        self.node = ShareNode(NODE, self.view, self.coordinator, behaviour)
         self.connections: dict[int, Connection] = {}
         self._next_topic = 0
         self._next_correlation = 0
