@@ -1,0 +1,284 @@
+// A client on franz-go for test_franz_go.py: it does what its first argument says and prints one JSON object a line.
+//
+//	franz_go COMMAND BOOTSTRAP TOPIC GROUP COUNT
+//
+// The test has made the topic, its records and the group's configuration, and judges what is printed. Whatever goes
+// wrong ends the program with exit code 1 and the reason on standard error.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+const (
+	patience    = 30 * time.Second
+	renewEvery  = 600 * time.Millisecond
+	renewals    = 3
+	strictLimit = 7
+)
+
+// job is what the command line says.
+type job struct {
+	bootstrap, topic, group string
+	count                   int
+}
+
+var commands = map[string]func(context.Context, job) error{
+	"consume": consume,
+	"renew":   renew,
+	"strict":  strict,
+	"offsets": offsets,
+	"classic": classic,
+}
+
+func main() {
+	if len(os.Args) != 6 || commands[os.Args[1]] == nil {
+		fmt.Fprintln(os.Stderr, "usage: franz_go COMMAND BOOTSTRAP TOPIC GROUP COUNT")
+		os.Exit(2)
+	}
+	count, err := strconv.Atoi(os.Args[5])
+	if err == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		err = commands[os.Args[1]](ctx, job{os.Args[2], os.Args[3], os.Args[4], count})
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func say(fields map[string]any) {
+	line, err := json.Marshal(fields)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(string(line))
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// shareClient is a member of the share group that prints the outcome of every acknowledgement.
+func shareClient(j job, more ...kgo.Opt) (*kgo.Client, error) {
+	options := append([]kgo.Opt{
+		kgo.SeedBrokers(j.bootstrap),
+		kgo.ConsumeTopics(j.topic),
+		kgo.ShareGroup(j.group),
+		kgo.ShareAckCallback(func(_ *kgo.Client, results kgo.ShareAckResults) {
+			for _, one := range results {
+				say(map[string]any{"acknowledged": one.Topic, "partition": one.Partition, "error": text(one.Err)})
+			}
+		}),
+	}, more...)
+	return kgo.NewClient(options...)
+}
+
+func sayRecord(record *kgo.Record) {
+	say(map[string]any{
+		"value": string(record.Value), "offset": record.Offset, "count": record.DeliveryCount(),
+	})
+}
+
+// poll answers the next records; fetch errors and the end of patience are errors.
+func poll(ctx context.Context, client *kgo.Client) ([]*kgo.Record, error) {
+	fetches := client.PollFetches(ctx)
+	if err := fetches.Err(); err != nil {
+		return nil, fmt.Errorf("polling: %w", err)
+	}
+	return fetches.Records(), nil
+}
+
+// consume accepts records but "release", which it releases the first time, and "reject", until it has seen `count`.
+func consume(ctx context.Context, j job) error {
+	client, err := shareClient(j)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	for seen := 0; seen < j.count; {
+		records, err := poll(ctx, client)
+		if err != nil {
+			return err
+		}
+		for _, record := range records {
+			sayRecord(record)
+			switch value := string(record.Value); {
+			case value == "release" && record.DeliveryCount() == 1:
+				record.Ack(kgo.AckRelease)
+			case value == "reject":
+				record.Ack(kgo.AckReject)
+			default:
+				record.Ack(kgo.AckAccept)
+			}
+		}
+		seen += len(records)
+		if err := client.FlushAcks(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// renew holds its first record for longer than the lock lasts, and accepts it then.
+func renew(ctx context.Context, j job) error {
+	client, err := shareClient(j)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	records, err := poll(ctx, client)
+	if err != nil {
+		return err
+	}
+	if len(records) != 1 {
+		return fmt.Errorf("%d records came, not one", len(records))
+	}
+	sayRecord(records[0])
+	for range renewals {
+		time.Sleep(renewEvery)
+		records[0].Ack(kgo.AckRenew)
+		if err := client.FlushAcks(ctx); err != nil {
+			return err
+		}
+	}
+	records[0].Ack(kgo.AckAccept)
+	return client.FlushAcks(ctx)
+}
+
+// strict polls with a limit that holds, and prints how many records each poll gave.
+func strict(ctx context.Context, j job) error {
+	client, err := shareClient(j, kgo.ShareMaxRecords(strictLimit), kgo.ShareMaxRecordsStrict())
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	for seen := 0; seen < j.count; {
+		records, err := poll(ctx, client)
+		if err != nil {
+			return err
+		}
+		if len(records) == 0 {
+			continue
+		}
+		say(map[string]any{"polled": len(records), "first": records[0].Offset})
+		seen += len(records)
+		client.MarkAcks(kgo.AckAccept)
+		if err := client.FlushAcks(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// offsets describes the share group, moves its start offset to `count`, deletes its offsets and then the group.
+func offsets(ctx context.Context, j job) error {
+	client, err := kgo.NewClient(kgo.SeedBrokers(j.bootstrap))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	admin := kadm.NewClient(client)
+	described, err := admin.DescribeShareGroups(ctx, j.group)
+	if err != nil {
+		return err
+	}
+	group := described[j.group]
+	say(map[string]any{"state": group.GroupState, "assignor": group.Assignor, "members": len(group.Members)})
+	if err := sayOffsets(ctx, admin, j); err != nil {
+		return err
+	}
+	var target kadm.Offsets
+	target.AddOffset(j.topic, 0, int64(j.count), -1)
+	altered, err := admin.AlterShareGroupOffsets(ctx, j.group, target)
+	if err != nil {
+		return err
+	}
+	say(map[string]any{"altered": text(altered[j.topic][0])})
+	if err := sayOffsets(ctx, admin, j); err != nil {
+		return err
+	}
+	deleted, err := admin.DeleteShareGroupOffsets(ctx, j.group, j.topic)
+	if err != nil {
+		return err
+	}
+	say(map[string]any{"deleted": text(deleted[j.topic])})
+	gone, err := admin.DeleteGroups(ctx, j.group)
+	if err != nil {
+		return err
+	}
+	say(map[string]any{"group deleted": text(gone[j.group].Err)})
+	listed, err := admin.ListGroups(ctx)
+	if err != nil {
+		return err
+	}
+	_, there := listed[j.group]
+	say(map[string]any{"listed": there})
+	return nil
+}
+
+func sayOffsets(ctx context.Context, admin *kadm.Client, j job) error {
+	all, err := admin.DescribeShareGroupOffsets(ctx, j.group)
+	if err != nil {
+		return err
+	}
+	offset, found := all[j.group].Offsets.Lookup(j.topic, 0)
+	say(map[string]any{"found": found, "start": offset.StartOffset, "lag": offset.Lag})
+	return nil
+}
+
+// classic reads `count` records as a member of an ordinary group, commits, and prints the group's lag.
+func classic(ctx context.Context, j job) error {
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(j.bootstrap),
+		kgo.ConsumeTopics(j.topic),
+		kgo.ConsumerGroup(j.group),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.DisableAutoCommit(),
+	)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	var last *kgo.Record
+	for seen := 0; seen < j.count; {
+		records, err := poll(ctx, client)
+		if err != nil {
+			return err
+		}
+		for _, record := range records {
+			say(map[string]any{"value": string(record.Value), "offset": record.Offset})
+			last = record
+		}
+		seen += len(records)
+	}
+	if last == nil {
+		return errors.New("nothing was read")
+	}
+	if err := client.CommitRecords(ctx, last); err != nil {
+		return err
+	}
+	admin := kadm.NewClient(client)
+	lags, err := admin.Lag(ctx, j.group)
+	if err != nil {
+		return err
+	}
+	group := lags[j.group]
+	say(map[string]any{
+		"state": group.State, "protocol": group.Protocol, "members": len(group.Members), "lag": group.Lag.Total(),
+	})
+	return nil
+}
