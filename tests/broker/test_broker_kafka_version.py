@@ -150,13 +150,15 @@ def test_groups_are_described_with_the_keys_that_the_version_has(version: str, e
 def test_broker_keys_of_4_3_are_refused_when_the_version_is_older(version: str) -> None:
     config = {"group.share.assignment.interval.ms": "5"}
     if version in ("4.3", "4.4"):
-        assert (
-            World(config=config, kafka_version=version).cluster.configs.group_settings("g").assignment_interval_ms == 5
-        )
+        assert _assignment_interval_ms(World(config=config, kafka_version=version)) == 5
         return
     with pytest.raises(ConfigurationError, match="not a setting"):
         World(config=config, kafka_version=version)
-    assert World(kafka_version=version).cluster.configs.group_settings("g").assignment_interval_ms == 0
+    assert _assignment_interval_ms(World(kafka_version=version)) == 0
+
+
+def _assignment_interval_ms(world: World) -> int:
+    return world.cluster.configs.group_settings("g").assignment_interval_ms
 
 
 _NEW = ("group.share.heartbeat.interval.ms", 6_000, 4), ("group.share.heartbeat.interval.ms", 5_000, 5)
