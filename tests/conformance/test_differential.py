@@ -69,6 +69,21 @@ PINNED = {
         1, 30_000, 5,
         (Produce(0, (4,)), Fetch("A"), Alter(0, 2), Describe(), Reload(), Fetch("A"), Describe()),
     ),
+    "the end of a connection counts when the fetch that waits on it is over": Script(
+        1, 30_000, 5,
+        (Produce(0, (4,)), Fetch("A"), Fetch("B"), Fetch("A", Limits(wait=400), parked=True), Drop("A"), Fetch("B")),
+    ),
+    "an acknowledgement across the start of an empty window fails as a whole": Script(
+        1, 30_000, 5,
+        (
+            Produce(0, (4,)),
+            Fetch("A"),
+            Acknowledge("A", (Said(0, HELD, 1),)),
+            Acknowledge("A", (Said(0, (2, 5), 1),)),
+            Acknowledge("A", (Said(0, (0, 1), 1),)),
+            Fetch("A"),
+        ),
+    ),
 }  # fmt: skip
 
 
