@@ -8,6 +8,7 @@ from uuid import UUID
 
 import attrs
 import pytest
+from click.testing import CliRunner
 from cluster_world import World, batch
 from share_probe import Probe
 
@@ -18,6 +19,7 @@ from kafka_share.broker.kafka_version import BEHAVIOURS, DEFAULT_VERSION, KAFKA_
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.share_coordinator import StateKey
 from kafka_share.broker.state_batches import StateBatch
+from kafka_share.cli.broker import main as broker_command
 from kafka_share.errors import (
     ConfigurationError,
     FencedLeaderEpochError,
@@ -98,6 +100,21 @@ def test_every_field_makes_a_difference_when_the_four_are_compared() -> None:
     for field in attrs.fields(type(KAFKA_4_3)):
         values = [getattr(behaviour, field.name) for behaviour in BEHAVIOURS.values()]
         assert any(value != values[0] for value in values), f"{field.name} says the same of all versions"
+
+
+def test_the_command_lists_the_settings_of_the_version_when_it_is_asked_to() -> None:
+    def listed(*arguments: str) -> set[str]:
+        done = CliRunner().invoke(broker_command, [*arguments, "--list-config"])
+        assert done.exit_code == 0
+        return {line.split(" ")[0] for line in done.output.splitlines()}
+
+    assert listed() == listed("--kafka-version", "4.3")
+    newer = listed() - listed("--kafka-version", "4.1")
+    assert newer == {key for key in BEHAVIOURS["4.1"].absent_config_keys if key.startswith("group.")}
+
+
+def test_the_command_ends_with_2_when_it_does_not_know_the_version() -> None:
+    assert CliRunner().invoke(broker_command, ["--kafka-version", "5.0", "--list-config"]).exit_code == 2
 
 
 # ---- the protocol

@@ -1,6 +1,6 @@
 """ApiVersions (18): what this broker can do.
 
-- The list is the handler table, cut to the versions that Kafka 4.3 offers.
+- The list is the handler table, cut to what the chosen version of Kafka offers.
 - Feature `share.version`: supported 0 to 1, finalized at the cluster's level (left out at level 0).
 - An unsupported version of ApiVersions itself is answered with a version 0 body and UNSUPPORTED_VERSION; the server
   does that, since such a request cannot be decoded.

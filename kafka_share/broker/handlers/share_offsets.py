@@ -4,7 +4,7 @@
   initialised partition; a group that does not exist has none, and is no error. A topic or partition without state has
   start offset -1 and lag -1. Lag = end - start - delivery complete count.
 - Alter needs an empty group and makes it if there is none; the state of the named partitions starts anew at the offset,
-  whatever the log holds. A share partition in memory is not told.
+  whatever the log holds. A share partition in memory is not told. Kafka 4.1 only says that it has done it.
 - Delete needs an empty group; a topic without state is UNKNOWN_TOPIC_OR_PARTITION. Entries in error have no topic id.
 - Without the feature share.version: UNSUPPORTED_VERSION.
 """
