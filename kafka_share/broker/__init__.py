@@ -21,11 +21,12 @@ clock. From the outside in:
 - `kafka_version`: what differs between the versions of Kafka that it can be
 - `group_coordinator`, `share_group`, `assignor`: membership of share groups
 - `consumer_groups`, `consumer_group`, `committed_offsets`, `subscriptions`: classic consumer groups; `group_ids`: which
-  id belongs to which type of group; `error_codes`: codes that only ordinary clients meet
+  id belongs to which type of group; `transactions`: transactional producers; `error_codes`: codes
+  that only ordinary clients meet
 - `share_node`, `share_session`, `share_partition`, `share_coordinator` and the files they name: sessions, records in
   flight, stored state
 
-A single process keeps everything in memory; there is no replication, no retention, no security and no transactions.
+A single process keeps everything in memory; there is no replication, no retention and no security.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ Called by the produce handler and by `ReferenceBroker.produce`. Raises `Refusal`
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Final
 
 from kafka_share.broker.producers import AppendedBatch, SequenceVerdict
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from kafka_share.protocol.record_batches import RecordBatch
 
 _SEQUENCES: Final = 2**31
+_MARKER_KEY: Final = struct.Struct(">hh")
+_MARKER_VALUE: Final = struct.Struct(">hi")
+_ABORT: Final = 0
+_COMMIT: Final = 1
 NO_APPEND_TIME: Final = -1
 
 
@@ -49,6 +54,18 @@ def append(configs: Configs, partition: Partition, records: bytes, now_ms: int) 
     return base_offset, append_time_ms
 
 
+def marker(producer_id: int, producer_epoch: int, *, committed: bool, now_ms: int) -> bytes:
+    """The control batch that ends a producer's transaction in a partition."""
+    key = _MARKER_KEY.pack(0, _COMMIT if committed else _ABORT)
+    return encode_batch(
+        [(0, now_ms, key, _MARKER_VALUE.pack(0, 0), [])],
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        is_transactional=True,
+        is_control=True,
+    )
+
+
 def _checked(configs: Configs, partition: Partition, records: bytes) -> list[RecordBatch]:
     limit = int(configs.topic_value(partition.topic, "max.message.bytes"))
     try:
@@ -58,8 +75,8 @@ def _checked(configs: Configs, partition: Partition, records: bytes) -> list[Rec
     for batch in batches:
         if len(batch.data) > limit:
             raise Refusal(MessageTooLargeError, f"a batch of {len(batch.data)} bytes is over the limit of {limit}")
-    if any(batch.is_transactional for batch in batches):
-        raise Refusal(InvalidRecordError, "this broker has no transactions")
+    if any(batch.is_control for batch in batches):
+        raise Refusal(InvalidRecordError, "a producer does not write control records")
     if len(batches) > 1 and any(batch.producer_id >= 0 for batch in batches):
         raise Refusal(InvalidRecordError, "an idempotent producer sends one batch per partition and request")
     return batches
@@ -99,4 +116,5 @@ def _with_append_time(batch: RecordBatch, now_ms: int) -> bytes:
         producer_id=batch.producer_id,
         producer_epoch=batch.producer_epoch,
         base_sequence=batch.base_sequence,
+        is_transactional=batch.is_transactional,
     )

@@ -26,6 +26,7 @@ from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.share_coordinator import ShareCoordinator
 from kafka_share.broker.share_node import ShareNode
 from kafka_share.broker.topics import Topics
+from kafka_share.broker.transactions import Transactions
 from kafka_share.errors import (
     CoordinatorNotAvailableError,
     FencedLeaderEpochError,
@@ -79,6 +80,7 @@ class Cluster:
         self.group_ids = GroupIds()
         self.groups = GroupCoordinator(self.topics, self.configs, self.share_states, self.group_ids, behaviour)
         self.consumer_groups = ConsumerGroups(self.group_ids, self.configs, random)
+        self.transactions = Transactions(self, self.consumer_groups.offsets)
         self.share_nodes = {node_id: self._new_share_node(node_id) for node_id in node_ids}
         self.fetches = DelayedFetches()
         self._alive = list(node_ids)
@@ -104,6 +106,7 @@ class Cluster:
     def poll(self, now_ms: int) -> list[Output]:
         """Let time pass up to `now_ms`; answers everything that has to be sent."""
         self.groups.poll(now_ms)
+        self.transactions.poll(now_ms)
         for context, waited in self.consumer_groups.poll(now_ms):
             self._outputs.append(Reply(context, consumer_group.answer(context, waited)))
         for node in self.share_nodes.values():
@@ -116,7 +119,8 @@ class Cluster:
     def wake_at_ms(self) -> int | None:
         """When `poll` has to run even if nothing happens."""
         times = [node.wake_at_ms() for node in self.share_nodes.values()]
-        times += [self.groups.wake_at_ms(), self.consumer_groups.wake_at_ms(), self.fetches.wake_at_ms()]
+        times += [self.groups.wake_at_ms(), self.consumer_groups.wake_at_ms()]
+        times += [self.transactions.wake_at_ms(), self.fetches.wake_at_ms()]
         return min((at_ms for at_ms in times if at_ms is not None), default=None)
 
     def check(self) -> None:
@@ -124,6 +128,7 @@ class Cluster:
         self.topics.check()
         self.groups.check()
         self.consumer_groups.check()
+        self.transactions.check()
         self.share_states.check()
         for node in self.share_nodes.values():
             node.check()
@@ -176,6 +181,9 @@ class Cluster:
         self._next_producer_id += 1
         return self._next_producer_id - 1
 
+    def max_transaction_timeout_ms(self) -> int:
+        return self.configs.broker_int("transaction.max.timeout.ms")
+
     # ---- ClusterView, for the share machines
 
     def topic_name(self, topic_id: UUID) -> str | None:
@@ -217,6 +225,7 @@ class Cluster:
         self.configs.forget(ResourceType.TOPIC, topic.name)
         self.groups.topic_deleted(topic)
         self.consumer_groups.offsets.topic_deleted(topic.id)
+        self.transactions.topic_deleted(topic.id)
         for node in self.share_nodes.values():
             node.topic_deleted(topic.id, now_ms)
 
@@ -233,6 +242,10 @@ class Cluster:
         base_offset, _ = partition.log.append(records, partition.leader_epoch, now_ms)
         self._log_advanced(partition, now_ms)
         return base_offset
+
+    def write_marker(self, partition: Partition, producer: tuple[int, int], *, committed: bool, now_ms: int) -> None:
+        """End the transaction of a producer (id, epoch) in this partition, and wake who waits for that."""
+        self.append_unchecked(partition, appending.marker(*producer, committed=committed, now_ms=now_ms), now_ms)
 
     def _log_advanced(self, partition: Partition, now_ms: int) -> None:
         self.fetches.partition_moved(partition)

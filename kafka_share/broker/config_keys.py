@@ -128,6 +128,7 @@ BROKER_KEYS: Final = _table(
     _int("group.max.session.timeout.ms", 1_800_000, 1),
     _int("group.max.size", _MAX_INT, 1),
     _int("offset.metadata.max.bytes", 4_096, 0),
+    _int("transaction.max.timeout.ms", 900_000, 1),
     ConfigKey("auto.create.topics.enable", ConfigType.BOOLEAN, "true"),
     _int("num.partitions", 1, 1, 10_000),
     _int("default.replication.factor", 1, 1, 100),

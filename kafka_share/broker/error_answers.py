@@ -30,6 +30,8 @@ _TOP_LEVEL: Final[dict[int, type[Any]]] = {
         classic.HeartbeatResponse,
         classic.LeaveGroupResponse,
         classic.OffsetDeleteResponse,
+        classic.AddOffsetsToTxnResponse,
+        classic.EndTxnResponse,
         share_group.ShareGroupHeartbeatResponse,
         share_fetch.ShareFetchResponse,
         share_acknowledge.ShareAcknowledgeResponse,
@@ -225,6 +227,40 @@ def _fetch_offsets(request: classic.OffsetFetchRequest, version: int, code: int)
     return classic.OffsetFetchResponse(topics=topics, error_code=code)
 
 
+def _add_partitions(request: classic.AddPartitionsToTxnRequest, version: int, code: int) -> Message:
+    if version >= 4:
+        return classic.AddPartitionsToTxnResponse(error_code=code, results_by_transaction=[])
+    topic = classic.AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
+    return classic.AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=[
+            topic(
+                name=t.name,
+                results_by_partition=[
+                    topic.AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
+                    for index in t.partitions
+                ],
+            )
+            for t in request.v3_and_below_topics
+        ]
+    )
+
+
+def _commit_in_transaction(request: classic.TxnOffsetCommitRequest, version: int, code: int) -> Message:
+    topic = classic.TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
+    return classic.TxnOffsetCommitResponse(
+        topics=[
+            topic(
+                name=t.name,
+                partitions=[
+                    topic.TxnOffsetCommitResponsePartition(partition_index=p.partition_index, error_code=code)
+                    for p in t.partitions
+                ],
+            )
+            for t in request.topics
+        ]
+    )
+
+
 def _epochs(request: classic.OffsetForLeaderEpochRequest, version: int, code: int) -> Message:
     topic = classic.OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
     return classic.OffsetForLeaderEpochResponse(
@@ -287,6 +323,8 @@ _SPECIAL: Final[dict[int, Callable[[Any, int, int], Message]]] = {
     classic.OffsetCommitRequest.API_KEY: _commit,
     classic.OffsetFetchRequest.API_KEY: _fetch_offsets,
     classic.OffsetForLeaderEpochRequest.API_KEY: _epochs,
+    classic.AddPartitionsToTxnRequest.API_KEY: _add_partitions,
+    classic.TxnOffsetCommitRequest.API_KEY: _commit_in_transaction,
     share_group.ShareGroupDescribeRequest.API_KEY: _describe_groups,
     share_offsets.DescribeShareGroupOffsetsRequest.API_KEY: _describe_offsets,
     **{response.API_KEY: _state(response, result) for response, result in _STATE},

@@ -27,6 +27,7 @@ from kafka_share.broker.handlers import (
     share_offsets,
     share_state,
     topics,
+    transactions,
 )
 from kafka_share.broker.kafka_version import KAFKA_4_3
 
@@ -60,6 +61,10 @@ HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
         21: topics.handle_delete_records,
         22: producer_ids.handle,
         23: leader_epochs.handle,
+        24: transactions.handle_add_partitions,
+        25: transactions.handle_add_offsets,
+        26: transactions.handle_end,
+        28: transactions.handle_commit_offsets,
         32: configs.handle_describe,
         37: topics.handle_create_partitions,
         42: groups.handle_delete,
@@ -103,6 +108,10 @@ KAFKA_VERSIONS: Final[Mapping[int, tuple[int, int]]] = MappingProxyType(
         21: (0, 2),
         22: (0, 5),
         23: (2, 4),
+        24: (0, 5),
+        25: (0, 4),
+        26: (0, 5),
+        28: (0, 5),
         32: (1, 4),
         37: (0, 3),
         42: (0, 2),

@@ -4,7 +4,9 @@
   INVALID_REQUIRED_ACKS.
 - Batches are checked as by Kafka: format 2, CRC, compression that can be opened, size within `max.message.bytes`.
 - An idempotent producer's sequence numbers are checked; a repeated batch is answered with the offset that it has got.
-- Transactional batches are refused (INVALID_REQUEST): this broker has no transactions.
+- A transactional batch needs the producer's open transaction; the partition has been added to it, or is added by this
+  request from version 12 on (KIP-890). The request has to name the transactional id, and only then may it have such
+  batches (INVALID_RECORD).
 - Topics by name up to version 12, by id from version 13 on. Versions 0 to 2 are offered, as Kafka does for the sake of
   old clients that look for them, and cannot be used.
 """
@@ -15,19 +17,21 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_share.broker.refusals import Refusal
 from kafka_share.errors import (
-    InvalidRequestError,
+    InvalidRecordError,
     InvalidRequiredAcksError,
     NotLeaderOrFollowerError,
     UnknownTopicIdError,
 )
 from kafka_share.protocol.classic import ProduceRequest, ProduceResponse
+from kafka_share.protocol.record_batches import CorruptBatchError, iter_batches
 
 if TYPE_CHECKING:
     from kafka_share.broker.cluster import Cluster
     from kafka_share.broker.events import RequestContext
-    from kafka_share.broker.topics import Topic
+    from kafka_share.broker.topics import Partition, Topic
 
 _LEADER_SINCE_VERSION: Final = 10
+_IMPLICIT_SINCE_VERSION: Final = 12
 _IDS_SINCE_VERSION: Final = 13
 
 _ACKS: Final = (-1, 0, 1)
@@ -69,13 +73,12 @@ def _produce(
     now_ms: int,
 ) -> _PartitionAnswer:
     try:
-        if request.transactional_id is not None:
-            raise Refusal(InvalidRequestError, "this broker has no transactions")
         if request.acks not in _ACKS:
             raise Refusal(InvalidRequiredAcksError, f"acks must be -1, 0 or 1, not {request.acks}")
         if topic is None and context.api_version >= _IDS_SINCE_VERSION:
             raise Refusal(UnknownTopicIdError, "there is no topic of this id")
         partition = cluster.led_partition(context, topic, index, -1)
+        _require_transaction(cluster, context, request, partition, records, now_ms)
         base_offset, append_time_ms = cluster.append(partition, records, now_ms)
     except Refusal as refusal:
         return _refused(context, topic, index, refusal)
@@ -87,6 +90,33 @@ def _produce(
         log_start_offset=partition.log.start_offset,
         record_errors=[],
     )
+
+
+def _require_transaction(
+    cluster: Cluster,
+    context: RequestContext,
+    request: ProduceRequest,
+    partition: Partition,
+    records: bytes,
+    now_ms: int,
+) -> None:
+    """Raises `Refusal` for transactional batches outside of their producer's transaction."""
+    try:
+        batches = list(iter_batches(records))
+    except CorruptBatchError:
+        # Appending looks closer and says what is wrong.
+        return
+    for batch in batches:
+        if batch.is_transactional != (request.transactional_id is not None):
+            raise Refusal(InvalidRecordError, "transactional batches and the request's transactional id do not match")
+        if request.transactional_id is not None:
+            cluster.transactions.require_writable(
+                request.transactional_id,
+                (batch.producer_id, batch.producer_epoch),
+                partition,
+                add=context.api_version >= _IMPLICIT_SINCE_VERSION,
+                now_ms=now_ms,
+            )
 
 
 def _refused(context: RequestContext, topic: Topic | None, index: int, refusal: Refusal) -> _PartitionAnswer:
