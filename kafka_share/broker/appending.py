@@ -75,8 +75,6 @@ def _checked(configs: Configs, partition: Partition, records: bytes) -> list[Rec
     for batch in batches:
         if len(batch.data) > limit:
             raise Refusal(MessageTooLargeError, f"a batch of {len(batch.data)} bytes is over the limit of {limit}")
-    if any(batch.is_control for batch in batches):
-        raise Refusal(InvalidRecordError, "a producer does not write control records")
     if len(batches) > 1 and any(batch.producer_id >= 0 for batch in batches):
         raise Refusal(InvalidRecordError, "an idempotent producer sends one batch per partition and request")
     return batches

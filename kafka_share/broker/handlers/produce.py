@@ -6,7 +6,7 @@
 - An idempotent producer's sequence numbers are checked; a repeated batch is answered with the offset that it has got.
 - A transactional batch needs the producer's open transaction; the partition has been added to it, or is added by this
   request from version 12 on (KIP-890). The request has to name the transactional id, and only then may it have such
-  batches (INVALID_RECORD).
+  batches (INVALID_RECORD). Control records are the broker's own (INVALID_RECORD).
 - Topics by name up to version 12, by id from version 13 on. Versions 0 to 2 are offered, as Kafka does for the sake of
   old clients that look for them, and cannot be used.
 """
@@ -107,6 +107,8 @@ def _require_transaction(
         # Appending looks closer and says what is wrong.
         return
     for batch in batches:
+        if batch.is_control:
+            raise Refusal(InvalidRecordError, "a producer does not write control records")
         if batch.is_transactional != (request.transactional_id is not None):
             raise Refusal(InvalidRecordError, "transactional batches and the request's transactional id do not match")
         if request.transactional_id is not None:
