@@ -54,6 +54,7 @@ from share_requests import (
 _SETTLE_S: Final = 0.15
 """For what a broker does after it has answered: giving back the records of a session or connection that ended."""
 _PARK_S: Final = 0.02
+_SURELY_PARKED_S: Final = 0.75 * PARKED_MS / 1000
 _LOCKS_END_S: Final = 1.4 * SHORT_LOCK_MS / 1000
 _SAFE_S: Final = 0.7 * SHORT_LOCK_MS / 1000
 """How long short locks surely hold on both brokers; a script that is later than that is cut there."""
@@ -78,6 +79,7 @@ class _Member:
     held: dict[int, list[tuple[int, int]]] = attrs.Factory(dict)
     parked: str | None = None
     """The fetch that waits, as text."""
+    parked_at_s: float = 0.0
 
 
 class Run:
@@ -109,6 +111,8 @@ class Run:
             if self._is_late():
                 return
             self._take(step)
+            if not self.differs:
+                self._note_who_waits()
             if self.differs:
                 return
         self._number = len(self.script.steps)
@@ -155,6 +159,7 @@ class Run:
         member.epoch = epoch
         member.parked = asked
         if step.parked:
+            member.parked_at_s = time.monotonic()
             time.sleep(_PARK_S)
         else:
             self._await_parked(step.member)
@@ -217,6 +222,21 @@ class Run:
             member.held.clear()
         self._fetch(Fetch(LOADER, Limits(wait=300, records=1), epoch=ZERO))
         self._close(Close(LOADER))
+
+    def _note_who_waits(self) -> None:
+        """Whether the step has ended a parked fetch; not asked where its time is nearly over."""
+        for name, member in self._members.items():
+            if member.parked is None or time.monotonic() > member.parked_at_s + _SURELY_PARKED_S:
+                continue
+            time.sleep(_PARK_S)
+            ended = [broker.connection(name).is_answered() for broker in self._pair.both]
+            if all(ended):
+                self._await_parked(name)
+            elif any(ended):
+                real, reference = ("has ended" if one else "waits" for one in ended)
+                self.lines.append(Line(self._number, f"the parked fetch of {name}", real, reference))
+            if self.differs:
+                return
 
     # ---- what members know
 

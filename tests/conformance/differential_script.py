@@ -149,6 +149,11 @@ def _steps(partitions: int, *, short: bool, may_reload: bool) -> st.SearchStrate
         st.builds(Fetch, members, _parked_limits, st.just(()) | said, st.just(NEXT), st.just(True)),
         st.builds(Acknowledge, members, said),
         st.builds(Acknowledge, members, said),
+        st.builds(
+            Acknowledge,
+            members,
+            st.builds(Said, partition, st.sampled_from([FIRST, LAST]), st.just(2)).map(lambda one: (one,)),
+        ),
         st.builds(Acknowledge, members, _said(partitions, (4, 4, 2, 1)), st.just(True)),
         st.builds(Close, members),
         st.builds(Drop, members),
@@ -162,6 +167,24 @@ def _steps(partitions: int, *, short: bool, may_reload: bool) -> st.SearchStrate
     return st.one_of(found)
 
 
+def _scenes(partitions: int) -> st.SearchStrategy[tuple[Step, ...]]:
+    """Steps in a row that chance would rarely put there: one member holds records that another one waits for."""
+    partition, kinds = st.integers(0, partitions - 1), st.sampled_from((2, 2, 1, 3))
+
+    def scene(index: int, batches: tuple[int, ...], first: int, last: int, limits: Limits) -> tuple[Step, ...]:
+        return (
+            Produce(index, batches),
+            Fetch("A"),
+            Fetch("B"),
+            Fetch("B", limits, parked=True),
+            Acknowledge("A", (Said(index, FIRST, first),)),
+            Acknowledge("A", (Said(index, LAST, last),)),
+        )
+
+    batches = st.lists(st.integers(1, 3), min_size=1, max_size=3).map(tuple)
+    return st.builds(scene, partition, batches, kinds, kinds, _parked_limits)
+
+
 @st.composite
 def scripts(draw: st.DrawFn) -> Script:
     """Scripts that a broker plays in a second or two: those that wait for a lock's end are short."""
@@ -169,5 +192,6 @@ def scripts(draw: st.DrawFn) -> Script:
     short = draw(st.sampled_from([False, False, False, True]))
     # With two partitions it is left to chance which of them is loaded first.
     one = _steps(partitions, short=short, may_reload=partitions == 1 and not short)
-    steps = draw(st.lists(one, min_size=4, max_size=9 if short else 22))
+    beginning = draw(_scenes(partitions)) if not short and draw(st.booleans()) else ()
+    steps = [*beginning, *draw(st.lists(one, min_size=4, max_size=9 if short else 18))]
     return Script(partitions, SHORT_LOCK_MS if short else LONG_LOCK_MS, draw(st.sampled_from([2, 5])), tuple(steps))

@@ -15,6 +15,7 @@ from differential_run import Run
 from differential_script import (
     FIRST,
     HELD,
+    LAST,
     Acknowledge,
     Alter,
     Close,
@@ -56,7 +57,8 @@ PINNED = {
             Fetch("B"),
             Fetch("B", Limits(wait=400), parked=True),
             Acknowledge("A", (Said(0, FIRST, 2),)),
-            Acknowledge("A", (Said(0, FIRST, 1),)),
+            Acknowledge("A", (Said(0, LAST, 2),)),
+            Fetch("B"),
             Close("A"),
             Fetch("B"),
         ),

@@ -27,7 +27,7 @@ SPOKEN = [
     for key in SHARE_KEYS
     for version in range(MESSAGES[key][0].valid_versions[0], MESSAGES[key][0].valid_versions[1] + 1)
 ]
-EXAMPLES = 60
+EXAMPLES = 40
 RECORDS = 5
 
 

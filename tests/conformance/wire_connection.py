@@ -6,6 +6,7 @@ ones are taken; answers come in order.
 
 from __future__ import annotations
 
+import select
 import socket
 from typing import Any, Final
 
@@ -58,6 +59,10 @@ class WireConnection:
         """The oldest request without an answer, and its answer as it came, without the length."""
         awaited = self._awaited.pop(0)
         return awaited, self._read(int.from_bytes(self._read(4), "big"))
+
+    def is_answered(self) -> bool:
+        """Whether something has arrived that was not taken."""
+        return bool(select.select([self._socket], [], [], 0)[0])
 
     def receive(self) -> Any:
         awaited, frame = self.receive_frame()
