@@ -105,6 +105,8 @@ class Behaviour:
 
     alters_offsets: bool = True
     """AlterShareGroupOffsets works. Without: it succeeds and does nothing, with entries for unknown topics only."""
+    checks_empty_deletions: bool = True
+    """DeleteShareGroupOffsets without topics asks for the group like any other. Without: it succeeds."""
     negative_epochs: NegativeEpochs = NegativeEpochs.NOT_COMPARED
     writes_raise_epochs: bool = False
     """A write with a higher leader or state epoch raises the stored one."""
@@ -162,6 +164,7 @@ KAFKA_4_1: Final = Behaviour(
     throttles_deliveries=False,
     joins_acquired_offsets=False,
     alters_offsets=False,
+    checks_empty_deletions=False,
     negative_epochs=NegativeEpochs.FENCED_IN_READS,
     writes_raise_epochs=True,
 )

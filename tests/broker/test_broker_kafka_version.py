@@ -25,7 +25,9 @@ from kafka_share.errors import (
     FencedLeaderEpochError,
     FencedMemberEpochError,
     FencedStateEpochError,
+    GroupIdNotFoundError,
     InvalidConfigError,
+    InvalidGroupIdError,
     InvalidRequestError,
     UnknownServerError,
     UnknownTopicOrPartitionError,
@@ -37,7 +39,7 @@ from kafka_share.protocol.classic import (
     IncrementalAlterConfigsRequest,
 )
 from kafka_share.protocol.share_group import ShareGroupDescribeRequest, ShareGroupHeartbeatRequest
-from kafka_share.protocol.share_offsets import AlterShareGroupOffsetsRequest
+from kafka_share.protocol.share_offsets import AlterShareGroupOffsetsRequest, DeleteShareGroupOffsetsRequest
 
 VERSIONS = tuple(BEHAVIOURS)
 MEMBER = "EEEEEEEEEEEEEEEEEEEEEA"
@@ -433,6 +435,15 @@ def test_altering_offsets_does_something_from_4_2_on(version: str, expected: tup
     unknown = {"nosuch": UnknownTopicOrPartitionError.code}
     assert found == (unknown if expected[0] is None else {**unknown, "t": 0})
     assert world.cluster.share_states.summary(StateKey("g", topic.id, 0)).start_offset == expected[1]
+
+
+@each_version((0, 0), *[(GroupIdNotFoundError.code, InvalidGroupIdError.code)] * 3)
+def test_deleting_the_offsets_of_no_topics_asks_for_the_group_from_4_2_on(
+    version: str, expected: tuple[int, int]
+) -> None:
+    world = World(kafka_version=version)
+    found = [world.ask(DeleteShareGroupOffsetsRequest(group_id=group, topics=[])).error_code for group in ("g", "")]
+    assert tuple(found) == expected
 
 
 def _outcome(call: Callable[[], object]) -> int:

@@ -200,6 +200,9 @@ def handle_delete(
     cluster: Cluster, context: RequestContext, request: DeleteShareGroupOffsetsRequest, now_ms: int
 ) -> DeleteShareGroupOffsetsResponse:
     try:
+        cluster.require_share_groups()
+        if not request.topics and not cluster.behaviour.checks_empty_deletions:
+            return DeleteShareGroupOffsetsResponse(error_code=0, error_message=None, responses=[])
         _coordinated(cluster, context, request.group_id)
         if not request.group_id:
             raise Refusal(InvalidGroupIdError, "a group id cannot be empty")
