@@ -58,11 +58,8 @@ WIRE_DIFFERENCES: Final[Mapping[str, Mapping[str, str]]] = {
     },
 }
 
-_NO_TRANSACTIONS: Final = "It has no transactions."
 _NO_CONSUMER_GROUPS: Final = "It has classic consumer groups only, not those of KIP-848."
 _CLIENT: Final = {
-    "data/txn-markers-are-gaps": _NO_TRANSACTIONS,
-    "data/txn-read-committed": _NO_TRANSACTIONS,
     "member/share-on-consumer-group": _NO_CONSUMER_GROUPS,
     "member/consumer-on-share-group": _NO_CONSUMER_GROUPS,
 }
@@ -71,5 +68,5 @@ CLIENT_DIFFERENCES: Final[Mapping[str, Mapping[str, str]]] = {
     "4.1": _CLIENT,
     "4.2": _CLIENT,
     "4.3": _CLIENT,
-    "4.4": _CLIENT,
+    "4.4": {**_CLIENT, "admin/group-config": _DEAD_LETTERS},
 }
