@@ -149,9 +149,9 @@ class KafkaServer:
         (self._folder / "log4j2.properties").write_text(LOGGING, encoding="utf-8")
         if security is not None:
             self.certificates = make_certificates(self._folder / "tls")
-        self._cluster_id = _new_cluster_id()
+        self._cluster_id = new_cluster_id()
         members = range(1, self.nodes + 1)
-        with _free_ports(1 + self.nodes * 4) as ports:
+        with free_ports(1 + self.nodes * 4) as ports:
             plan = Plan(self.nodes, ports[0], settings, security, self.certificates)
             self._ports = [dict(zip(plan.listeners, ports[1 + 4 * i :], strict=False)) for i in range(self.nodes)]
             for node in members:
@@ -194,14 +194,14 @@ class KafkaServer:
                     raise KafkaFailedError(f"Address already in use: port {port} answers for {answer.cluster_id}")
                 return answer is not None and answer.share_apis and answer.node_ids >= running
 
-            if not _wait(serves, START_TIMEOUT_S):
+            if not wait(serves, START_TIMEOUT_S):
                 raise KafkaFailedError(f"node {node} of Kafka {self.version} does not answer:\n{self._tail(node)}")
 
     def _end(self, node: int, number: signal.Signals) -> None:
         if self._keeper.exit_code(node) is not None:
             raise KafkaFailedError(f"node {node} is not running")
         self._keeper.signal(node, number)
-        if not _wait(lambda: self._keeper.exit_code(node) is not None, STOP_TIMEOUT_S):
+        if not wait(lambda: self._keeper.exit_code(node) is not None, STOP_TIMEOUT_S):
             raise KafkaFailedError(f"node {node} did not end within {STOP_TIMEOUT_S} s after {number.name}")
 
     def _log_file(self, node: int) -> Path:
@@ -248,7 +248,8 @@ class _Keeper:
         return json.loads(self._process.stdout.readline())
 
 
-def _wait(happened: Callable[[], bool], limit_s: float) -> bool:
+def wait(happened: Callable[[], bool], limit_s: float) -> bool:
+    """Look again and again; False: it has not happened within the limit."""
     end_at_s = time.monotonic() + limit_s
     while not happened():
         if time.monotonic() >= end_at_s:
@@ -258,7 +259,7 @@ def _wait(happened: Callable[[], bool], limit_s: float) -> bool:
 
 
 @contextlib.contextmanager
-def _free_ports(count: int) -> Iterator[list[int]]:
+def free_ports(count: int) -> Iterator[list[int]]:
     """Ports that nobody listens on, kept from others until the block ends."""
     with contextlib.ExitStack() as held:
         found: list[int] = []
@@ -276,7 +277,7 @@ def _free_ports(count: int) -> Iterator[list[int]]:
         yield found
 
 
-def _new_cluster_id() -> str:
+def new_cluster_id() -> str:
     """22 characters of url-safe base64, as Kafka writes its ids; those that begin with "-" look like an option."""
     while (text := base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")).startswith("-"):
         pass

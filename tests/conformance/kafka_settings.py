@@ -79,14 +79,14 @@ def write_properties(file: Path, plan: Plan, node_id: int, ports: Mapping[str, i
         "advertised.listeners": ",".join(listeners.values()),
         "listener.security.protocol.map": ",".join(["CONTROLLER:PLAINTEXT", *(f"{n}:{n}" for n in plan.listeners)]),
         "log.dirs": str(data),
-        **_small_internal_topics(plan.nodes),
+        **small_internal_topics(plan.nodes),
         **_secured(plan),
         **plan.settings,
     }
     file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()), encoding="utf-8")
 
 
-def _small_internal_topics(nodes: int) -> Mapping[str, str]:
+def small_internal_topics(nodes: int) -> Mapping[str, str]:
     """Few partitions start sooner, and Kafka's default of three replicas needs three nodes."""
     replicas = str(min(3, nodes))
     return {

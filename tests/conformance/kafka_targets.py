@@ -2,6 +2,10 @@
 
 Used by the fixtures of this directory and by the tools beside them. All targets have the same settings, and everything
 that a test prepares goes over the wire, so that no test can tell them apart but by `Target.speaks_v2`.
+
+Here alone is decided what a real Kafka runs from: its jars, where there are Java and Maven or cached jars; else a
+container, where a Docker engine answers, for tests that one unsecured node is enough for; else `KafkaUnavailableError`,
+with one line that says why neither.
 """
 
 from __future__ import annotations
@@ -14,12 +18,16 @@ from types import MappingProxyType
 from typing import Final
 
 import attrs
+from kafka_container import KafkaContainer, engine_problem
+from kafka_jars import KafkaUnavailableError
 from kafka_server import KafkaServer
+from kafka_settings import Security
 
 REFERENCE: Final = "reference"
 SETTINGS: Final[Mapping[str, str]] = MappingProxyType({"group.share.min.record.lock.duration.ms": "1000"})
 """A group may then have a lock short enough to wait for. Everything else is as Kafka comes."""
 
+_NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
 _STOP_TIMEOUT_S: Final = 30
 
 
@@ -53,8 +61,37 @@ def running(target_id: str, *, nodes: int = 1, settings: Mapping[str, str] = SET
         with _reference_broker(nodes, settings) as bootstrap_servers:
             yield Target(bootstrap_servers, None, nodes)
     else:
-        with KafkaServer(target_id, nodes=nodes, settings=settings) as kafka:
+        with _from_jars_or_docker(target_id, nodes, settings) as kafka:
             yield Target(kafka.bootstrap_servers, target_id, nodes)
+
+
+def controlled(
+    version: str, *, nodes: int = 1, settings: Mapping[str, str] = _NO_SETTINGS, security: Security | None = None
+) -> KafkaServer:
+    """Start a real Kafka that can be secured, and whose nodes can be killed and restarted: from jars only."""
+    try:
+        return KafkaServer(version, nodes=nodes, settings=settings, security=security)
+    except KafkaUnavailableError as error:
+        raise _without_jars(error, "the test kills nodes or logs in") from error
+
+
+def _from_jars_or_docker(version: str, nodes: int, settings: Mapping[str, str]) -> KafkaServer | KafkaContainer:
+    try:
+        return KafkaServer(version, nodes=nodes, settings=settings)
+    except KafkaUnavailableError as error:
+        no_jars = error
+    if nodes > 1:
+        raise _without_jars(no_jars, f"the test needs {nodes} nodes")
+    try:
+        return KafkaContainer(version, settings=settings)
+    except KafkaUnavailableError as no_container:
+        raise KafkaUnavailableError(f"{no_jars}; and {no_container}") from no_container
+
+
+def _without_jars(no_jars: KafkaUnavailableError, needs: str) -> KafkaUnavailableError:
+    """The reason of a test that a container is not enough for."""
+    no_container = engine_problem() or f"a Docker container is one node, without security and without kill: {needs}"
+    return KafkaUnavailableError(f"{no_jars}; and {no_container}")
 
 
 @contextlib.contextmanager

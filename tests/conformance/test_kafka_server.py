@@ -15,6 +15,7 @@ import kafka_jars
 import pytest
 from admin_over_wire import Admin
 from kafka_server import KafkaServer, KafkaUnavailableError, Security
+from kafka_targets import controlled
 from share_flow import Keep, Member, poll_until, values, wait_until
 
 from kafka_share import KafkaShareConsumer
@@ -101,7 +102,7 @@ def test_the_reason_is_one_line_when_the_registry_does_not_answer(
 @pytest.fixture
 def secured(real_version: str) -> Iterator[KafkaServer]:
     try:
-        with KafkaServer(real_version, security=Security({"worker": "secret"}, acls=True)) as kafka:
+        with controlled(real_version, security=Security({"worker": "secret"}, acls=True)) as kafka:
             yield kafka
     except KafkaUnavailableError as error:
         pytest.skip(str(error))

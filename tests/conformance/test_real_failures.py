@@ -20,7 +20,7 @@ from admin_over_wire import Admin
 from kafka import KafkaAdminClient
 from kafka_probe import call
 from kafka_server import KafkaServer, KafkaUnavailableError
-from kafka_targets import SETTINGS
+from kafka_targets import SETTINGS, controlled
 
 from kafka_share import KafkaShareConsumer, KafkaShareError, TopicIdPartition
 from kafka_share.protocol.share_offsets import DescribeShareGroupOffsetsRequest
@@ -82,7 +82,7 @@ def three_nodes(real_version: str, pytestconfig: pytest.Config) -> Iterator[Kafk
 
 def _started(version: str, nodes: int) -> Iterator[KafkaServer]:
     try:
-        with KafkaServer(version, nodes=nodes, settings=SETTINGS) as kafka:
+        with controlled(version, nodes=nodes, settings=SETTINGS) as kafka:
             yield kafka
     except KafkaUnavailableError as error:
         pytest.skip(str(error))

@@ -12,6 +12,7 @@ import pytest
 import trustme
 from admin_over_wire import Admin
 from kafka_server import KafkaServer, KafkaUnavailableError, Security
+from kafka_targets import controlled
 from share_flow import Keep, poll_until
 
 from kafka_share import KafkaShareConsumer
@@ -63,7 +64,7 @@ class Secured:
 def secured(real_version: str) -> Iterator[Secured]:
     try:
         with (
-            KafkaServer(real_version, security=Security({USER: PASSWORD})) as kafka,
+            controlled(real_version, security=Security({USER: PASSWORD})) as kafka,
             Admin(kafka.bootstrap_servers) as admin,
         ):
             admin.create_topic(TOPIC)
