@@ -10,8 +10,9 @@ When a waiting ShareFetch looks again, which is all that "being woken" means:
 - a lock of its group in one of its partitions has ended;
 - somebody acknowledged or ended a session in one of its partitions: but *before* that is stored, so what was just
   released is not seen; afterwards only if the start offset moved;
-- another fetch of such a partition has ended: at once if that was answered by a request, with the node's next request
-  if its wait had run out (Kafka leaves the news to the thread that handles the next request).
+- another fetch of such a partition has ended: at once if that was answered by a request, and again *before* what that
+  request itself changes is stored; with the node's next request if its wait had run out (Kafka leaves the news to the
+  thread that handles the next request).
 
 A share partition is loaded after the request that needs it first has had its first look, one partition after the
 other: so a request that does not wait misses it, and one that waits is answered by the first one that brings records.
@@ -163,6 +164,7 @@ class ShareNode:
             if not fetch.is_fetched:
                 self._start_fetch(fetch, partitions, request.share_acquire_mode, now_ms)
         finally:
+            self._look_where_fetches_ended(now_ms)
             self._complete_acknowledgements(changes, fetch.acknowledged, now_ms)
         fetch.is_acknowledged = True
         self._finish(fetch)
@@ -182,6 +184,7 @@ class ShareNode:
         results: dict[PartitionKey, Outcome] = {}
         renewal = is_renewal(request, context.api_version)
         changes = self._begin_acknowledgements(owner, acknowledgements(request), results, context, renewal, now_ms)
+        self._look_where_fetches_ended(now_ms)
         self._complete_acknowledgements(changes, results, now_ms)
         if epoch == FINAL_EPOCH:
             self._end_session(owner, now_ms)
@@ -236,6 +239,7 @@ class ShareNode:
             if found is not None:
                 changes.append((partition, found, found.release(session.key.member_id)))
                 self._look_again(found.key, now_ms)
+        self._look_where_fetches_ended(now_ms)
         self._complete_acknowledgements(changes, {}, now_ms)
 
     def connection_closed(self, connection_id: int, now_ms: int) -> None:

@@ -225,3 +225,27 @@ def test_order_begins_one_further_on_when_the_epoch_grows() -> None:
         ["a", "b", "c"],
     ]
     assert rotated([], 3) == []
+
+
+@pytest.mark.parametrize("piggybacked", [True, False])
+def test_what_a_request_gives_back_is_not_seen_when_it_ended_another_fetch(p: Probe, piggybacked: bool) -> None:
+    """The end of the other fetch has those that wait look again, as in Kafka 4.3.1 before the request is stored."""
+    t = _topic(p)
+    holder, waiting, last = p.connect(), p.connect(), p.connect()
+    p.fetch(holder, "g", "M0", 0, [(t, 0, "")], wait=10)
+    for _ in range(3):
+        p.produce(t, 1)
+    p.fetch(holder, "g", "M1", 0, [(t, 0, "")])
+    p.send_fetch(waiting, "g", "M2", 0, [(t, 0, "")], wait=400, records=1, mode=1)
+    if not piggybacked:
+        p.send_fetch(last, "g", "M3", 0, [(t, 0, "")], wait=400, records=1, mode=1)
+    p.ack(holder, "g", "M1", 1, [(t, 0, "2~2:2")])
+    assert not waiting.replies
+    if piggybacked:
+        p.send_fetch(holder, "g", "M1", 2, [(t, 0, "1~1:2")], wait=400)
+    else:
+        p.ack(holder, "g", "M1", 2, [(t, 0, "1~1:2")])
+    still_waits = holder if piggybacked else last
+    assert "acq=2~2x2" in p.receive(waiting)
+    assert not still_waits.replies
+    assert "acq=1~1x2" in p.receive(still_waits)
