@@ -86,6 +86,17 @@ PINNED = {
             Fetch("A"),
         ),
     ),
+    "what a request gives back is not seen when it ended another fetch": Script(
+        1, 30_000, 5,
+        (
+            Produce(0, (1, 1, 1)),
+            Fetch("A"),
+            Fetch("B"),
+            Fetch("B", Limits(wait=400), parked=True),
+            Acknowledge("A", (Said(0, LAST, 2),)),
+            Fetch("A", Limits(wait=400), (Said(0, HELD, 2),), parked=True),
+        ),
+    ),
 }  # fmt: skip
 
 
