@@ -349,7 +349,12 @@ def test_no_file_names_a_place_of_the_machine_it_was_written_on() -> None:
     pattern = re.compile("|".join(["/" + "work/", "/" + "root/", r"\bshared" + "/", "/home/" + r"\w"]))
     suffixes = {".py", ".pyi", ".md", ".json", ".toml", ".ini", ".yaml", ".txt", ".sh"}
     folders = ("kafka_share", "tests", "docs", "examples", ".ci")
-    files = [p for folder in folders for p in (ROOT / folder).rglob("*") if p.suffix in suffixes]
+    files = [
+        path
+        for folder in folders
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in suffixes and not any(part.startswith(".") for part in path.relative_to(ROOT).parts)
+    ]
     files += [p for p in ROOT.iterdir() if p.is_file() and p.suffix in suffixes]
     assert len(files) > 100
     found = [f"{p.relative_to(ROOT)}: {m.group()}" for p in files for m in pattern.finditer(p.read_text("utf-8"))]
