@@ -83,7 +83,7 @@ def reason_not_to_run(config: pytest.Config, version: str) -> str | None:
     option = config.getoption("kafka_versions")
     chosen = os.environ.get("KAFKA_SHARE_KAFKA_VERSIONS", "") if option is None else option
     if chosen != "all" and release(version) not in [part.strip() for part in chosen.split(",")]:
-        return f"the probes need Java: choose versions, as in --kafka-versions {release(version)}, or all"
+        return "the probes need Java: choose versions, as in --kafka-versions 4.3.1, or all"
     if shutil.which("javac") is None or shutil.which("java") is None:
         return "the probes need a JDK (java and javac), which is not installed"
     return None
