@@ -8,7 +8,7 @@ When a waiting ShareFetch looks again, which is all that "being woken" means:
 
 - the log of one of its partitions has grown, or the partition has been loaded;
 - a lock of its group in one of its partitions has ended;
-- somebody acknowledged or ended a session in one of its partitions: but *before* that is stored, so what was just
+- somebody acknowledged, were it in vain, or ended a session in one of its partitions: but *before* that is stored, so what was just
   released is not seen; afterwards only if the start offset moved;
 - another fetch of such a partition has ended: at once if that was answered by a request, and again *before* what that
   request itself changes is stored; with the node's next request if its wait had run out (Kafka leaves the news to the
@@ -285,7 +285,11 @@ class ShareNode:
                 found = self._partitions.get(StateKey(owner.group_id, *partition))
                 if found is None or self._view.partition(*partition) is None:
                     raise Refusal(UnknownTopicOrPartitionError, "the share partition is not loaded on this node")
-                changes.append((partition, found, found.acknowledge(owner.member_id, batches, now_ms)))
+                try:
+                    changes.append((partition, found, found.acknowledge(owner.member_id, batches, now_ms)))
+                except Refusal:
+                    self._look_again(found.key, now_ms)
+                    raise
                 self._look_again(found.key, now_ms)
             except Refusal as refusal:
                 results[partition] = Outcome.of(refusal)

@@ -249,3 +249,17 @@ def test_what_a_request_gives_back_is_not_seen_when_it_ended_another_fetch(p: Pr
     assert "acq=2~2x2" in p.receive(waiting)
     assert not still_waits.replies
     assert "acq=1~1x2" in p.receive(still_waits)
+
+
+def test_waiting_fetch_looks_again_when_an_acknowledgement_is_refused(p: Probe) -> None:
+    t = _topic(p)
+    holder, waiting = p.connect(), p.connect()
+    p.fetch(holder, "g", "M0", 0, [(t, 0, "")], wait=10)
+    p.produce(t, 1)
+    p.fetch(holder, "g", "M1", 0, [(t, 0, "")])
+    p.send_fetch(waiting, "g", "M2", 0, [(t, 0, "")], wait=400)
+    p.ack(holder, "g", "M1", 1, [(t, 0, "0~0:2")])
+    assert not waiting.replies
+    assert "INVALID_RECORD_STATE" in p.ack(holder, "g", "M1", 2, [(t, 0, "0~0:1")])
+    assert waiting.replies
+    assert "acq=0~0x2" in p.receive(waiting)
