@@ -97,6 +97,17 @@ PINNED = {
             Fetch("A", Limits(wait=400), (Said(0, HELD, 2),), parked=True),
         ),
     ),
+    "a waiting fetch looks again when an acknowledgement is refused": Script(
+        1, 30_000, 5,
+        (
+            Produce(0, (1,)),
+            Fetch("A"),
+            Fetch("B"),
+            Fetch("B", Limits(wait=400), parked=True),
+            Acknowledge("A", (Said(0, HELD, 2),)),
+            Acknowledge("A", (Said(0, (0, 0), 1),)),
+        ),
+    ),
 }  # fmt: skip
 
 
