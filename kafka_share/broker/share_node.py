@@ -8,8 +8,8 @@ When a waiting ShareFetch looks again, which is all that "being woken" means:
 
 - the log of one of its partitions has grown, or the partition has been loaded;
 - a lock of its group in one of its partitions has ended;
-- somebody acknowledged, were it in vain, or ended a session in one of its partitions: but *before* that is stored, so what was just
-  released is not seen; afterwards only if the start offset moved;
+- somebody acknowledged, were it in vain, or ended a session in one of its partitions: but *before* that is stored, so
+  what was just released is not seen; afterwards only if the start offset moved;
 - another fetch of such a partition has ended: at once if that was answered by a request, and again *before* what that
   request itself changes is stored; with the node's next request if its wait had run out (Kafka leaves the news to the
   thread that handles the next request).
