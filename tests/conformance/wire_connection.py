@@ -15,7 +15,7 @@ from typing_extensions import Self
 
 from kafka_share.protocol.messages import decode_response, encode_request
 
-PATIENCE_S: Final = 30
+PATIENCE_S: Final = 120
 """How long an answer may take: only a failing test ever uses it up."""
 _CLIENT_ID: Final = "wire"
 
