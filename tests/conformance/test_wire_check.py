@@ -30,8 +30,8 @@ SPOKEN = [
 ]
 EXAMPLES = 40
 SLOW_EXAMPLES = 8
-"""For DescribeShareGroupOffsets: about a partition that it does not know, a real broker asks its share coordinator again
-and again, so that an answer takes seconds."""
+"""For DescribeShareGroupOffsets: about partitions that it does not know, a real broker asks its share coordinator
+again and again, so that an answer takes seconds."""
 RECORDS = 5
 
 
