@@ -1,4 +1,4 @@
-"""Hypothesis strategies for requests of the share APIs, made from their schemas, with values that a broker may meet.
+"""Hypothesis strategies for what a share consumer sends, made from the schemas, with values that a broker may meet.
 
 Values come by the field's name where a name says what is sensible; a broker that gets nothing but random numbers shows
 only its first check. Groups, members and topics are a few, so that requests meet what earlier ones left.
@@ -67,6 +67,12 @@ def _by_name(known: Known) -> Mapping[str, st.SearchStrategy[Any]]:
         "delivery_state": st.sampled_from([0, 2, 4, 9]),
         "delivery_count": st.integers(0, 5),
         "delivery_complete_count": offset,
+        "name": topics,
+        "key": groups,
+        "coordinator_keys": groups,
+        "key_type": st.integers(0, 3),
+        "client_software_name": st.sampled_from(["wire-check", ""]),
+        "client_software_version": st.sampled_from(["1", ""]),
     }
 
 

@@ -22,10 +22,12 @@ from kafka_share.protocol.schema import schema_of
 from kafka_share.protocol.share_group import ShareGroupDescribeRequest, ShareGroupHeartbeatRequest
 from kafka_share.protocol.share_offsets import DescribeShareGroupOffsetsRequest
 
+CONTROL_KEYS = (3, 10, 18)
+"""Metadata, FindCoordinator, ApiVersions: the other requests of our consumer."""
 SHARE_KEYS = (76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92)
 SPOKEN = [
     (MESSAGES[key][0], version)
-    for key in SHARE_KEYS
+    for key in (*CONTROL_KEYS, *SHARE_KEYS)
     for version in range(MESSAGES[key][0].valid_versions[0], MESSAGES[key][0].valid_versions[1] + 1)
 ]
 EXAMPLES = 40
