@@ -115,7 +115,9 @@ def test_all_partitions_of_an_answer_come_in_one_poll_when_it_is_collected() -> 
     assert application.holds_records
 
 
+@pytest.mark.scenario(167)
 def test_answers_of_two_brokers_are_joined_when_both_fit_into_one_poll() -> None:
+    """What several brokers sent is returned by one poll if it fits."""
     application = side(max_poll_records=3)
     deliver(application, part(A0, 0, b"x", b"y"))
     deliver(application, part(A1, 0, b"z"))
@@ -204,8 +206,10 @@ def test_acknowledge_is_refused_when_the_record_is_not_in_flight(topic: str, par
 # ---- problems
 
 
+@pytest.mark.pitfall(47)
 @pytest.mark.scenario(186, 188)
 def test_records_problem_and_records_come_in_turn_when_one_cannot_be_deserialized() -> None:
+    """The records before a bad one, its error, and the records behind it come from three polls in turn."""
     application = side(explicit=True, poison=[b"bad"])
     deliver(application, part(A0, 0, b"x", b"bad", b"y", last=3))
     assert collected(application) == [("a", 0, 0)]
@@ -241,6 +245,7 @@ def test_a_problem_is_raised_once_when_polls_go_on() -> None:
 
 @pytest.mark.scenario(187)
 def test_override_is_refused_when_the_offset_did_not_fail_or_was_committed() -> None:
+    """Only an offset that failed, and is not committed yet, can be acknowledged by its place."""
     application = side(explicit=True, poison=[b"bad"])
     deliver(application, part(A0, 0, b"x", b"bad"))
     collected(application)

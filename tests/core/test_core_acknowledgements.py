@@ -42,7 +42,9 @@ def outcomes(h: Harness) -> list[tuple[object, ...]]:
     return [(o.runs, type(o.error) if o.error else None) for o in h.outcomes]
 
 
+@pytest.mark.pitfall(65)
 def test_acknowledgements_ride_on_the_next_fetch_when_a_poll_brings_them() -> None:
+    """A poll's acknowledgements travel inside its ShareFetch, once."""
     h = delivered()
     h.start_poll(5_000, h.said((0, 9, 1)))
     request = h.fetch().request
@@ -74,8 +76,10 @@ def test_acknowledgements_wait_for_the_answer_and_then_go_alone_when_the_poll_ha
     assert h.acknowledge().request.share_session_epoch == 2
 
 
+@pytest.mark.pitfall(69)
 @pytest.mark.scenario(72)
 def test_a_commit_goes_as_share_acknowledge_with_the_next_epoch_when_made() -> None:
+    """A commit is a ShareAcknowledge with the next epoch; mixed types go as one batch with a type each."""
     h = delivered()
     h.commit(1, h.said((0, 4, 1), (5, 5, 3)))
     request = h.acknowledge().request
@@ -99,8 +103,10 @@ def test_the_acknowledge_goes_before_the_fetch_when_a_poll_follows_a_commit() ->
     assert not h.commits
 
 
+@pytest.mark.pitfall(77)
 @pytest.mark.scenario(81)
 def test_unwaited_commits_are_merged_when_one_is_under_way() -> None:
+    """Commits that nobody waits for are merged while one is under way; each offset is reported once."""
     h = delivered()
     for offset in range(10):
         h.commit(offset, h.said((offset, offset, 1)), wait=False)
@@ -133,7 +139,9 @@ def test_a_commit_completes_at_once_when_nothing_is_outstanding() -> None:
     assert not h.data_pending
 
 
+@pytest.mark.pitfall(79)
 def test_a_commit_waits_for_acknowledgements_that_ride_when_they_came_before() -> None:
+    """A commit after a poll waits for what rides on that poll's fetch, and sends nothing twice."""
     h = delivered()
     h.start_poll(5_000, h.said((0, 4, 1)))
     h.commit(1, h.said((5, 9, 1)))
@@ -143,9 +151,11 @@ def test_a_commit_waits_for_acknowledgements_that_ride_when_they_came_before() -
     assert len(h.commits) == 1
 
 
+@pytest.mark.pitfall(75)
 @pytest.mark.scenario(77)
 @pytest.mark.parametrize("timeout_ms", [0, 2_000])
 def test_a_commit_times_out_and_its_outcome_comes_later_when_the_answer_is_late(timeout_ms: int) -> None:
+    """A commit that runs out of time leaves its acknowledgements under way; their outcome comes later."""
     h = delivered()
     h.commit(1, h.said((0, 9, 1)), timeout_ms=timeout_ms)
     h.advance(timeout_ms)
@@ -160,8 +170,10 @@ def test_a_commit_times_out_and_its_outcome_comes_later_when_the_answer_is_late(
 # ---- results
 
 
+@pytest.mark.pitfall(73)
 @pytest.mark.parametrize("code", [121, 42, 29, 3, 6, 100, 74, -1, 999])
 def test_the_error_ends_the_acknowledgement_when_it_will_not_pass(code: int) -> None:
+    """An error that will not pass (the leader has moved, the lock is gone, …) ends an acknowledgement at once."""
     h = delivered()
     h.commit(1, h.said((0, 9, 1)))
     h.answer(h.acknowledge(), acknowledge_answer((tp(), code)))
@@ -171,9 +183,11 @@ def test_the_error_ends_the_acknowledgement_when_it_will_not_pass(code: int) -> 
     assert not h.asked(ShareAcknowledgeRequest)
 
 
+@pytest.mark.pitfall(76)
 @pytest.mark.scenario(84)
 @pytest.mark.parametrize("code", [7, 14, 15, 16, 56])
 def test_the_acknowledgement_is_repeated_until_it_succeeds_when_the_error_may_pass(code: int) -> None:
+    """An acknowledgement is repeated, with growing pauses and new epochs, while its error may pass."""
     h = delivered()
     h.commit(1, h.said((0, 9, 1)))
     for attempt in range(3):
@@ -208,15 +222,19 @@ def test_a_repeated_acknowledgement_does_not_hold_up_a_fetch_when_it_waits() -> 
     assert said_in(h.acknowledge().request) == {HERE: batches((0, 9, [1]))}
 
 
+@pytest.mark.pitfall(76)
 @pytest.mark.parametrize("code", [7, 15, 56, 121])
 def test_a_riding_acknowledgement_is_never_repeated_when_it_fails(code: int) -> None:
+    """An acknowledgement inside a ShareFetch is not repeated: its error is its outcome."""
     h = delivered()
     h.start_poll(5_000, h.said((0, 9, 1)))
     h.answer(h.fetch(), fetch_answer(fetch_data(tp(), acknowledge_error=code)))
     assert outcomes(h) == [(runs((0, 9, 1)), type(error_for_code(code)))]
 
 
+@pytest.mark.pitfall(81)
 def test_a_partition_that_the_answer_leaves_out_ends_as_invalid_when_it_was_acknowledged() -> None:
+    """A partition that the answer leaves out ends as an invalid record state, and nothing waits for ever."""
     h = delivered()
     h.commit(1, h.said((0, 4, 1)))
     h.answer(h.acknowledge(), acknowledge_answer((tp(5), 0)))
@@ -225,7 +243,9 @@ def test_a_partition_that_the_answer_leaves_out_ends_as_invalid_when_it_was_ackn
     assert outcomes(h) == [(runs((0, 4, 1)), InvalidRecordStateError), (runs((5, 9, 1)), InvalidRecordStateError)]
 
 
+@pytest.mark.pitfall(71)
 def test_each_partition_has_its_own_result_when_one_of_them_fails() -> None:
+    """Each partition of an acknowledgement has a result of its own."""
     h = Harness({tp(): 1, tp(1): 1}).joined()
     h.answer(h.fetch(), fetch_answer(fetch_data(tp(), (0, 9, 1)), fetch_data(tp(1), (0, 9, 1))))
     h.commit(1, h.said((0, 9, 1)), h.said((0, 9, 1), where=tp(1)))
@@ -253,8 +273,10 @@ def test_every_partition_has_the_error_when_the_whole_answer_failed(code: int) -
         assert [type(o.error) for o in h.outcomes] == [type(error_for_code(code))] * 2
 
 
+@pytest.mark.pitfall(75)
 @pytest.mark.parametrize("error", [BrokerUnreachableError("broke"), OperationTimeoutError("no answer")])
 def test_the_outcome_is_unknown_when_no_answer_came(error: Exception) -> None:
+    """Acknowledgements without an answer end with an unknown outcome; later ones of that session fail locally."""
     h = delivered()
     h.commit(1, h.said((0, 4, 1)))
     h.fail(h.acknowledge(), error)  # type: ignore[arg-type]
@@ -284,8 +306,10 @@ def test_the_session_stays_when_only_the_control_connection_is_lost() -> None:
     assert h.acknowledge().request.share_session_epoch == 1
 
 
+@pytest.mark.pitfall(73)
 @pytest.mark.scenario(237, 242)
 def test_acknowledgements_fail_locally_when_the_leader_is_another_node_now() -> None:
+    """Acknowledgements go to nobody but the broker that delivered: after a leader move they fail locally."""
     h = Harness({tp(): 1, tp(1): 2}).joined()
     h.answer(h.fetch(1), fetch_answer(fetch_data(tp(), (0, 9, 1))))
     h.start_poll()
@@ -300,7 +324,9 @@ def test_acknowledgements_fail_locally_when_the_leader_is_another_node_now() -> 
 # ---- renewals
 
 
+@pytest.mark.pitfall(82, 84)
 def test_renewals_go_alone_and_end_the_wait_when_they_succeed() -> None:
+    """Renewals go as a ShareAcknowledge, never inside a fetch, and end the poll's wait when they succeed."""
     h = delivered()
     h.start_poll(2_000, h.said((0, 0, 1), (1, 1, 4), (2, 2, 1), (3, 3, 4)))
     send = h.acknowledge()
@@ -322,8 +348,10 @@ def test_the_poll_goes_on_when_its_renewals_failed() -> None:
     assert h.fetch()
 
 
+@pytest.mark.pitfall(82)
 @pytest.mark.parametrize("final", [1, 2, 3])
 def test_a_final_word_waits_for_the_renewal_of_its_offset_when_both_are_queued(final: int) -> None:
+    """A renewal and the final word about the same record never go in one request, nor in the wrong order."""
     h = delivered()
     h.commit(1, h.said((9, 9, 1)), wait=False)
     h.commit(2, h.said((0, 4, 4)), wait=False)
@@ -339,7 +367,9 @@ def test_a_final_word_waits_for_the_renewal_of_its_offset_when_both_are_queued(f
     assert said_in(h.acknowledge().request) == {HERE: batches((2, 2, [final]), (7, 7, [final]))}
 
 
+@pytest.mark.pitfall(83)
 def test_only_renewals_fail_when_the_broker_is_too_old_for_them() -> None:
+    """On a broker that knows no renewals only they fail; the other acknowledgements of the batch go through."""
     h = delivered()
     h.commit(1, h.said((0, 0, 4), (1, 2, 1)))
     h.fail(h.acknowledge(), UnsupportedVersionError("version 1 only"))

@@ -49,7 +49,9 @@ def fetches(h: Harness) -> list[tuple[int, int, int]]:
 # ---- when
 
 
+@pytest.mark.pitfall(49)
 def test_no_fetch_is_sent_when_records_have_been_delivered_until_the_next_poll() -> None:
+    """While the application works on records nothing is fetched; its next poll sends the next fetch."""
     h = Harness().joined(timeout_ms=60_000)
     h.delivering()
     h.advance(20_000)
@@ -58,7 +60,10 @@ def test_no_fetch_is_sent_when_records_have_been_delivered_until_the_next_poll()
     assert len(fetches(h)) == 2
 
 
+@pytest.mark.scenario(168)
+@pytest.mark.pitfall(49)
 def test_fetches_follow_one_another_while_the_poll_waits_and_stop_when_it_ends() -> None:
+    """A poll without records fetches again and again, one request at a time, and only until its time is up."""
     h = Harness().joined(timeout_ms=2_000)
     for epoch in range(4):
         assert h.fetch().request.share_session_epoch == epoch
@@ -76,8 +81,10 @@ def test_no_fetch_follows_when_the_poll_ended_early() -> None:
     assert not h.data_pending
 
 
+@pytest.mark.pitfall(50)
 @pytest.mark.scenario(14)
 def test_each_idle_node_is_asked_once_when_the_poll_has_no_time() -> None:
+    """Polls without time send one fetch to each idle broker, and none to a broker that still owes an answer."""
     h = Harness({tp(): 1, tp(1): 2}).joined(timeout_ms=0)
     assert not h.data_pending  # the assignment came after that poll
     h.handle()
@@ -92,7 +99,9 @@ def test_each_idle_node_is_asked_once_when_the_poll_has_no_time() -> None:
     assert [node for _, node, _ in fetches(h)] == [1, 2, 1]
 
 
+@pytest.mark.pitfall(50)
 def test_a_poll_without_time_asks_even_when_it_ended_before_the_core_ran() -> None:
+    """A poll that has ended before the network thread heard of it still has its fetch sent."""
     h = Harness().joined(timeout_ms=0)
     h.core.handle(PollStarted(h.now_ms), h.now_ms)
     h.handle(PollEnded())
@@ -124,7 +133,9 @@ def test_the_batch_has_what_was_acquired_when_an_answer_comes() -> None:
     assert batch.partitions[0].acquired == (AcquiredRange(0, 9, 1),)
 
 
+@pytest.mark.pitfall(59)
 def test_the_node_is_left_alone_when_it_throttles() -> None:
+    """After a throttled answer the broker is left alone for that time; the session goes on with its next epoch."""
     h = Harness().joined(timeout_ms=60_000)
     h.answer(h.fetch(), fetch_answer(throttle_ms=700))
     h.advance(699)
@@ -136,7 +147,9 @@ def test_the_node_is_left_alone_when_it_throttles() -> None:
 # ---- record_limit
 
 
+@pytest.mark.pitfall(51)
 def test_one_node_at_a_time_is_asked_in_turn_when_records_are_limited() -> None:
+    """With record_limit one broker at a time gets a real fetch, each in its turn."""
     h = Harness({tp(): 1, tp(1): 2, tp(2): 3}, record_limit=True).joined()
     order = []
     for _ in range(7):
@@ -151,7 +164,9 @@ def test_one_node_at_a_time_is_asked_in_turn_when_records_are_limited() -> None:
     assert order[3:6] == order[:3]
 
 
+@pytest.mark.pitfall(51)
 def test_the_others_get_zero_limits_and_only_what_there_is_to_carry_when_records_are_limited() -> None:
+    """With record_limit the other brokers get a request only for acknowledgements and changes, with all limits 0."""
     h = Harness({tp(): 1, tp(1): 2}, record_limit=True).joined()
     real = h.fetch(1).request
     other = h.fetch(2).request
@@ -167,7 +182,9 @@ def test_the_others_get_zero_limits_and_only_what_there_is_to_carry_when_records
     assert (carrying.max_records, said_in(carrying)) == (0, {(T, 0): batches((0, 9, [1]))})
 
 
+@pytest.mark.pitfall(51)
 def test_the_turn_passes_on_when_the_chosen_node_dies() -> None:
+    """With record_limit the fetch goes to another broker when the one whose turn it was dies."""
     h = Harness({tp(): 1, tp(1): 2}, record_limit=True).joined()
     h.answer(h.fetch(2), fetch_answer())
     h.fail(h.fetch(1))
@@ -203,8 +220,10 @@ def test_the_old_topic_is_forgotten_with_the_first_fetch_of_the_new_one_when_the
     assert (said_in(request), forgotten_in(request)) == ({(U, 0): []}, [(T, 0)])
 
 
+@pytest.mark.pitfall(52)
 @pytest.mark.scenario(6)
 def test_records_of_a_topic_no_longer_subscribed_are_released_when_they_arrive_late() -> None:
+    """Records of a topic that has been left meanwhile are given back at once, and nobody is told of it."""
     h = Harness({tp(): 1, tp(0, "u"): 1}).joined(tp())
     h.handle(SubscriptionChanged(frozenset({"u"})))
     h.start_poll()
@@ -215,7 +234,9 @@ def test_records_of_a_topic_no_longer_subscribed_are_released_when_they_arrive_l
     assert not h.outcomes  # the application never saw them
 
 
+@pytest.mark.pitfall(52)
 def test_records_of_a_lost_partition_are_delivered_when_its_topic_is_still_subscribed() -> None:
+    """Records of a partition that was taken away meanwhile are delivered while its topic is subscribed."""
     h = Harness({tp(): 1, tp(1): 1}).joined()
     h.heartbeat = lambda request: heartbeat_answer(2, [tp(1)])
     h.advance(1_000)
@@ -258,9 +279,11 @@ def test_the_new_id_is_added_and_the_old_forgotten_when_a_topic_was_made_again()
 # ---- leaders
 
 
+@pytest.mark.pitfall(53)
 @pytest.mark.scenario(235, 239)
 @pytest.mark.parametrize("code", [6, 74])
 def test_the_next_fetch_goes_to_the_new_leader_at_once_when_the_answer_names_it(code: int) -> None:
+    """An answer names a new leader, even on an unknown broker: the next fetch goes there without asking."""
     h = Harness().joined()
     before = len(h.sent_of(MetadataRequest))
     new = Node(5, "node5", 9092)
@@ -303,7 +326,9 @@ def test_the_metadata_is_asked_when_the_hint_is_of_no_use(leader: int, epoch: in
     assert h.fetch(2).request.share_session_epoch == 0
 
 
+@pytest.mark.pitfall(54)
 def test_a_leader_is_not_believed_when_the_partition_has_no_error() -> None:
+    """The leader in an answer without an error means nothing: the fetches stay where they are."""
     h = Harness({tp(): 1, tp(1): 2}).joined(tp())
     h.answer(h.fetch(), fetch_answer(fetch_data(tp(), leader=(2, 99))))
     assert h.fetch().node.id == 1
@@ -354,6 +379,7 @@ def test_fetching_goes_on_when_a_leader_has_been_found_again() -> None:
     ],
 )
 def test_the_error_is_silent_when_one_partition_is_in_passing_trouble(code: int, refreshes: bool) -> None:
+    """Errors of a partition that pass are not raised; fetches are paced, metadata is asked where it can help."""
     h = Harness().joined(timeout_ms=60_000)
     before = len(h.sent_of(MetadataRequest))
     h.answer(h.fetch(), fetch_answer(fetch_data(tp(), error=code)))
@@ -364,8 +390,10 @@ def test_the_error_is_silent_when_one_partition_is_in_passing_trouble(code: int,
     assert not h.errors
 
 
+@pytest.mark.pitfall(55)
 @pytest.mark.parametrize("code", [2, 15, 69, 999])
 def test_the_error_is_raised_once_until_it_has_passed_when_a_partition_fails(code: int) -> None:
+    """The error of a partition is raised by one poll, and again only after it had passed in between."""
     h = Harness().joined(timeout_ms=60_000)
     for _ in range(3):
         h.answer(h.fetch(), fetch_answer(fetch_data(tp(), error=code)))
@@ -378,8 +406,10 @@ def test_the_error_is_raised_once_until_it_has_passed_when_a_partition_fails(cod
     assert CorruptMessageError.code == 2
 
 
+@pytest.mark.pitfall(55)
 @pytest.mark.scenario(287)
 def test_one_error_names_the_topics_and_the_others_go_on_when_rights_are_missing() -> None:
+    """Without rights on some topics one error names them, and the other topics are delivered."""
     h = Harness({tp(): 1, tp(1): 1, tp(0, "u"): 1}).joined()
     refused = [fetch_data(where, error=29) for where in (tp(), tp(1))]
     h.answer(h.fetch(), fetch_answer(*refused, fetch_data(tp(0, "u"), (0, 0, 1))))
@@ -391,6 +421,7 @@ def test_one_error_names_the_topics_and_the_others_go_on_when_rights_are_missing
 @pytest.mark.scenario(258, 262)
 @pytest.mark.parametrize("code", [122, 123, 133, -1, 100, 15, 30, 42, 35, 999])
 def test_attempts_back_off_when_the_whole_answer_fails_again_and_again(code: int) -> None:
+    """Fetches that fail as a whole again and again are repeated with growing pauses, never in a hot loop."""
     h = Harness().joined(timeout_ms=60_000)
     for _ in range(400):
         for send in list(h.data_pending):
@@ -413,13 +444,17 @@ def test_other_nodes_go_on_when_one_has_no_session_to_give() -> None:
     assert h.fetch(1).request.share_session_epoch == 0
 
 
+@pytest.mark.scenario(286)
 def test_the_error_of_the_group_is_raised_when_only_fetching_is_refused() -> None:
+    """A fetch refused for missing rights on the group is raised by poll."""
     h = Harness().joined()
     h.answer(h.fetch(), fetch_answer(error=30))
     assert [type(e.error) for e in h.errors] == [GroupAuthorizationFailedError]
 
 
+@pytest.mark.pitfall(58)
 def test_reconnecting_backs_off_and_live_brokers_go_on_when_a_broker_is_down() -> None:
+    """A broker that is down is tried again with growing pauses, while the others go on delivering."""
     h = Harness({tp(): 1, tp(1): 2}).joined(timeout_ms=60_000)
     for _ in range(200):
         for send in h.asked(ShareFetchRequest, 1):
@@ -432,7 +467,9 @@ def test_reconnecting_backs_off_and_live_brokers_go_on_when_a_broker_is_down() -
     assert not h.errors
 
 
+@pytest.mark.scenario(283)
 def test_an_authentication_failure_is_raised_once_and_tried_again_with_back_off() -> None:
+    """A refused login is raised once, and tried again with growing pauses."""
     h = Harness()
     h.serves_metadata = False
     h.subscribe()
@@ -461,21 +498,27 @@ def test_partitions_nobody_asked_for_are_ignored_when_a_broker_sends_them() -> N
     assert not h.errors
 
 
+@pytest.mark.pitfall(42)
 def test_each_offset_is_delivered_once_when_a_partition_comes_twice_and_ranges_overlap() -> None:
+    """A partition that is answered twice, with overlapping ranges, delivers each of its offsets once."""
     h = Harness().joined()
     h.answer(h.fetch(), fetch_answer(fetch_data(tp(), (5, 9, 2), (0, 5, 1)), fetch_data(tp(), (0, 20, 1))))
     assert h.delivered[0].partitions[0].acquired == (AcquiredRange(0, 4, 1), AcquiredRange(5, 9, 2))
     assert len(h.delivered[0].partitions) == 1
 
 
+@pytest.mark.pitfall(42)
 def test_impossible_ranges_are_left_out_with_an_error_when_a_broker_names_them() -> None:
+    """Acquired ranges that cannot be are left out with an error; the possible ones are delivered."""
     h = Harness().joined()
     h.answer(h.fetch(), fetch_answer(fetch_data(tp(), (0, 2**62, 1), (3, 4, 1))))
     assert h.delivered[0].partitions[0].acquired == (AcquiredRange(3, 4, 1),)
     assert [type(e.error) for e in h.errors] == [RemoteProtocolError]
 
 
+@pytest.mark.pitfall(43)
 def test_records_may_be_null_when_offsets_were_acquired() -> None:
+    """An answer that acquired offsets may have null for its records."""
     h = Harness().joined()
     where, data = fetch_data(tp(), (0, 1, 1))
     data.records = None
@@ -550,6 +593,8 @@ def test_records_can_still_be_acknowledged_when_the_member_left_for_staleness() 
     assert said_in(h.acknowledge().request) == {(T, 0): batches((0, 9, [1]))}
 
 
+@pytest.mark.pitfall(51)
 def test_the_wait_of_a_limited_round_is_shared_by_its_nodes_when_several_are_asked_in_turn() -> None:
+    """With record_limit idle brokers cannot hold a poll up: they share one fetch_max_wait_ms between them."""
     h = Harness({tp(): 1, tp(1): 2}, record_limit=True).joined()
     assert h.fetch(1).request.max_wait_ms == 250

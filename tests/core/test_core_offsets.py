@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby, pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -59,13 +60,17 @@ runs_in_blocks = st.lists(st.tuples(st.integers(1, 14), st.integers(0, 2), st.in
 )
 
 
+@pytest.mark.pitfall(69)
 @given(st.one_of(offsets_with_types, runs_in_blocks))
 def test_runs_are_encoded_like_the_naive_model_when_offsets_have_any_types(types: dict[int, int]) -> None:
+    """Any acknowledgements are encoded as a slow, obvious model encodes them."""
     assert [tuple(piece) for piece in encode_runs(runs_of(types))] == naive_pieces(types)
 
 
+@pytest.mark.pitfall(69, 87)
 @given(st.one_of(offsets_with_types, runs_in_blocks))
 def test_encoded_pieces_satisfy_the_broker_when_expanded(types: dict[int, int]) -> None:
+    """Encoded batches are ascending, do not overlap, have one type or one for each offset, and say what was said."""
     pieces = encode_runs(runs_of(types))
     expanded = {}
     for first, last, kinds in pieces:
@@ -75,7 +80,9 @@ def test_encoded_pieces_satisfy_the_broker_when_expanded(types: dict[int, int]) 
     assert all(before.last < after.first for before, after in pairwise(pieces))
 
 
+@pytest.mark.pitfall(69)
 def test_the_observed_example_is_encoded_when_runs_of_ten_are_split_by_rejects() -> None:
+    """Equal types are one type, short runs have a type for each offset, and a hole begins another batch."""
     types = dict.fromkeys(range(26), 1) | {26: 3, 27: 1, 28: 3, 29: 1}
     types |= {offset: 3 if (offset - 31) % 11 == 10 else 1 for offset in range(31, 63)}
     pieces = encode_runs(runs_of(types))
@@ -84,7 +91,9 @@ def test_the_observed_example_is_encoded_when_runs_of_ten_are_split_by_rejects()
     assert len(pieces) == 3
 
 
+@pytest.mark.pitfall(69)
 def test_a_run_of_eleven_is_cut_out_when_ten_would_not_be() -> None:
+    """More than ten equal types in a row become a batch of their own; ten do not."""
     ten = [AcknowledgementRun(0, 9, 1), AcknowledgementRun(10, 10, 2)]
     eleven = [AcknowledgementRun(0, 10, 1), AcknowledgementRun(11, 11, 2)]
     assert [p.types for p in encode_runs(ten)] == [[1] * 10 + [2]]
@@ -95,10 +104,12 @@ def test_a_huge_run_stays_small_when_encoded() -> None:
     assert encode_runs([AcknowledgementRun(0, 2**60, 0)])[0].types == [0]
 
 
+@pytest.mark.pitfall(42)
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 6), st.integers(1, 5)), max_size=12))
 def test_each_offset_is_acquired_once_with_its_first_count_when_ranges_are_in_disorder(
     found: list[tuple[int, int, int]],
 ) -> None:
+    """Acquired ranges may be unsorted, overlap and repeat: each offset counts once, as it was named first."""
     named = [AcquiredRange(first, first + length, count) for first, length, count in found]
     naive: dict[int, int] = {}
     for first, last, count in named:

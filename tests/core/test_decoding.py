@@ -152,6 +152,7 @@ def test_deserializers_get_topic_headers_and_bytes_when_they_ask_for_them() -> N
 # ---- acquired ranges against records
 
 
+@pytest.mark.pitfall(40)
 @pytest.mark.scenario(192)
 @pytest.mark.parametrize(
     "ranges",
@@ -159,6 +160,7 @@ def test_deserializers_get_topic_headers_and_bytes_when_they_ask_for_them() -> N
     ids=["two ranges", "odd offsets", "all", "one"],
 )
 def test_only_acquired_records_come_out_when_the_batch_holds_more(ranges: list[tuple[int, int, int]]) -> None:
+    """Records of a batch that were not acquired (others hold them) are skipped."""
     outcome = decode(fetched(batch(range(10)), *ranges))
     expected = {o: count for first, last, count in ranges for o in range(first, last + 1)}
     assert {o: r.delivery_count for o, r in outcome.records.items()} == expected
@@ -173,6 +175,7 @@ def test_no_unacquired_record_slips_through_when_a_compacted_batch_has_as_many_r
     assert outcome.gaps == {1, 2}
 
 
+@pytest.mark.pitfall(41, 43)
 @pytest.mark.scenario(193)
 @pytest.mark.parametrize(
     ("records", "acquired", "delivered"),
@@ -189,12 +192,15 @@ def test_no_unacquired_record_slips_through_when_a_compacted_batch_has_as_many_r
 def test_acquired_offsets_are_gaps_when_no_record_is_there(
     records: bytes, acquired: tuple[int, int, int], delivered: list[int]
 ) -> None:
+    """Acquired offsets without a record become gaps."""
     outcome = decode(fetched(records, acquired))
     assert list(outcome.records) == delivered
     assert outcome.gaps == set(range(acquired[0], acquired[1] + 1)) - set(delivered)
 
 
+@pytest.mark.pitfall(41, 61)
 def test_a_control_batch_is_a_gap_when_it_was_acquired() -> None:
+    """Control records (transaction markers) are never delivered; their offsets become gaps."""
     marker = control_batch("commit", producer_id=1, producer_epoch=0, timestamp=0, base_offset=1)
     outcome = decode(fetched(batch([0]) + marker + batch([2]), (0, 2, 1)))
     assert list(outcome.records) == [0, 2]
@@ -213,8 +219,10 @@ def failing_at(*offsets: int) -> Decoder:
     return Decoder(value_deserializer=as_deserializer(deserialize))
 
 
+@pytest.mark.pitfall(47)
 @pytest.mark.scenario(188)
 def test_decoding_goes_on_behind_each_failure_when_a_deserializer_raises() -> None:
+    """A record whose deserializer fails becomes a problem of its own; decoding goes on behind it."""
     bad_key = Decoder(as_deserializer(_raise_for(b"k1")), as_deserializer(_raise_for(b"v2")))
     first, key, value, last = steps_of(PartitionDecoding(fetched(batch(range(4)), (0, 3, 1)), bad_key))
     assert [r.offset for r in first] == [0]
@@ -239,6 +247,7 @@ def _raise_for(poison: bytes) -> Callable[[bytes], bytes]:
     return deserialize
 
 
+@pytest.mark.pitfall(46)
 @pytest.mark.scenario(191)
 @pytest.mark.parametrize(
     "damage",
@@ -248,6 +257,7 @@ def _raise_for(poison: bytes) -> Callable[[bytes], bytes]:
 def test_one_damaged_batch_is_rejected_and_its_neighbours_delivered_when_three_were_fetched(
     damage: Callable[[bytes], bytes],
 ) -> None:
+    """Of three batches a damaged one is rejected; the ones before and behind it are delivered."""
     records = batch([0, 1, 2]) + damage(batch([3, 4, 5])) + batch([6, 7, 8])
     good, problem, rest = steps_of(PartitionDecoding(fetched(records, (0, 8, 1)), PLAIN))
     assert isinstance(problem, Problem)
@@ -407,9 +417,11 @@ def _bases(data: bytes) -> list[int]:
     return bases
 
 
+@pytest.mark.pitfall(40, 41, 43)
 @pytest.mark.scenario(192, 193)
 @given(scenes())
 def test_every_acquired_offset_is_once_a_record_a_gap_or_a_failure_whatever_was_fetched(scene: Scene) -> None:
+    """Whatever was fetched, each acquired offset is exactly once a record, a gap or a failure."""
     interrupts = {value_of(o) for o in scene.interrupts}
     poison = {value_of(o) for o, kind in scene.failed.items() if kind == RELEASE}
 

@@ -63,6 +63,7 @@ def poll_event(consumer: Consumer) -> str:
 # ---- deserializers
 
 
+@pytest.mark.pitfall(47)
 @pytest.mark.scenario(186)
 def test_the_bad_record_is_raised_until_it_is_rejected_when_a_deserializer_fails(
     broker: ReferenceBroker, make_consumer: MakeConsumer, outcomes: Outcomes
@@ -133,6 +134,7 @@ def test_overriding_is_refused_when_the_place_is_wrong_or_the_word_was_committed
         consumer.acknowledge_offset("t", 0, 0, REJECT)
 
 
+@pytest.mark.pitfall(47)
 @pytest.mark.scenario(188, 189)
 def test_bad_records_are_raised_up_to_the_limit_and_the_good_ones_come_when_one_batch_holds_both(
     broker: ReferenceBroker, make_consumer: MakeConsumer, outcomes: Outcomes
@@ -167,6 +169,7 @@ def test_bad_records_are_raised_up_to_the_limit_and_the_good_ones_come_when_one_
     assert offsets(left_for_others(broker, make_consumer, "t")) == [4]
 
 
+@pytest.mark.pitfall(49)
 @pytest.mark.scenario(188)
 def test_no_request_for_records_is_sent_when_a_poll_has_some_at_hand(
     broker: ReferenceBroker, make_consumer: MakeConsumer
@@ -224,6 +227,7 @@ def with_unknown_codec(batch: bytes) -> bytes:
     return changed[:17] + crc32c(changed[21:]).to_bytes(4, "big") + changed[21:]
 
 
+@pytest.mark.pitfall(46, 48)
 @pytest.mark.scenario(191)
 @pytest.mark.parametrize(
     "damage",

@@ -91,6 +91,7 @@ def poll_through_protocol_errors(consumer: Consumer) -> list[Record]:
     return found
 
 
+@pytest.mark.pitfall(75)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_commit_says_that_the_outcome_is_unknown_when_its_answer_is_broken(
     broker: ReferenceBroker, make_consumer: MakeConsumer, fault: str
@@ -167,6 +168,7 @@ def test_poll_raises_when_no_broker_was_ever_there(make_consumer: MakeConsumer) 
         poll_until(consumer, 1)
 
 
+@pytest.mark.pitfall(75)
 def test_commit_fails_at_once_when_the_node_was_stopped(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
     """The session ended with the connection: nothing is sent, and the result says why without waiting."""
     broker.create_topic("t")
@@ -181,6 +183,7 @@ def test_commit_fails_at_once_when_the_node_was_stopped(broker: ReferenceBroker,
     assert counted(poll_until(consumer, 2)) == [(0, 2), (1, 2)]
 
 
+@pytest.mark.pitfall(58)
 def test_consumption_goes_on_elsewhere_when_one_of_three_nodes_stops() -> None:
     """The partitions of a stopped node are led by others; their records arrive, and poll raises nothing."""
     with ReferenceBroker(nodes=3) as broker:
@@ -275,6 +278,7 @@ def killed_under_a_holder(broker_process: BrokerProcess, **config: object) -> tu
     return consumer, outcomes
 
 
+@pytest.mark.pitfall(75, 88)
 def test_commit_poll_and_close_end_with_clear_errors_when_the_broker_is_killed(broker_process: BrokerProcess) -> None:
     """The commit has an error as its result, poll raises that nobody answers, close ends within its timeout."""
     consumer, outcomes = killed_under_a_holder(broker_process, default_api_timeout_ms=300)
@@ -302,6 +306,7 @@ def test_unsubscribe_ends_at_its_timeout_when_the_broker_is_killed(broker_proces
     consumer.close(timeout_ms=300)
 
 
+@pytest.mark.pitfall(75)
 def test_commit_raises_at_its_timeout_when_the_broker_process_stands_still(broker_process: BrokerProcess) -> None:
     """A broker that is stopped, not dead, keeps its connections: commit_sync raises when its own time is over."""
     broker_process.produce(b"held")

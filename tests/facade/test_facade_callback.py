@@ -18,6 +18,7 @@ from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
 MakeConsumer = Callable[..., Consumer]
 
 
+@pytest.mark.pitfall(80)
 @pytest.mark.scenario(86, 41)
 def test_callback_is_told_inside_the_poll_that_accepts(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
     """Implicit mode: the poll after the delivery accepts it; the callback has topic id, name, partition, offsets."""
@@ -104,6 +105,7 @@ def test_callback_gets_invalid_record_state_when_the_lock_has_run_out(
     assert outcomes.succeeded == [("t", 0, 0), ("t", 0, 1)], "the second delivery was accepted"
 
 
+@pytest.mark.pitfall(80)
 @pytest.mark.scenario(89)
 def test_methods_raise_illegal_state_when_called_inside_the_callback(
     broker: ReferenceBroker, make_consumer: MakeConsumer
@@ -147,6 +149,7 @@ def test_methods_raise_illegal_state_when_called_inside_the_callback(
     assert [r.value for r in poll_until(consumer, 1, consumer.acknowledge)] == [b"second"]
 
 
+@pytest.mark.pitfall(80)
 @pytest.mark.scenario(91)
 @pytest.mark.parametrize("reporter", ["poll", "commit_sync", "commit_async", "close"])
 def test_exception_of_the_callback_is_logged_and_swallowed(
@@ -265,6 +268,7 @@ def test_outcomes_are_dropped_when_the_callback_is_taken_away(
     assert outcomes.succeeded == [("t", 0, 2)]
 
 
+@pytest.mark.pitfall(78, 88)
 @pytest.mark.scenario(152)
 def test_callback_hears_of_both_when_close_follows_an_async_commit(
     broker: ReferenceBroker, make_consumer: MakeConsumer

@@ -95,6 +95,7 @@ def test_last_batch_is_released_when_an_implicit_consumer_closes(
     assert offsets(left_for_others(broker, make_consumer, "t")) == last
 
 
+@pytest.mark.pitfall(88)
 @pytest.mark.scenario(142)
 def test_every_method_raises_when_the_consumer_is_closed(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
     """close can be repeated and wakeup stays harmless; everything else is an illegal state."""
@@ -134,6 +135,7 @@ def test_close_refuses_a_timeout_that_makes_no_sense(make_consumer: MakeConsumer
         consumer.close(timeout_ms=-1)
 
 
+@pytest.mark.pitfall(88)
 @pytest.mark.scenario(143)
 @pytest.mark.parametrize("slow", [1, 2, 3])
 def test_close_waits_and_succeeds_when_brokers_answer_late(slow: int) -> None:
@@ -187,6 +189,7 @@ def test_close_ends_at_the_request_timeout_when_no_answer_comes(
     assert not group.members
 
 
+@pytest.mark.pitfall(88)
 @pytest.mark.scenario(143, 146)
 def test_close_ends_at_its_own_timeout_when_no_answer_comes(
     broker: ReferenceBroker, make_consumer: MakeConsumer
@@ -220,6 +223,7 @@ def test_close_completes_without_a_retry_when_the_sessions_end_is_refused(
     assert not group.members
 
 
+@pytest.mark.pitfall(88)
 @pytest.mark.scenario(146)
 def test_close_returns_without_an_error_when_the_broker_is_down(
     broker: ReferenceBroker, make_consumer: MakeConsumer
@@ -361,6 +365,7 @@ def test_closing_inside_a_with_block_is_fine(make_consumer: MakeConsumer) -> Non
         consumer.close()
 
 
+@pytest.mark.pitfall(88)
 @pytest.mark.scenario(153)
 def test_close_ends_when_fetches_of_several_brokers_are_under_way() -> None:
     """Three brokers hold a ShareFetch back while close is called: it ends all the same, everywhere."""

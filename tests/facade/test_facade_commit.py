@@ -139,6 +139,7 @@ def test_commit_raises_illegal_state_when_the_consumer_is_closed(make_consumer: 
     assert isinstance(raised.value, RuntimeError)
 
 
+@pytest.mark.pitfall(78)
 @pytest.mark.scenario(82)
 def test_nothing_is_lost_when_async_commits_are_followed_by_a_sync_one(
     broker: ReferenceBroker, make_consumer: MakeConsumer
@@ -186,6 +187,7 @@ def test_every_offset_is_reported_once_when_commits_alternate(
     assert left_for_others(broker, make_consumer, "t") == []
 
 
+@pytest.mark.pitfall(77)
 @pytest.mark.scenario(95)
 def test_every_offset_is_reported_once_when_commits_come_in_bursts(
     broker: ReferenceBroker, make_consumer: MakeConsumer

@@ -111,6 +111,7 @@ def test_acknowledgements_fail_locally_when_the_session_has_to_begin_anew(
         assert not any(p.acknowledgement_batches for topic in request.topics for p in topic.partitions)
 
 
+@pytest.mark.pitfall(75)
 @pytest.mark.scenario(77)
 def test_late_answer_is_reported_when_commit_sync_ran_out_of_time(
     broker: ReferenceBroker, make_consumer: MakeConsumer
@@ -133,6 +134,7 @@ def test_late_answer_is_reported_when_commit_sync_ran_out_of_time(
     assert left_for_others(broker, make_consumer, "t") == []
 
 
+@pytest.mark.pitfall(77)
 @pytest.mark.scenario(80, 81)
 def test_async_commits_do_not_wait_and_share_requests_when_an_answer_is_late(
     broker: ReferenceBroker, make_consumer: MakeConsumer
@@ -157,6 +159,7 @@ def test_async_commits_do_not_wait_and_share_requests_when_an_answer_is_late(
     assert len(broker.requests(SHARE_ACKNOWLEDGE)) == 2
 
 
+@pytest.mark.pitfall(78)
 @pytest.mark.scenario(83)
 def test_commit_sync_succeeds_when_async_commits_are_under_way_and_cached(
     broker: ReferenceBroker, make_consumer: MakeConsumer
@@ -186,6 +189,7 @@ def test_commit_sync_succeeds_when_async_commits_are_under_way_and_cached(
     assert len(broker.requests(SHARE_ACKNOWLEDGE)) == 2
 
 
+@pytest.mark.pitfall(74)
 @pytest.mark.scenario(85)
 def test_result_names_the_partition_when_its_topic_was_deleted(
     broker: ReferenceBroker, make_consumer: MakeConsumer
@@ -226,6 +230,7 @@ def refuse_writes(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     return refuse
 
 
+@pytest.mark.pitfall(76)
 @pytest.mark.scenario(84)
 def test_commit_is_repeated_until_it_succeeds_when_the_partitions_error_may_pass(
     broker: ReferenceBroker, make_consumer: MakeConsumer, refuse_writes: Callable[[int], None]
@@ -263,6 +268,7 @@ def test_commit_raises_and_reports_the_last_error_when_it_was_repeated_until_its
     refuse_writes(0)
 
 
+@pytest.mark.pitfall(89)
 @pytest.mark.scenario(79)
 def test_wakeup_interrupts_commit_sync_and_its_acknowledgements_go_all_the_same(
     broker: ReferenceBroker, make_consumer: MakeConsumer

@@ -24,6 +24,7 @@ def release_all(consumer: Consumer) -> list[Record]:
     return records
 
 
+@pytest.mark.pitfall(70)
 @pytest.mark.scenario(100)
 def test_record_is_delivered_five_times_when_always_released(
     broker: ReferenceBroker, make_consumer: MakeConsumer
@@ -86,6 +87,7 @@ def test_released_and_held_records_count_alike_when_the_consumer_closes(
     assert counted(left_for_others(broker, make_consumer, "t")) == [(0, 2), (1, 2)]
 
 
+@pytest.mark.pitfall(70)
 @pytest.mark.scenario(109)
 def test_rejected_record_never_comes_again(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
     """REJECT archives: nobody gets the record again, and the start offset moves past it."""
@@ -157,6 +159,7 @@ def test_deliveries_do_not_shrink_when_the_limit_is_two(broker: ReferenceBroker,
     assert left_for_others(broker, make_consumer, "t") == []
 
 
+@pytest.mark.pitfall(60)
 @pytest.mark.scenario(106)
 def test_only_the_poisonous_record_is_archived_when_it_kills_its_consumer_every_time(
     broker: ReferenceBroker, make_consumer: MakeConsumer

@@ -84,6 +84,7 @@ def test_another_member_gets_the_released_record_when_it_was_committed_asynchron
     assert outcomes.failed == []
 
 
+@pytest.mark.pitfall(66)
 @pytest.mark.scenario(55)
 def test_poll_is_refused_again_and_again_while_a_record_has_no_word(
     broker: ReferenceBroker, consumer: Consumer, make_consumer: MakeConsumer
@@ -122,6 +123,7 @@ def test_a_released_record_comes_again_until_it_is_accepted(broker: ReferenceBro
     assert offsets(poll_until(consumer, 1)) == [1]
 
 
+@pytest.mark.pitfall(68)
 @pytest.mark.scenario(57, 58)
 @pytest.mark.parametrize(
     ("words", "left"),
@@ -166,6 +168,7 @@ def test_close_sends_the_words_when_nothing_was_committed(
     assert counted(left_for_others(broker, make_consumer, "t")) == [(1, 2)]
 
 
+@pytest.mark.pitfall(68)
 @pytest.mark.scenario(60)
 @pytest.mark.parametrize("sent_by", ["poll", "commit_sync", "commit_async"])
 def test_acknowledge_is_refused_when_the_word_has_been_sent(
@@ -184,6 +187,7 @@ def test_acknowledge_is_refused_when_the_word_has_been_sent(
             consumer.acknowledge(record, word)
 
 
+@pytest.mark.pitfall(86)
 @pytest.mark.scenario(61)
 def test_a_record_from_elsewhere_is_known_by_its_place_alone(
     broker: ReferenceBroker, consumer: Consumer, make_consumer: MakeConsumer
@@ -201,6 +205,7 @@ def test_a_record_from_elsewhere_is_known_by_its_place_alone(
     assert only_result(consumer.commit_sync()) is None
 
 
+@pytest.mark.pitfall(67)
 @pytest.mark.scenario(62)
 def test_acknowledging_by_offset_is_refused_when_the_record_was_delivered(
     broker: ReferenceBroker, consumer: Consumer
@@ -330,6 +335,7 @@ def test_records_can_be_acknowledged_when_the_consumer_has_unsubscribed(
     assert offsets(poll_until(consumer, 1)) == [2]
 
 
+@pytest.mark.pitfall(69)
 @pytest.mark.scenario(64)
 def test_acknowledgements_are_grouped_as_brokers_know_them_when_words_differ(
     broker: ReferenceBroker, consumer: Consumer

@@ -45,6 +45,7 @@ def outcomes() -> Outcomes:
 # ---- acquired ranges and holes
 
 
+@pytest.mark.pitfall(40)
 @pytest.mark.scenario(192)
 @pytest.mark.parametrize("free", [[0, 1, 2, 6, 7, 8], [1, 3, 5, 7, 9]], ids=["two ranges", "odd offsets"])
 def test_only_acquired_records_come_when_others_of_the_batch_are_held(
@@ -72,6 +73,7 @@ def with_last_offset(batch: bytes, delta: int) -> bytes:
     return changed[:17] + crc32c(changed[21:]).to_bytes(4, "big") + changed[21:]
 
 
+@pytest.mark.pitfall(41)
 @pytest.mark.scenario(193)
 def test_holes_are_acknowledged_unseen_when_compaction_removed_records(
     broker: ReferenceBroker, make_consumer: MakeConsumer, outcomes: Outcomes
@@ -91,6 +93,7 @@ def test_holes_are_acknowledged_unseen_when_compaction_removed_records(
     assert offsets(left_for_others(broker, make_consumer, "t")) == [7]
 
 
+@pytest.mark.pitfall(41, 43)
 @pytest.mark.scenario(193)
 @pytest.mark.parametrize("mode", ["implicit", "explicit"])
 def test_gaps_are_acknowledged_without_another_poll_when_an_answer_has_nothing_else(
@@ -111,6 +114,7 @@ def test_gaps_are_acknowledged_without_another_poll_when_an_answer_has_nothing_e
     assert consumer.commit_sync() == {}
 
 
+@pytest.mark.pitfall(42)
 @pytest.mark.scenario(192)
 def test_each_offset_comes_once_when_the_acquired_ranges_are_out_of_order_and_overlap(
     broker: ReferenceBroker, make_consumer: MakeConsumer, tampering: FetchTampering, outcomes: Outcomes
@@ -156,6 +160,7 @@ def test_the_rest_is_delivered_and_a_protocol_error_raised_when_an_acquired_rang
 # ---- errors of one partition
 
 
+@pytest.mark.pitfall(55)
 @pytest.mark.scenario(190)
 @pytest.mark.parametrize(
     "kind",

@@ -50,6 +50,7 @@ def outcomes() -> Outcomes:
     return Outcomes()
 
 
+@pytest.mark.pitfall(65)
 @pytest.mark.scenario(39)
 def test_the_next_poll_accepts_what_the_last_one_returned(
     broker: ReferenceBroker, make_consumer: MakeConsumer, outcomes: Outcomes
@@ -97,6 +98,7 @@ def test_commit_async_reports_through_the_callback(
     assert outcomes.calls == [({(topic_id, "t", 0): frozenset({0, 1, 2})}, None)]
 
 
+@pytest.mark.pitfall(67)
 @pytest.mark.scenario(42)
 def test_acknowledge_is_refused_and_the_batch_stays_good_when_the_mode_is_implicit(
     broker: ReferenceBroker, make_consumer: MakeConsumer
@@ -260,6 +262,7 @@ def test_no_record_comes_twice_when_producing_and_consuming_take_turns(
     assert found == [(offset, 1) for offset in range(1000)]
 
 
+@pytest.mark.pitfall(65)
 @pytest.mark.scenario(39)
 def test_the_last_batch_is_given_back_when_the_consumer_closes_without_another_poll(
     broker: ReferenceBroker, make_consumer: MakeConsumer, outcomes: Outcomes

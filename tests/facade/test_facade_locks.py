@@ -68,6 +68,7 @@ def test_commit_fails_when_the_lock_has_run_out(
     assert counted(poll_until(consumer, 2, consumer.acknowledge)) == [(0, 2), (1, 2)]
 
 
+@pytest.mark.pitfall(71)
 @pytest.mark.scenario(127)
 def test_the_new_holders_word_stands_when_the_old_one_comes_late(
     broker: ReferenceBroker, make_consumer: MakeConsumer
@@ -90,6 +91,7 @@ def test_the_new_holders_word_stands_when_the_old_one_comes_late(
     assert left_for_others(broker, make_consumer, "t") == []
 
 
+@pytest.mark.pitfall(72)
 @pytest.mark.scenario(127)
 def test_late_word_is_ignored_when_the_start_has_moved_past_the_record(
     broker: ReferenceBroker, make_consumer: MakeConsumer
@@ -110,6 +112,7 @@ def test_late_word_is_ignored_when_the_start_has_moved_past_the_record(
     assert left_for_others(broker, make_consumer, "t") == []
 
 
+@pytest.mark.pitfall(71)
 @pytest.mark.scenario(127)
 def test_late_word_fails_when_another_member_holds_the_record(
     broker: ReferenceBroker, make_consumer: MakeConsumer
@@ -159,6 +162,7 @@ def test_records_pass_from_member_to_member_when_each_lets_its_lock_end(
         broker.advance(LOCK_MS + 1)
 
 
+@pytest.mark.pitfall(70)
 @pytest.mark.scenario(130)
 def test_third_member_sees_nothing_when_two_locks_have_ended_and_the_limit_is_two(
     broker: ReferenceBroker, make_consumer: MakeConsumer

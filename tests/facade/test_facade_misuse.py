@@ -47,6 +47,7 @@ def joined_consumer(broker: ReferenceBroker, make_consumer: MakeConsumer, **conf
     return consumer
 
 
+@pytest.mark.pitfall(90)
 def test_second_thread_is_refused_and_the_first_unharmed_when_both_use_the_consumer(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
@@ -93,6 +94,7 @@ def test_consumer_works_in_another_thread_when_the_first_has_finished(
     assert only_result(consumer.commit_sync()) is None
 
 
+@pytest.mark.pitfall(89)
 @pytest.mark.scenario(31)
 def test_blocking_poll_raises_when_another_thread_calls_wakeup(
     broker: ReferenceBroker, make_consumer: MakeConsumer
@@ -194,6 +196,7 @@ def _misuse_in_child(consumer: Consumer) -> int:
     return 0
 
 
+@pytest.mark.pitfall(89)
 def test_wakeup_is_harmless_when_nobody_waits(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
     """commit_async, subscription and close neither raise nor use up a pending wakeup; the next poll does."""
     consumer = joined_consumer(broker, make_consumer)

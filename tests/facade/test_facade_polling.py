@@ -43,6 +43,7 @@ def test_each_record_comes_with_the_next_poll_when_they_are_produced_one_by_one(
         assert counted(poll_until(consumer, 1)) == [(number, 1)]
 
 
+@pytest.mark.pitfall(50)
 @pytest.mark.scenario(14)
 def test_records_come_when_every_poll_has_no_time(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
     """poll(0) in a loop never waits and still delivers: progress is made from call to call."""
@@ -59,6 +60,7 @@ def test_records_come_when_every_poll_has_no_time(broker: ReferenceBroker, make_
     assert counted(found) == [(offset, 1) for offset in range(20)]
 
 
+@pytest.mark.pitfall(49, 50)
 @pytest.mark.scenario(14)
 def test_one_fetch_at_a_time_is_under_way_when_many_polls_have_no_time(
     broker: ReferenceBroker, make_consumer: MakeConsumer
@@ -131,6 +133,7 @@ def test_every_record_comes_whole_and_in_order_when_polls_return_two_at_a_time(
 # ---- sizes
 
 
+@pytest.mark.pitfall(45)
 @pytest.mark.scenario(15)
 def test_a_record_is_delivered_when_it_is_larger_than_fetch_max_bytes(
     broker: ReferenceBroker, make_consumer: MakeConsumer
@@ -157,6 +160,7 @@ def test_small_and_large_records_both_arrive_when_one_fills_the_limit(
     assert [len(r.value) for r in poll_until(consumer, 2)] == [5, 10_000]
 
 
+@pytest.mark.pitfall(45)
 @pytest.mark.scenario(17)
 def test_each_poll_has_one_record_when_fetch_max_bytes_holds_one_batch(
     broker: ReferenceBroker, make_consumer: MakeConsumer
@@ -169,6 +173,7 @@ def test_each_poll_has_one_record_when_fetch_max_bytes_holds_one_batch(
     assert poll_sizes(consumer, 100) == [1] * 100
 
 
+@pytest.mark.pitfall(45)
 @pytest.mark.scenario(18)
 def test_no_record_comes_when_fetch_max_bytes_is_zero(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
     """fetch_max_bytes=0 is accepted, and the answers never hold a record."""
@@ -228,6 +233,7 @@ def test_one_poll_takes_all_when_the_limit_allows_it(broker: ReferenceBroker, ma
     assert poll_sizes(make_consumer("t", max_poll_records=10), 10) == [10]
 
 
+@pytest.mark.pitfall(44)
 @pytest.mark.scenario(22)
 def test_the_whole_batch_comes_when_it_has_more_records_than_the_limit(
     broker: ReferenceBroker, make_consumer: MakeConsumer
@@ -238,6 +244,7 @@ def test_the_whole_batch_comes_when_it_has_more_records_than_the_limit(
     assert poll_sizes(make_consumer("t", max_poll_records=5), 10) == [10]
 
 
+@pytest.mark.pitfall(44)
 @pytest.mark.scenario(23)
 def test_a_batch_is_cut_when_the_mode_is_record_limit(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
     """record_limit: of one batch of 10, polls return exactly 5 and 5."""
@@ -288,6 +295,7 @@ def test_the_rest_of_a_batch_comes_when_its_first_part_was_committed(
 # ---- interruptions
 
 
+@pytest.mark.pitfall(89)
 @pytest.mark.scenario(31)
 def test_the_record_is_kept_for_the_next_poll_when_wakeup_came_before_a_poll(
     broker: ReferenceBroker, make_consumer: MakeConsumer
@@ -304,6 +312,7 @@ def test_the_record_is_kept_for_the_next_poll_when_wakeup_came_before_a_poll(
     assert counted(poll_until(consumer, 1)) == [(0, 1)]
 
 
+@pytest.mark.pitfall(89)
 @pytest.mark.scenario(31)
 def test_a_waiting_poll_ends_when_another_thread_calls_wakeup(
     broker: ReferenceBroker, make_consumer: MakeConsumer

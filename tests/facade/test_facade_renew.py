@@ -15,6 +15,7 @@ from kafka_share.errors import IllegalStateError, InvalidRecordStateError
 MakeConsumer = Callable[..., Consumer]
 
 
+@pytest.mark.pitfall(82)
 @pytest.mark.scenario(116)
 def test_renewed_records_come_again_when_renewed_by_a_poll(
     broker: ReferenceBroker, make_consumer: MakeConsumer
@@ -44,6 +45,7 @@ def test_renewed_records_come_again_when_renewed_by_a_poll(
     assert left_for_others(broker, make_consumer, "t") == []
 
 
+@pytest.mark.pitfall(82)
 @pytest.mark.scenario(116)
 @pytest.mark.parametrize("method", ["commit_sync", "commit_async"])
 def test_renewed_record_comes_with_the_next_poll_when_renewed_by_a_commit(
@@ -147,6 +149,7 @@ def test_no_other_member_sees_the_record_while_its_lock_is_renewed(
     assert left_for_others(broker, make_consumer, "t") == []
 
 
+@pytest.mark.pitfall(83)
 @pytest.mark.scenario(118)
 def test_renewal_fails_and_the_record_is_dropped_when_the_group_forbids_renewing(
     broker: ReferenceBroker, make_consumer: MakeConsumer

@@ -101,6 +101,7 @@ def test_renewed_records_can_be_accepted_when_their_first_lock_would_have_ended(
     assert start_offset(broker, "t") == 10
 
 
+@pytest.mark.pitfall(84)
 @pytest.mark.scenario(122)
 @pytest.mark.parametrize("limit", ["max_wait_ms", "min_bytes", "max_bytes", "max_records"])
 def test_renewing_fetch_is_refused_when_it_has_a_limit(broker: ReferenceBroker, member: MakeMember, limit: str) -> None:
@@ -144,6 +145,7 @@ def test_renewal_is_refused_for_its_partition_when_it_is_not_announced(
     assert only_partition(client.acknowledge(3, [(0, 9, ACCEPT)])).error_code == 0
 
 
+@pytest.mark.pitfall(71)
 @pytest.mark.scenario(128)
 def test_nothing_of_a_partition_is_applied_when_one_offset_is_no_longer_held(
     broker: ReferenceBroker, member: MakeMember
