@@ -1,0 +1,198 @@
+"""docs/behaviours.md, made from the tests: which behaviour is shown by which test, and on what it is shown.
+
+`python tests/behaviours.py --write` writes the page; without the option it prints it. A test counts when it carries the
+marker `scenario` (behaviours that the suites of other share-group clients and of Kafka pin down) or `pitfall` (what has
+broken such clients); the first line of its docstring is the row. test_behaviours.py holds that the page is up to date
+and that no number lacks a test without a reason.
+"""
+
+# ruff: noqa: T201 - a command line of its own
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import attrs
+import pytest
+
+ROOT: Final = Path(__file__).parent.parent
+PAGE: Final = ROOT / "docs" / "behaviours.md"
+
+
+def _numbers(*spans: int | tuple[int, int]) -> frozenset[int]:
+    return frozenset(n for span in spans for n in ([span] if isinstance(span, int) else range(span[0], span[1] + 1)))
+
+
+@attrs.frozen
+class Heading:
+    """One part of the page: the numbers of the scenarios and pitfalls whose tests stand in it."""
+
+    title: str
+    scenarios: frozenset[int]
+    pitfalls: frozenset[int]
+
+
+HEADINGS: Final = (
+    Heading("Subscribing and polling", _numbers((1, 38)), frozenset()),
+    Heading("Joining, staying in and leaving the group", _numbers((169, 185), (265, 282)), _numbers((1, 22))),
+    Heading("Share sessions", _numbers((248, 264)), _numbers((23, 39))),
+    Heading("Fetching and handing out records", _numbers((194, 201)), _numbers((40, 60), 63)),
+    Heading("Records that cannot be decoded", _numbers((186, 193)), frozenset()),
+    Heading("Transactions", _numbers((202, 214)), _numbers(61)),
+    Heading("Where a group starts", _numbers((215, 225)), _numbers(62)),
+    Heading("Implicit acknowledgement", _numbers((39, 50)), _numbers(65)),
+    Heading("Explicit acknowledgement", _numbers((51, 68)), _numbers((66, 76))),
+    Heading("Commits and the acknowledgement commit callback", _numbers((69, 99)), _numbers((77, 81), (85, 87))),
+    Heading("Release, reject, renew and delivery counts", _numbers((100, 123)), _numbers((82, 84))),
+    Heading("Acquisition locks", _numbers((125, 137)), frozenset()),
+    Heading("Wakeup, misuse and close", _numbers((138, 153)), _numbers((88, 90))),
+    Heading("Several consumers and several groups", _numbers((154, 168)), frozenset()),
+    Heading("Topics deleted, created again, enlarged", _numbers((226, 232)), frozenset()),
+    Heading("Brokers that stop, restart or hand over", _numbers((233, 247)), frozenset()),
+    Heading("Authentication and authorisation", _numbers((283, 291)), frozenset()),
+    Heading("The broker's side", _numbers((317, 333), (339, 344)), _numbers((91, 102), 112)),
+    Heading("Administration", _numbers((292, 308)), _numbers((103, 110))),
+    Heading("Command-line tools", _numbers((309, 316)), _numbers(111)),
+    Heading("Metrics", _numbers((334, 337)), _numbers(64)),
+)
+
+KNOWN_GAPS: Final = _numbers(
+    *(26, 33, 34, 54, 75, 78, 90, 92, 104, 108, 111, 115, 117, 119, 124, 134, 145, 165, 176, 183, 205, 207, 223, 224),
+    *(229, 236, 243, 245, 259, 261, 275, 279, 280, 285, 290, 298, 301, 302, 324, 326, 338),
+)
+"""Numbers that the list of scenarios does not have."""
+
+
+@attrs.define
+class Shown:
+    """One test function and what it shows, on what."""
+
+    file: str
+    name: str
+    behaviour: str
+    scenarios: set[int] = attrs.field(factory=set)
+    pitfalls: set[int] = attrs.field(factory=set)
+    on_reference: bool = False
+    on_real: bool = False
+    by_foreign: bool = False
+
+
+class Collector:
+    """A pytest plugin: notes every collected test that carries one of the two markers."""
+
+    def __init__(self) -> None:
+        self.found: dict[tuple[str, str], Shown] = {}
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        for item in items:
+            assert isinstance(item, pytest.Function)
+            marks = [mark for mark in item.iter_markers() if mark.name in ("scenario", "pitfall")]
+            if marks:
+                self._note(item, marks)
+
+    def _note(self, item: pytest.Function, marks: list[pytest.Mark]) -> None:
+        file = item.path.relative_to(ROOT).as_posix()
+        lines = (item.function.__doc__ or "").strip().splitlines()
+        shown = self.found.setdefault(
+            (file, item.originalname), Shown(file, item.originalname, lines[0].strip() if lines else "")
+        )
+        for mark in marks:
+            (shown.scenarios if mark.name == "scenario" else shown.pitfalls).update(mark.args)
+        fixtures = set(item.fixturenames)
+        folder = file.split("/")[1]
+        is_foreign = any(item.get_closest_marker(name) for name in ("foreign", "go", "java"))
+        needs_real = item.get_closest_marker("real_kafka") is not None
+        shown.on_real |= needs_real or (folder == "conformance" and "kafka" in fixtures)
+        shown.by_foreign |= is_foreign
+        shown.on_reference |= folder in ("broker", "facade", "cli", "admin") or (
+            folder == "conformance" and not (needs_real and "kafka" not in fixtures)
+        )
+
+
+def collect() -> list[Shown]:
+    """Every marked test of the project, in the order of the files."""
+    collector = Collector()
+    printed = io.StringIO()
+    # Another pytest may run around this one: its settings of the environment are not for here.
+    here = {name: os.environ.pop(name) for name in ("PYTEST_ADDOPTS", "PYTEST_CURRENT_TEST") if name in os.environ}
+    try:
+        with contextlib.redirect_stdout(printed):
+            code = pytest.main(
+                ["--collect-only", "-q", "-p", "no:cacheprovider", "--rootdir", str(ROOT), str(ROOT / "tests")],
+                plugins=[collector],
+            )
+    finally:
+        os.environ.update(here)
+    if code != pytest.ExitCode.OK:
+        raise RuntimeError(f"the tests could not be collected:\n{printed.getvalue()[-2000:]}")
+    return sorted(collector.found.values(), key=lambda shown: (shown.file, shown.name))
+
+
+def heading_of(shown: Shown) -> Heading:
+    """The first heading that has one of the test's numbers."""
+    for heading in HEADINGS:
+        if shown.scenarios & heading.scenarios or shown.pitfalls & heading.pitfalls:
+            return heading
+    raise ValueError(f"{shown.file}::{shown.name} has numbers that no heading knows")
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else ""
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _row(shown: Shown) -> str:
+    test = f"[`{shown.name.removeprefix('test_')}`](../{shown.file})"
+    where = " | ".join(_yes(on) for on in (shown.on_reference, shown.on_real, shown.by_foreign))
+    return f"| {_cell(shown.behaviour)} | {test} | {where} |"
+
+
+def page(found: Iterable[Shown]) -> str:
+    """The text of docs/behaviours.md."""
+    by_heading: dict[str, list[Shown]] = {heading.title: [] for heading in HEADINGS}
+    for shown in found:
+        by_heading[heading_of(shown).title].append(shown)
+    count = sum(map(len, by_heading.values()))
+    lines = [
+        "# Behaviours",
+        "",
+        f"What a share group and its clients do, in {count} sentences, each with the test that shows it. The page is",
+        "written by `python tests/behaviours.py --write` from the tests themselves; a test holds that it is up to date.",
+        "",
+        '"Reference broker" means that the test runs on the bundled broker, "real Kafka" that it also runs on Apache Kafka',
+        "(`tox run -e conformance`; the versions are in [conformance.md](conformance.md)), \"foreign client\" that a client",
+        "which is not ours takes part. A row without any of the three is a test of the client's logic alone, without a",
+        "broker: events in, requests out.",
+    ]
+    for title, rows in by_heading.items():
+        if not rows:
+            continue
+        lines += ["", f"## {title}", "", "| behaviour | test | reference broker | real Kafka | foreign client |"]
+        lines += ["|---|---|---|---|---|"]
+        lines += [_row(shown) for shown in rows]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="write docs/behaviours.md instead of printing it")
+    options = parser.parse_args()
+    text = page(collect())
+    if options.write:
+        PAGE.write_text(text, "utf-8")
+        print(f"{PAGE.relative_to(ROOT)} written")
+    else:
+        print(text, end="")
+
+
+if __name__ == "__main__":
+    main()
