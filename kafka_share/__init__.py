@@ -3,6 +3,8 @@
 The map of the package:
 
 - `KafkaShareConsumer`: the blocking consumer (`kafka_share.consumer`), its settings (`kafka_share.config`)
+- `KafkaShareAdmin`: lists, describes, resets, deletes and configures share groups (`kafka_share.admin`); what its
+  methods take and return is in `kafka_share.admin_values`
 - `ShareRecord`, `ShareRecords`, `AcknowledgeType`, `TopicPartition`, `TopicIdPartition`: what users hold
   (`kafka_share.records`)
 - `from_schema_registry`: adapter for confluent-kafka's Schema Registry deserializers (`kafka_share.deserializers`)
@@ -15,6 +17,27 @@ Command-line tools: `kafka-share` and `kafka-share-broker`.
 
 from kafka_share import errors
 from kafka_share._version import VERSION
+from kafka_share.admin import KafkaShareAdmin
+from kafka_share.admin_values import (
+    AclOperation,
+    ClusterDescription,
+    ConfigChange,
+    ConfigEntry,
+    ConfigSource,
+    ConfigSynonym,
+    ConfigType,
+    GroupListing,
+    GroupListings,
+    GroupState,
+    GroupType,
+    ListedOffset,
+    OffsetSpec,
+    PartitionDescription,
+    ShareGroupDescription,
+    ShareMemberDescription,
+    SharePartitionOffset,
+    TopicDescription,
+)
 from kafka_share.config import ShareConsumerConfig
 from kafka_share.consumer import KafkaShareConsumer
 from kafka_share.deserializers import Deserializer, from_schema_registry
@@ -35,14 +58,33 @@ __version__ = VERSION
 __all__ = [
     "AcknowledgeType",
     "AcknowledgementCommitCallback",
+    "AclOperation",
+    "ClusterDescription",
+    "ConfigChange",
+    "ConfigEntry",
+    "ConfigSource",
+    "ConfigSynonym",
+    "ConfigType",
     "Deserializer",
+    "GroupListing",
+    "GroupListings",
+    "GroupState",
+    "GroupType",
+    "KafkaShareAdmin",
     "KafkaShareConsumer",
     "KafkaShareError",
+    "ListedOffset",
     "Node",
+    "OffsetSpec",
+    "PartitionDescription",
     "ShareConsumerConfig",
+    "ShareGroupDescription",
+    "ShareMemberDescription",
+    "SharePartitionOffset",
     "ShareRecord",
     "ShareRecords",
     "TimestampType",
+    "TopicDescription",
     "TopicIdPartition",
     "TopicPartition",
     "__version__",

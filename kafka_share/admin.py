@@ -1,0 +1,147 @@
+"""KafkaShareAdmin, the blocking façade: each call hands one operation to the background thread and waits for its end.
+
+What an operation says to the brokers is decided by the generators of `core.admin`; `AsyncShareAdmin` (`aio`) awaits the
+same ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from typing_extensions import Self
+
+from kafka_share.admin_values import (
+    ClusterDescription,
+    ConfigChange,
+    ConfigEntry,
+    ConfigValue,
+    GroupListings,
+    GroupState,
+    GroupType,
+    ListedOffset,
+    OffsetSpec,
+    ShareGroupDescription,
+    ShareGroupOffsets,
+    TopicDescription,
+)
+from kafka_share.errors import KafkaShareError
+from kafka_share.records import TopicPartition
+
+
+class KafkaShareAdmin:
+    """Manages share groups: lists, describes, offsets and lag, configs, deletion. Any number of threads may use it.
+
+    `KafkaShareAdmin(**settings)`: the settings of `kafka_share.config.ShareAdminConfig`, in snake_case or Java's dotted
+    names; `bootstrap_servers` is required. Every call takes `timeout_ms` (default: `default_api_timeout_ms`), within
+    which passing troubles are retried; items that are not done by then have `OperationTimeoutError`.
+
+    Where a call is about several items, its result has a value or an exception for each; what concerns the whole call
+    is raised. Arguments that can never work raise `InvalidArgumentError` before anything is sent; after `close` every
+    call raises `IllegalStateError`.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        raise NotImplementedError
+
+    def list_share_groups(
+        self, states: Iterable[GroupState | str] | None = None, *, timeout_ms: int | None = None
+    ) -> GroupListings:
+        """The share groups of the cluster, those in the given states only if any are given."""
+        raise NotImplementedError
+
+    def list_groups(
+        self,
+        *,
+        states: Iterable[GroupState | str] | None = None,
+        types: Iterable[GroupType | str] | None = None,
+        timeout_ms: int | None = None,
+    ) -> GroupListings:
+        """The groups of the cluster, of all types or the given ones."""
+        raise NotImplementedError
+
+    def describe_share_groups(
+        self, group_ids: Iterable[str], *, include_authorized_operations: bool = False, timeout_ms: int | None = None
+    ) -> dict[str, ShareGroupDescription | KafkaShareError]:
+        """Members, assignments, epochs. `GroupIdNotFoundError`: no such group, or it is of another type."""
+        raise NotImplementedError
+
+    def list_share_group_offsets(
+        self, groups: Mapping[str, Iterable[TopicPartition] | None], *, timeout_ms: int | None = None
+    ) -> dict[str, ShareGroupOffsets | KafkaShareError]:
+        """Start offset and lag per group and partition; None instead of partitions: all that have share state.
+
+        A group that does not exist has no offsets, which is no error.
+        """
+        raise NotImplementedError
+
+    def alter_share_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, KafkaShareError | None]:
+        """Set where the group starts. Raises what concerns the group, such as `NonEmptyGroupError`."""
+        raise NotImplementedError
+
+    def delete_share_group_offsets(
+        self, group_id: str, topics: Iterable[str], *, timeout_ms: int | None = None
+    ) -> dict[str, KafkaShareError | None]:
+        """Forget the offsets of whole topics. Raises what concerns the group, such as `NonEmptyGroupError`."""
+        raise NotImplementedError
+
+    def delete_share_groups(
+        self, group_ids: Iterable[str], *, timeout_ms: int | None = None
+    ) -> dict[str, KafkaShareError | None]:
+        """Delete groups without members."""
+        raise NotImplementedError
+
+    def describe_group_configs(
+        self, group_ids: Iterable[str], *, timeout_ms: int | None = None
+    ) -> dict[str, dict[str, ConfigEntry] | KafkaShareError]:
+        """Every config of each group by name; the groups need not exist."""
+        raise NotImplementedError
+
+    def alter_group_configs(
+        self,
+        group_id: str,
+        configs: Mapping[str, ConfigValue | None],
+        *,
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Set configs of a group, None to unset; all or none. Raises `InvalidConfigError` for a value not allowed."""
+        raise NotImplementedError
+
+    def ensure_group_config(
+        self, group_id: str, configs: Mapping[str, ConfigValue | None], *, timeout_ms: int | None = None
+    ) -> dict[str, ConfigChange]:
+        """Set what is not set so already, and wait until every broker shows it; returns what was changed."""
+        raise NotImplementedError
+
+    def list_offsets(
+        self, partitions: Mapping[TopicPartition, OffsetSpec | int], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, ListedOffset | KafkaShareError | None]:
+        """Offsets by `OffsetSpec`, or by time: of the first record at or after it (ms since 1970), None if there is none."""
+        raise NotImplementedError
+
+    def describe_topics(
+        self,
+        topics: Iterable[str] | None = None,
+        *,
+        include_authorized_operations: bool = False,
+        timeout_ms: int | None = None,
+    ) -> dict[str, TopicDescription | KafkaShareError]:
+        """Partitions, leaders and ids; None: of all topics that the caller may see. Creates no topic."""
+        raise NotImplementedError
+
+    def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:
+        """Nodes, the level of share.version, and the API versions that a broker offers."""
+        raise NotImplementedError
+
+    def close(self, timeout_ms: int = 5_000) -> None:
+        """End the background thread and its connections; calls under way fail. Calling it again does nothing."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
