@@ -40,6 +40,7 @@ from kafka_share.errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
     FencedMemberEpochError,
+    GroupIdNotFoundError,
     KafkaShareError,
     NotCoordinatorError,
     TopicAuthorizationFailedError,
@@ -408,6 +409,10 @@ class Membership:
         elif isinstance(error, CoordinatorLoadInProgressError):
             self._back_off(now_ms)
         elif isinstance(error, UnknownMemberIdError | FencedMemberEpochError):
+            self._fenced(now_ms)
+        elif isinstance(error, GroupIdNotFoundError) and self.state is not State.JOINING:
+            # The group was deleted under its member, as when that was silent for longer than its session: a join makes
+            # it anew. (Java's client ends here.) A join is refused like this only for a group of another type.
             self._fenced(now_ms)
         elif isinstance(error, TopicAuthorizationFailedError):
             if self._reported is None or str(self._reported) != str(error):

@@ -12,6 +12,7 @@ from kafka_share.core.membership import TRANSITIONS, State, Trigger
 from kafka_share.errors import (
     BrokerUnreachableError,
     GroupAuthorizationFailedError,
+    GroupIdNotFoundError,
     OperationTimeoutError,
     TopicAuthorizationFailedError,
     UnsupportedVersionError,
@@ -274,6 +275,31 @@ def test_the_consumer_ends_with_one_error_when_the_group_refuses_it(code: int) -
     h.advance(20_000)
     assert len(h.sent) == count
     assert len(h.errors) == 1
+
+
+@pytest.mark.pitfall(10)
+def test_the_member_joins_again_when_its_group_was_deleted() -> None:
+    """The group of an idle member was deleted: it joins again, which makes the group anew, and nothing is raised."""
+    h = Harness().joined()
+    h.heartbeat = None
+    h.advance(1_000)
+    h.answer(h.beat(), heartbeat_answer(error=69))
+    join = h.beat().request
+    assert (join.member_epoch, join.member_id, join.subscribed_topic_names) == (0, MEMBER_ID, ["t"])
+    h.answer(h.beat(), heartbeat_answer(2, [tp()]))
+    assert not h.errors
+
+
+@pytest.mark.pitfall(8, 10)
+def test_the_consumer_ends_when_its_group_id_belongs_to_a_group_of_another_type() -> None:
+    """GROUP_ID_NOT_FOUND as the answer to a join means a group of another type: raised once, and the consumer ends."""
+    h = Harness()
+    h.heartbeat = lambda request: heartbeat_answer(error=69, message="g is no share group")
+    h.subscribe()
+    h.start_poll(60_000)
+    h.advance(10_000)
+    assert [(type(e.error), e.fatal) for e in h.errors] == [(GroupIdNotFoundError, True)]
+    assert len(h.sent_of(Heartbeat)) == 1
 
 
 def test_the_consumer_ends_when_the_broker_has_no_heartbeat_api() -> None:
