@@ -119,7 +119,7 @@ class KafkaShareAdmin:
     def list_offsets(
         self, partitions: Mapping[TopicPartition, OffsetSpec | int], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, ListedOffset | KafkaShareError | None]:
-        """Offsets by `OffsetSpec`, or by time: of the first record at or after it (ms since 1970), None if there is none."""
+        """Offsets by `OffsetSpec`, or by time (ms since 1970) of the first record at or after it, None if there is none."""
         raise NotImplementedError
 
     def describe_topics(

@@ -1,29 +1,52 @@
-"""The settings of a share consumer: every key with its default, range and unit, and the refusal of all others.
+"""The settings of the clients: every key with its default, range and unit, and the refusal of all others.
 
-One frozen class; the façades build it from their keyword arguments with `ShareConsumerConfig.from_mapping` and pass
-parts of it on (`core.settings`, `network.settings`). Names are kafka-python's; Java's dotted names are accepted too.
+One frozen class per client over what they have in common; the façades build theirs from keyword arguments with
+`from_mapping` and pass parts of it on (`core.settings`, `network.settings`). Names are kafka-python's; Java's dotted
+names are accepted too.
 """
 
 from __future__ import annotations
 
 import difflib
 import ssl
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import attrs
+from typing_extensions import Self
 
-from kafka_share.deserializers import Deserializer, as_deserializer
-from kafka_share.errors import ConfigurationError, InvalidGroupIdError
+from kafka_share.config_checks import (
+    boolean,
+    check_group_id,
+    deserializer,
+    integer,
+    lower,
+    one_of,
+    servers,
+    text,
+    upper,
+)
+from kafka_share.deserializers import Deserializer
+from kafka_share.errors import ConfigurationError
 from kafka_share.records import Node
 
-INT32_MAX: Final = 2**31 - 1
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SASL_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
 _BY_GROUP = "it belongs to the share group: set the group config {} with an admin client or kafka-configs --group"
 _BY_BROKER = "the group coordinator decides it: set the group config {} with an admin client or kafka-configs --group"
+REFUSED_BY_ALL: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "api_version": "versions are negotiated with each broker",
+        "ssl_truststore_location": "give the certificate authorities as a PEM file in ssl_cafile",
+        "ssl_keystore_location": "give certificate and key as PEM files in ssl_certfile and ssl_keyfile",
+        "ssl_endpoint_identification_algorithm": "host names are verified unless ssl_check_hostname is False",
+        "sasl_jaas_config": "give sasl_plain_username and sasl_plain_password, or sasl_oauth_token_provider",
+    }
+)
+"""Settings of other Kafka clients that every client here refuses, each with the sentence that says where it lives."""
+
 REFUSED: Final[Mapping[str, str]] = MappingProxyType(
     {
         "auto_offset_reset": _BY_GROUP.format("share.auto.offset.reset"),
@@ -40,147 +63,57 @@ REFUSED: Final[Mapping[str, str]] = MappingProxyType(
         "max_partition_fetch_bytes": "one limit covers the whole answer of a broker: fetch_max_bytes",
         "exclude_internal_topics": "share consumers subscribe by name only: no pattern could match an internal topic",
         "consumer_timeout_ms": "give poll its timeout_ms, or end the iteration with wakeup()",
-        "api_version": "versions are negotiated with each broker",
-        "ssl_truststore_location": "give the certificate authorities as a PEM file in ssl_cafile",
-        "ssl_keystore_location": "give certificate and key as PEM files in ssl_certfile and ssl_keyfile",
-        "ssl_endpoint_identification_algorithm": "host names are verified unless ssl_check_hostname is False",
-        "sasl_jaas_config": "give sasl_plain_username and sasl_plain_password, or sasl_oauth_token_provider",
+        **REFUSED_BY_ALL,
     }
 )
-"""Settings of other Kafka clients that a share consumer refuses, each with the sentence that says where it lives."""
-
-
-def _integer(low: int, high: int = INT32_MAX) -> Callable[[Any, attrs.Attribute[int], Any], None]:
-    def check(_: Any, attribute: attrs.Attribute[int], value: Any) -> None:
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise ConfigurationError(f"{attribute.name} is a whole number, not {value!r}")
-        if not low <= value <= high:
-            raise ConfigurationError(f"{attribute.name} is {value}; allowed are {low} to {high}")
-
-    return check
-
-
-def _one_of(*choices: str) -> Callable[[Any, attrs.Attribute[str], Any], None]:
-    def check(_: Any, attribute: attrs.Attribute[str], value: Any) -> None:
-        if value not in choices:
-            raise ConfigurationError(f"{attribute.name} is {value!r}; allowed are {', '.join(choices)}")
-
-    return check
-
-
-def _boolean(_: Any, attribute: attrs.Attribute[bool], value: Any) -> None:
-    if not isinstance(value, bool):
-        raise ConfigurationError(f"{attribute.name} is True or False, not {value!r}")
-
-
-def _text(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if value is not None and not isinstance(value, str):
-        raise ConfigurationError(f"{attribute.name} is text, not {value!r}")
-
-
-def _group_id(_: Any, __: attrs.Attribute[str], value: Any) -> None:
-    if not isinstance(value, str) or not value.strip():
-        raise ConfigurationError("group_id is required: the share group to be a member of") from InvalidGroupIdError()
-
-
-def _deserializer(value: Any) -> Deserializer | None:
-    try:
-        return as_deserializer(value)
-    except TypeError as error:
-        raise ConfigurationError(str(error)) from None
-
-
-def _upper(value: Any) -> Any:
-    return value.upper() if isinstance(value, str) else value
-
-
-def _lower(value: Any) -> Any:
-    return value.lower() if isinstance(value, str) else value
-
-
-def _servers(value: str | Iterable[str]) -> tuple[Node, ...]:
-    """The bootstrap addresses as nodes -1, -2, … : "host:port,host:port" or an iterable of "host:port"."""
-    texts: list[Any] = value.split(",") if isinstance(value, str) else list(value)
-    texts = [t.strip() if isinstance(t, str) else t for t in texts if t]
-    if not texts:
-        raise ConfigurationError("bootstrap_servers is required: one or more host:port")
-    nodes = []
-    for i, text in enumerate(texts):
-        host, _, port = text.rpartition(":") if isinstance(text, str) else ("", "", "")
-        if not host or not port.isdecimal() or not 0 < int(port) < 65536 or (":" in host and host[0] != "["):
-            raise ConfigurationError(f"bootstrap_servers has {text!r}, which is not host:port (IPv6: [address]:port)")
-        nodes.append(Node(-1 - i, host.strip("[]"), int(port)))
-    return tuple(nodes)
+"""The same for a share consumer."""
 
 
 @attrs.frozen(kw_only=True)
-class ShareConsumerConfig:
-    """Every setting of `KafkaShareConsumer`. Times are milliseconds, sizes bytes."""
+class ClientConfig:
+    """The settings that all clients have in common. Times are milliseconds, sizes bytes."""
 
-    bootstrap_servers: tuple[Node, ...] = attrs.field(converter=_servers)
+    client_kind: ClassVar[str] = "a client"
+    """What the error messages call it."""
+    refused: ClassVar[Mapping[str, str]] = REFUSED_BY_ALL
+
+    bootstrap_servers: tuple[Node, ...] = attrs.field(converter=servers)
     """Required. Where to look for the cluster first: "host:port,host:port" or a list of "host:port"."""
-    group_id: str = attrs.field(validator=_group_id)
-    """Required. The share group."""
-    client_id: str = attrs.field(default="kafka-share", validator=_text)
+    client_id: str = attrs.field(default="kafka-share", validator=text)
     """Names this client in the broker's logs, metrics and quotas."""
-    client_rack: str | None = attrs.field(default=None, validator=_text)
-    """The rack or zone this client runs in."""
 
-    key_deserializer: Deserializer | None = attrs.field(default=None, converter=_deserializer)
-    """Callable of the bytes, or an object with deserialize(topic, headers, data). Default: the bytes themselves."""
-    value_deserializer: Deserializer | None = attrs.field(default=None, converter=_deserializer)
-
-    share_acknowledgement_mode: str = attrs.field(default="implicit", validator=_one_of("implicit", "explicit"))
-    """implicit: the next poll accepts what the previous one returned. explicit: every record needs acknowledge()."""
-    share_acquire_mode: str = attrs.field(
-        default="batch_optimized", converter=_lower, validator=_one_of("batch_optimized", "record_limit")
-    )
-    """batch_optimized: whole record batches, so max_poll_records is soft. record_limit: never more (Kafka 4.2+)."""
-    max_poll_records: int = attrs.field(default=500, validator=_integer(1))
-    max_poll_interval_ms: int = attrs.field(default=300_000, validator=_integer(1))
-    """Longest time between two polls; then the consumer leaves the group until the next poll."""
-    fetch_min_bytes: int = attrs.field(default=1, validator=_integer(0))
-    fetch_max_bytes: int = attrs.field(default=52_428_800, validator=_integer(0))
-    """Of one broker's answer; one record batch is delivered even if it is larger. 0: never any record."""
-    fetch_max_wait_ms: int = attrs.field(default=500, validator=_integer(0))
-    """How long a broker may hold a fetch back while it has nothing to give."""
-    check_crcs: bool = attrs.field(default=True, validator=_boolean)
-    allow_auto_create_topics: bool = attrs.field(default=True, validator=_boolean)
-    """A subscribed topic that does not exist is created where the broker allows it."""
-
-    request_timeout_ms: int = attrs.field(default=30_000, validator=_integer(0))
-    default_api_timeout_ms: int = attrs.field(default=60_000, validator=_integer(0))
-    """For commit_sync, commit_async and unsubscribe when they are given no timeout; and how long no broker may have
-    answered before poll raises."""
-    retry_backoff_ms: int = attrs.field(default=100, validator=_integer(0))
-    retry_backoff_max_ms: int = attrs.field(default=1_000, validator=_integer(0))
-    reconnect_backoff_ms: int = attrs.field(default=50, validator=_integer(0))
-    reconnect_backoff_max_ms: int = attrs.field(default=1_000, validator=_integer(0))
-    metadata_max_age_ms: int = attrs.field(default=300_000, validator=_integer(0))
-    connections_max_idle_ms: int = attrs.field(default=540_000, validator=_integer(1))
-    socket_connection_setup_timeout_ms: int = attrs.field(default=10_000, validator=_integer(1))
-    receive_buffer_bytes: int = attrs.field(default=65_536, validator=_integer(-1))
+    request_timeout_ms: int = attrs.field(default=30_000, validator=integer(0))
+    default_api_timeout_ms: int = attrs.field(default=60_000, validator=integer(0))
+    """For calls that are given no timeout: of the consumer commit_sync, commit_async and unsubscribe, of the admin
+    client all; and how long no broker may have answered before the consumer's poll raises."""
+    retry_backoff_ms: int = attrs.field(default=100, validator=integer(0))
+    retry_backoff_max_ms: int = attrs.field(default=1_000, validator=integer(0))
+    reconnect_backoff_ms: int = attrs.field(default=50, validator=integer(0))
+    reconnect_backoff_max_ms: int = attrs.field(default=1_000, validator=integer(0))
+    connections_max_idle_ms: int = attrs.field(default=540_000, validator=integer(1))
+    socket_connection_setup_timeout_ms: int = attrs.field(default=10_000, validator=integer(1))
+    receive_buffer_bytes: int = attrs.field(default=65_536, validator=integer(-1))
     """Of the socket; -1: what the operating system gives."""
-    send_buffer_bytes: int = attrs.field(default=131_072, validator=_integer(-1))
+    send_buffer_bytes: int = attrs.field(default=131_072, validator=integer(-1))
 
-    security_protocol: str = attrs.field(default="PLAINTEXT", converter=_upper, validator=_one_of(*SECURITY_PROTOCOLS))
+    security_protocol: str = attrs.field(default="PLAINTEXT", converter=upper, validator=one_of(*SECURITY_PROTOCOLS))
     ssl_context: ssl.SSLContext | None = attrs.field(
         default=None, validator=attrs.validators.optional(attrs.validators.instance_of(ssl.SSLContext))
     )
     """A ready context; the other ssl_ settings are then not looked at."""
-    ssl_check_hostname: bool = attrs.field(default=True, validator=_boolean)
-    ssl_cafile: str | None = attrs.field(default=None, validator=_text)
-    ssl_certfile: str | None = attrs.field(default=None, validator=_text)
-    ssl_keyfile: str | None = attrs.field(default=None, validator=_text)
-    ssl_password: str | None = attrs.field(default=None, validator=_text, repr=False)
-    ssl_crlfile: str | None = attrs.field(default=None, validator=_text)
-    ssl_ciphers: str | None = attrs.field(default=None, validator=_text)
+    ssl_check_hostname: bool = attrs.field(default=True, validator=boolean)
+    ssl_cafile: str | None = attrs.field(default=None, validator=text)
+    ssl_certfile: str | None = attrs.field(default=None, validator=text)
+    ssl_keyfile: str | None = attrs.field(default=None, validator=text)
+    ssl_password: str | None = attrs.field(default=None, validator=text, repr=False)
+    ssl_crlfile: str | None = attrs.field(default=None, validator=text)
+    ssl_ciphers: str | None = attrs.field(default=None, validator=text)
     sasl_mechanism: str | None = attrs.field(
-        default=None, converter=_upper, validator=attrs.validators.optional(_one_of(*SASL_MECHANISMS))
+        default=None, converter=upper, validator=attrs.validators.optional(one_of(*SASL_MECHANISMS))
     )
-    sasl_plain_username: str | None = attrs.field(default=None, validator=_text)
+    sasl_plain_username: str | None = attrs.field(default=None, validator=text)
     """For PLAIN and SCRAM."""
-    sasl_plain_password: str | None = attrs.field(default=None, validator=_text, repr=False)
+    sasl_plain_password: str | None = attrs.field(default=None, validator=text, repr=False)
     sasl_oauth_token_provider: Any = attrs.field(default=None, repr=False)
     """For OAUTHBEARER: an object with token() -> str (kafka-python's AbstractTokenProvider)."""
 
@@ -201,27 +134,78 @@ class ShareConsumerConfig:
             )
 
     @classmethod
-    def from_mapping(cls, settings: Mapping[str, Any]) -> ShareConsumerConfig:
+    def from_mapping(cls, settings: Mapping[str, Any]) -> Self:
         """Build it from keyword arguments; names in snake_case or Java's dotted form.
 
         Raises `ConfigurationError` for a name that is unknown, inapplicable or given twice, a missing one, and a value
         of the wrong type or out of range.
         """
-        known = {field.name for field in attrs.fields(cls)}
+        fields = attrs.fields(cls)
+        known = {field.name for field in fields}
         given: dict[str, Any] = {}
         for name, value in settings.items():
             key = name.replace(".", "_")
-            if key in REFUSED:
-                raise ConfigurationError(f"{name} cannot be set on a share consumer: {REFUSED[key]}.")
+            if key in cls.refused:
+                raise ConfigurationError(f"{name} cannot be set on {cls.client_kind}: {cls.refused[key]}.")
             if key not in known:
                 close = difflib.get_close_matches(key, known, n=1)
                 raise ConfigurationError(
-                    f"{name} is not a setting of a share consumer" + (f"; did you mean {close[0]}?" if close else ".")
+                    f"{name} is not a setting of {cls.client_kind}" + (f"; did you mean {close[0]}?" if close else ".")
                 )
             if key in given:
                 raise ConfigurationError(f"{key} is given twice, as {key} and as {key.replace('_', '.')}")
             given[key] = value
-        for required in ("bootstrap_servers", "group_id"):
+        for required in (field.name for field in fields if field.default is attrs.NOTHING):
             if given.get(required) is None:
                 given[required] = ""  # its validator says what is missing
         return cls(**given)
+
+
+def _own_fields_first(_: type, fields: list[attrs.Attribute[Any]]) -> list[attrs.Attribute[Any]]:
+    """Where to connect to, then what the client adds, then what all clients have: the order of the documentation."""
+    common = {field.name for field in attrs.fields(ClientConfig)}
+    return sorted(fields, key=lambda field: (field.name != "bootstrap_servers", field.name in common))
+
+
+@attrs.frozen(kw_only=True, field_transformer=_own_fields_first)
+class ShareConsumerConfig(ClientConfig):
+    """Every setting of `KafkaShareConsumer`. Times are milliseconds, sizes bytes."""
+
+    client_kind: ClassVar[str] = "a share consumer"
+    refused: ClassVar[Mapping[str, str]] = REFUSED
+
+    group_id: str = attrs.field(validator=check_group_id)
+    """Required. The share group."""
+    client_rack: str | None = attrs.field(default=None, validator=text)
+    """The rack or zone this client runs in."""
+
+    key_deserializer: Deserializer | None = attrs.field(default=None, converter=deserializer)
+    """Callable of the bytes, or an object with deserialize(topic, headers, data). Default: the bytes themselves."""
+    value_deserializer: Deserializer | None = attrs.field(default=None, converter=deserializer)
+
+    share_acknowledgement_mode: str = attrs.field(default="implicit", validator=one_of("implicit", "explicit"))
+    """implicit: the next poll accepts what the previous one returned. explicit: every record needs acknowledge()."""
+    share_acquire_mode: str = attrs.field(
+        default="batch_optimized", converter=lower, validator=one_of("batch_optimized", "record_limit")
+    )
+    """batch_optimized: whole record batches, so max_poll_records is soft. record_limit: never more (Kafka 4.2+)."""
+    max_poll_records: int = attrs.field(default=500, validator=integer(1))
+    max_poll_interval_ms: int = attrs.field(default=300_000, validator=integer(1))
+    """Longest time between two polls; then the consumer leaves the group until the next poll."""
+    fetch_min_bytes: int = attrs.field(default=1, validator=integer(0))
+    fetch_max_bytes: int = attrs.field(default=52_428_800, validator=integer(0))
+    """Of one broker's answer; one record batch is delivered even if it is larger. 0: never any record."""
+    fetch_max_wait_ms: int = attrs.field(default=500, validator=integer(0))
+    """How long a broker may hold a fetch back while it has nothing to give."""
+    check_crcs: bool = attrs.field(default=True, validator=boolean)
+    allow_auto_create_topics: bool = attrs.field(default=True, validator=boolean)
+    """A subscribed topic that does not exist is created where the broker allows it."""
+
+    metadata_max_age_ms: int = attrs.field(default=300_000, validator=integer(0))
+
+
+@attrs.frozen(kw_only=True)
+class ShareAdminConfig(ClientConfig):
+    """Every setting of `KafkaShareAdmin` and `AsyncShareAdmin`: those that all clients have."""
+
+    client_kind: ClassVar[str] = "an admin client"

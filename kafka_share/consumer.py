@@ -42,7 +42,7 @@ from kafka_share.errors import (
     WakeupError,
 )
 from kafka_share.network.driver import ConsumerDriver
-from kafka_share.network.settings import ConnectionSettings
+from kafka_share.network.settings import connection_settings
 from kafka_share.records import (
     AcknowledgementCommitCallback,
     AcknowledgeType,
@@ -96,7 +96,7 @@ class KafkaShareConsumer(Generic[K, V]):
         self._next_request_id = 0
         source = random.Random()
         core = ShareConsumerCore(_core_settings(settings, new_member_id(source)), source)
-        self._driver = ConsumerDriver(core, _connection_settings(settings), name=f"kafka-share {settings.client_id}")
+        self._driver = ConsumerDriver(core, connection_settings(settings), name=f"kafka-share {settings.client_id}")
         self._driver.start()
         if topic_set:
             self._subscribe(topic_set)
@@ -503,27 +503,4 @@ def _core_settings(config: ShareConsumerConfig, member_id: str) -> CoreSettings:
         reconnect_backoff_max_ms=config.reconnect_backoff_max_ms,
         metadata_max_age_ms=config.metadata_max_age_ms,
         allow_auto_create_topics=config.allow_auto_create_topics,
-    )
-
-
-def _connection_settings(config: ShareConsumerConfig) -> ConnectionSettings:
-    return ConnectionSettings(
-        client_id=config.client_id,
-        security_protocol=config.security_protocol,
-        ssl_context=config.ssl_context,
-        ssl_check_hostname=config.ssl_check_hostname,
-        ssl_cafile=config.ssl_cafile,
-        ssl_certfile=config.ssl_certfile,
-        ssl_keyfile=config.ssl_keyfile,
-        ssl_password=config.ssl_password,
-        ssl_crlfile=config.ssl_crlfile,
-        ssl_ciphers=config.ssl_ciphers,
-        sasl_mechanism=config.sasl_mechanism,
-        sasl_plain_username=config.sasl_plain_username,
-        sasl_plain_password=config.sasl_plain_password,
-        sasl_oauth_token_provider=config.sasl_oauth_token_provider,
-        receive_buffer_bytes=config.receive_buffer_bytes,
-        send_buffer_bytes=config.send_buffer_bytes,
-        connections_max_idle_ms=config.connections_max_idle_ms,
-        socket_connection_setup_timeout_ms=config.socket_connection_setup_timeout_ms,
     )

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import attrs
 
+from kafka_share.config import ClientConfig
+
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 DEFAULT_MAX_FRAME_BYTES: Final = 256 * 1024 * 1024
 
@@ -53,3 +55,27 @@ class ConnectionSettings:
     @property
     def uses_sasl(self) -> bool:
         return self.security_protocol.startswith("SASL_")
+
+
+def connection_settings(config: ClientConfig) -> ConnectionSettings:
+    """The part of a client's configuration that its connections need."""
+    return ConnectionSettings(
+        client_id=config.client_id,
+        security_protocol=config.security_protocol,
+        ssl_context=config.ssl_context,
+        ssl_check_hostname=config.ssl_check_hostname,
+        ssl_cafile=config.ssl_cafile,
+        ssl_certfile=config.ssl_certfile,
+        ssl_keyfile=config.ssl_keyfile,
+        ssl_password=config.ssl_password,
+        ssl_crlfile=config.ssl_crlfile,
+        ssl_ciphers=config.ssl_ciphers,
+        sasl_mechanism=config.sasl_mechanism,
+        sasl_plain_username=config.sasl_plain_username,
+        sasl_plain_password=config.sasl_plain_password,
+        sasl_oauth_token_provider=config.sasl_oauth_token_provider,
+        receive_buffer_bytes=config.receive_buffer_bytes,
+        send_buffer_bytes=config.send_buffer_bytes,
+        connections_max_idle_ms=config.connections_max_idle_ms,
+        socket_connection_setup_timeout_ms=config.socket_connection_setup_timeout_ms,
+    )
