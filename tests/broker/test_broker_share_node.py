@@ -96,8 +96,10 @@ def test_share_partition_is_dropped_when_a_newer_leader_has_read_the_state(p: Pr
     assert p.node.share_partition("g", t, 0) is None
 
 
+@pytest.mark.pitfall(56)
 @pytest.mark.scenario(330)
 def test_waiting_fetch_ends_empty_and_late_when_its_topic_is_deleted(p: Probe) -> None:
+    """A fetch that waits for a topic that is deleted ends empty when its wait is over."""
     t = _topic(p)
     c = p.connect()
     p.fetch(c, "g", "M1", 0, [(t, 0, "")])
@@ -161,8 +163,10 @@ def test_groups_do_not_see_each_other_when_they_share_a_topic(p: Probe) -> None:
         assert "acq=0~4x1" in p.fetch(c, group, "M1", 1)
 
 
+@pytest.mark.pitfall(61)
 @pytest.mark.scenario(208)
 def test_open_transaction_holds_records_back_when_the_group_is_read_committed(p: Probe) -> None:
+    """An open transaction holds back what is behind it from a read_committed group, and only from such a group."""
     t = _topic(p, groups=("g", "h"))
     p.configure("g", read_committed=True)
     c = p.connect()
@@ -178,8 +182,10 @@ def test_open_transaction_holds_records_back_when_the_group_is_read_committed(p:
     assert "acq=5~9x1 rec=5~8,9~9c]" in p.receive(c)
 
 
+@pytest.mark.pitfall(61)
 @pytest.mark.scenario(203)
 def test_only_aborted_batches_are_missing_when_every_fifth_transaction_is_aborted(p: Probe) -> None:
+    """A read_committed group acquires everything but the aborted batches; markers it acquires too."""
     t = _topic(p)
     p.configure("g", read_committed=True)
     for number in range(1, 11):
@@ -217,7 +223,9 @@ def test_snapshot_shows_holder_and_lock_when_records_are_held(p: Probe) -> None:
     assert snapshot.ranges[0].lock_expires_at_ms == p.now_ms + 30_000
 
 
+@pytest.mark.scenario(166)
 def test_order_begins_one_further_on_when_the_epoch_grows() -> None:
+    """The partitions of a session take turns at the front, from request to request."""
     assert [rotated(["a", "b", "c"], epoch) for epoch in (0, 1, 2, 3)] == [
         ["a", "b", "c"],
         ["b", "c", "a"],

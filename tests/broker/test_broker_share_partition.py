@@ -216,8 +216,10 @@ def test_offsets_in_a_hole_of_the_log_are_archived_when_the_log_answers_a_later_
     assert bench.ranges() == [(0, 9, ARCHIVED, 1), (10, 14, ACQUIRED, 2)]
 
 
+@pytest.mark.pitfall(62)
 @pytest.mark.scenario(222)
 def test_held_records_below_the_log_start_are_archived_when_they_are_released() -> None:
+    """Held records that were deleted from the log are gone once they are released."""
     bench = Bench()
     bench.acquire((0, 9))
     bench.partition.log_start_raised(5)
@@ -240,8 +242,10 @@ def test_no_more_than_asked_for_is_acquired_when_the_mode_is_record_limit() -> N
     assert bench.ranges() == [(0, 2, ACQUIRED, 1), (3, 9, AVAILABLE, 0)]
 
 
+@pytest.mark.pitfall(60)
 @pytest.mark.scenario(112)
 def test_deliveries_shrink_when_a_batch_of_512_is_always_released() -> None:
+    """A large batch that always comes back is delivered in ever smaller pieces, to spare its good records."""
     bench = Bench(delivery_count_limit=10)
     sizes = []
     for _ in range(9):
