@@ -158,7 +158,7 @@ def test_offsets_that_were_never_acquired_are_refused_according_to_where_they_li
 
 @pytest.mark.scenario(327)
 def test_records_of_another_member_cannot_be_acknowledged(p: Probe) -> None:
-    """Another member's records: INVALID_RECORD_STATE, for all and for a part of them; the holder's word still counts."""
+    """Another member's records: INVALID_RECORD_STATE, for all and for a part of them; the holder's word counts."""
     t = topic(p)
     holder, other = Member(p, t, "M1"), Member(p, t, "M2")
     p.produce(t, 10)
