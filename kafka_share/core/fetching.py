@@ -157,7 +157,7 @@ class Fetching:
         ready_at_ms = exchange.ready_at_ms()
         if ready_at_ms > now_ms:
             self._wake(ready_at_ms)
-        elif may_acknowledge and (self.acknowledgements.is_urgent(node_id, now_ms) or not here):
+        elif may_acknowledge and (not here or self._must_go_alone(node_id, now_ms)):
             exchange.acknowledge(is_final=False, timeout_ms=self._settings.request_timeout_ms, now_ms=now_ms)
         elif must_fetch:
             max_wait_ms = self._settings.fetch_max_wait_ms
@@ -166,6 +166,16 @@ class Fetching:
                 max_wait_ms //= len(wanted) or 1
                 self._last_asked = node_id if is_real else self._last_asked
             exchange.fetch(here, is_real=is_real, max_wait_ms=max_wait_ms, now_ms=now_ms)
+
+    def _must_go_alone(self, node_id: int, now_ms: int) -> bool:
+        said = self.acknowledgements
+        return said.is_urgent(node_id, now_ms) or said.speaks_of(node_id, now_ms, self._may_be_deleted)
+
+    def _may_be_deleted(self, where: TopicIdPartition) -> bool:
+        """Whether no fetch may name the partition: up to Kafka 4.3 one unknown topic id fails all of a ShareFetch."""
+        if self._metadata.topic_name(where.topic_id) is None:
+            return True
+        return where.topic in self._membership.subscription and where.topic_id not in self._membership.topic_ids
 
     def _next_in_turn(self, wanted: dict[int, Wanted], now_ms: int) -> int | None:
         """record_limit: the node whose turn it is, leaving out those that cannot be asked now."""
@@ -242,10 +252,13 @@ class Fetching:
         """End the conversations with nodes that have left the cluster."""
         if self._departed_checked == self._metadata.version or not self._metadata.knows_brokers:
             return
-        self._departed_checked = self._metadata.version
-        for node_id, exchange in list(self._exchanges.items()):
-            if self._metadata.node(node_id) is None and not exchange.is_busy:
+        departed = [node_id for node_id in self._exchanges if self._metadata.node(node_id) is None]
+        busy = [node_id for node_id in departed if self._exchanges[node_id].is_busy]
+        for node_id in departed:
+            if node_id not in busy:
                 del self._exchanges[node_id]
+        if not busy:  # those are looked at again when their requests have ended
+            self._departed_checked = self._metadata.version
 
     def _fail_unsendable(self) -> None:
         self._drop_departed()

@@ -152,6 +152,8 @@ class Membership:
         """In force since the last poll."""
         self.assignment: Assignment = ()
         self.assignment_version = 0
+        self.topic_ids: frozenset[UUID] = frozenset()
+        """The topics of which something is assigned."""
         self.epoch = JOIN_EPOCH
         self._settings = settings
         self._metadata = metadata
@@ -382,8 +384,7 @@ class Membership:
         if assignment == self.assignment:
             return False
         had_something = bool(self.assignment)
-        self.assignment = assignment
-        self.assignment_version += 1
+        self._assign(assignment)
         if had_something and not assignment:
             self._await_assignment(self.subscription, now_ms)
         return bool(assignment)
@@ -397,8 +398,12 @@ class Membership:
     def _drop_assignment(self) -> None:
         self._series_ends_at_ms = None
         if self.assignment:
-            self.assignment = ()
-            self.assignment_version += 1
+            self._assign(())
+
+    def _assign(self, assignment: Assignment) -> None:
+        self.assignment = assignment
+        self.assignment_version += 1
+        self.topic_ids = frozenset(topic_id for topic_id, _ in assignment)
 
     # ---- errors
 

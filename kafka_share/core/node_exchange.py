@@ -69,6 +69,7 @@ class _UnderWay:
     units: Units
     sent_at_ms: int
     is_real_fetch: bool
+    max_wait_ms: int = 0
 
 
 class NodeExchange:
@@ -117,7 +118,7 @@ class NodeExchange:
         assert self._under_way is None, "one request at a time"
         units = self._acknowledgements.take(self.node.id, now_ms) if self.session.is_open else {}
         request = self.session.fetch(wanted, _said(units), is_real=is_real, max_wait_ms=max_wait_ms)
-        self._under_way = _UnderWay(units, now_ms, is_real)
+        self._under_way = _UnderWay(units, now_ms, is_real, max_wait_ms)
         timeout_ms = self._settings.request_timeout_ms
         if timeout_ms <= max_wait_ms:
             timeout_ms += max_wait_ms  # the broker may hold the answer back for max_wait_ms
@@ -243,7 +244,9 @@ class NodeExchange:
         self._acknowledgements.flush()
 
     def _fetched(self, response: ShareFetchResponse, now_ms: int) -> None:
-        sent_at_ms = self._under_way.sent_at_ms if self._under_way is not None else now_ms
+        assert self._under_way is not None, "an answer without a question"
+        sent_at_ms = self._under_way.sent_at_ms
+        full_wait_ms = max(self._under_way.max_wait_ms, self._settings.retry_backoff_ms)
         units = self._take_back()
         error = error_for_code(response.error_code, response.error_message)
         if error is not None:
@@ -267,8 +270,9 @@ class NodeExchange:
         self._acknowledgements.flush()
         for new in self._reported.take(to_raise):
             self._requests.raise_error(new)
-        if has_errors and not acquired:
-            self._backoff.failed(now_ms)  # such answers come at once: no hot loop
+        if has_errors and not acquired and now_ms - sent_at_ms < full_wait_ms:
+            # No hot loop. An answer that comes when its time is over needs no pause, which other partitions would feel.
+            self._backoff.failed(now_ms)
         else:
             self._backoff.succeeded()
         if acquired:
