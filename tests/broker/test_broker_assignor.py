@@ -23,6 +23,8 @@ def grown(members: int, count: int) -> dict[str, frozenset[tuple[UUID, int]]]:
     return current
 
 
+@pytest.mark.pitfall(20)
+@pytest.mark.scenario(175, 177, 178)
 @pytest.mark.parametrize(
     ("members", "count", "sizes", "sizes_after_leave"),
     [
@@ -37,6 +39,7 @@ def grown(members: int, count: int) -> dict[str, frozenset[tuple[UUID, int]]]:
 def test_sizes_are_those_of_kafka_when_members_join_one_by_one_and_the_first_leaves(
     members: int, count: int, sizes: list[int], sizes_after_leave: list[int]
 ) -> None:
+    """Partitions are dealt out evenly, shared where members are more, and every one has an owner."""
     current = grown(members, count)
     assert sorted(map(len, current.values())) == sizes
     assert frozenset().union(*current.values()) == set(partitions(T1, count))
@@ -49,14 +52,18 @@ def test_nothing_moves_when_nothing_changes() -> None:
     assert assign({f"m{i}": {T1} for i in range(3)}, partitions(T1, 7), current) == current
 
 
+@pytest.mark.scenario(175)
 def test_only_what_has_to_moves_when_a_member_joins() -> None:
+    """When a member joins, the others only give up what it gets."""
     before = grown(2, 4)
     after = assign({"m0": {T1}, "m1": {T1}, "m2": {T1}}, partitions(T1, 4), before)
     assert sorted(map(len, after.values())) == [1, 1, 2]
     assert all(after[member] <= before[member] for member in before)
 
 
+@pytest.mark.scenario(180)
 def test_nobody_gets_anything_when_there_is_nothing_to_give() -> None:
+    """No partitions or no members: nothing is assigned."""
     assert assign({"a": {T1}}, [], {}) == {"a": frozenset()}
     assert assign({}, partitions(T1, 2), {}) == {}
 
@@ -66,10 +73,13 @@ subscriptions = st.dictionaries(
 )
 
 
+@pytest.mark.pitfall(19, 20)
+@pytest.mark.scenario(179, 180)
 @given(subscriptions, st.integers(0, 6), st.integers(0, 6), subscriptions)
 def test_every_partition_has_an_owner_and_every_subscriber_something_when_topics_differ(
     subscribed: dict[str, frozenset[UUID]], first: int, second: int, earlier: dict[str, frozenset[UUID]]
 ) -> None:
+    """Members with different topics get their own only, each partition has an owner, each subscriber something."""
     assignable = partitions(T1, first) + partitions(T2, second)
     current = assign(earlier, assignable, {})
     target = assign(subscribed, assignable, current)

@@ -47,7 +47,10 @@ def describe(world: World, group: str = "g", **more: Any) -> Any:
     return world.ask(ShareGroupDescribeRequest(group_ids=[group], **more)).groups[0]
 
 
+@pytest.mark.pitfall(2)
+@pytest.mark.scenario(170)
 def test_the_second_heartbeat_brings_the_partitions_when_the_interval_is_zero() -> None:
+    """A joining member first has no partitions; the next heartbeat brings them, and the one after it nothing new."""
     world = World(config={"group.share.assignment.interval.ms": "0"})
     world.topic("t", 2)
     first = beat(world, names=["t"])
@@ -77,7 +80,10 @@ def joined(world: World, member: str = "m", names: list[str] | None = None) -> i
     return int(beat(world, member, epoch).member_epoch)
 
 
+@pytest.mark.pitfall(4)
+@pytest.mark.scenario(267)
 def test_the_previous_epoch_is_accepted_and_others_are_fenced_when_an_answer_was_lost() -> None:
+    """A heartbeat with the epoch before the present one is accepted, as its answer may be lost; any other is fenced."""
     world = World()
     world.topic("t", 1)
     assert joined(world) == 3
@@ -89,7 +95,9 @@ def test_the_previous_epoch_is_accepted_and_others_are_fenced_when_an_answer_was
         assert fenced.error_message
 
 
+@pytest.mark.scenario(184)
 def test_a_full_heartbeat_cuts_the_assignment_at_once_when_topics_are_dropped() -> None:
+    """A heartbeat with fewer topics is answered with the assignment cut to them."""
     world = World()
     world.topic("t", 2)
     assert joined(world) == 3
@@ -100,7 +108,10 @@ def test_a_full_heartbeat_cuts_the_assignment_at_once_when_topics_are_dropped() 
     assert (after.member_epoch, assigned(after)) == (4, None)
 
 
+@pytest.mark.pitfall(1)
+@pytest.mark.scenario(169)
 def test_a_topic_takes_effect_when_it_is_created_after_the_subscription() -> None:
+    """A topic that is created after a member has subscribed to it is assigned within a few heartbeats."""
     world = World(config={"group.share.assignment.interval.ms": "0"})
     epoch = beat(world, names=["later"]).member_epoch
     world.topic("later", 1)
@@ -111,7 +122,9 @@ def test_a_topic_takes_effect_when_it_is_created_after_the_subscription() -> Non
     assert found == [[0]]
 
 
+@pytest.mark.scenario(173, 266)
 def test_a_member_is_removed_when_it_is_silent_for_the_session_timeout() -> None:
+    """A member that sends no heartbeat for the session timeout is removed, and unknown from then on."""
     world = World()
     world.topic("t", 1)
     epoch = joined(world)
@@ -123,7 +136,9 @@ def test_a_member_is_removed_when_it_is_silent_for_the_session_timeout() -> None
     assert world.cluster.wake_at_ms() is None
 
 
+@pytest.mark.scenario(274)
 def test_a_heartbeat_puts_the_session_timeout_off_when_it_comes_in_time() -> None:
+    """Heartbeats in time keep a member for ever."""
     world = World()
     world.topic("t", 1)
     epoch = joined(world)
@@ -132,7 +147,10 @@ def test_a_heartbeat_puts_the_session_timeout_off_when_it_comes_in_time() -> Non
         assert beat(world, epoch=epoch).error_code == 0
 
 
+@pytest.mark.pitfall(16)
+@pytest.mark.scenario(266)
 def test_the_group_epoch_moves_and_the_assignment_stays_behind_when_the_last_member_leaves() -> None:
+    """The last member leaves: the group is empty, its epoch goes up, and a second leave finds nobody."""
     world = World()
     world.topic("t", 1)
     joined(world)
@@ -143,6 +161,8 @@ def test_the_group_epoch_moves_and_the_assignment_stays_behind_when_the_last_mem
     assert beat(world, epoch=-1).error_code == UnknownMemberIdError.code
 
 
+@pytest.mark.pitfall(17)
+@pytest.mark.scenario(265)
 @pytest.mark.parametrize(
     ("fields", "error"),
     [
@@ -159,12 +179,15 @@ def test_the_group_epoch_moves_and_the_assignment_stays_behind_when_the_last_mem
     ],
 )
 def test_a_heartbeat_is_refused_when_it_cannot_be_right(fields: dict[str, Any], error: Any) -> None:
+    """A heartbeat with an impossible id, epoch, rack or list of topics is refused, and makes no group."""
     world = World()
     assert beat(world, **fields).error_code == error.code
     assert world.ask(ListGroupsRequest()).groups == []
 
 
+@pytest.mark.scenario(268)
 def test_a_newcomer_is_refused_and_members_may_rejoin_when_the_group_is_full() -> None:
+    """A full group refuses newcomers, and lets its members join again."""
     world = World(config={"group.share.max.size": "1"})
     assert beat(world, "a", names=["t"]).error_code == 0
     assert beat(world, "b", names=["t"]).error_code == GroupMaxSizeReachedError.code
@@ -208,7 +231,9 @@ def test_another_node_refuses_when_it_does_not_coordinate_the_group() -> None:
     assert world.ask(ListGroupsRequest(), node=wrong).groups == []
 
 
+@pytest.mark.scenario(174)
 def test_members_get_a_whole_session_timeout_when_their_coordinator_stops() -> None:
+    """Another node takes over as the coordinator: the members keep their places and their epochs."""
     world = World(nodes=2)
     world.topic("t", 1)
     old = world.cluster.coordinator_of("g").id
@@ -219,7 +244,9 @@ def test_members_get_a_whole_session_timeout_when_their_coordinator_stops() -> N
     assert beat(world, epoch=epoch, node=3 - old).error_code == 0
 
 
+@pytest.mark.scenario(282)
 def test_everything_is_unsupported_when_share_groups_are_off() -> None:
+    """With share groups switched off heartbeats and descriptions are unsupported."""
     world = World(share_version=0)
     assert beat(world, names=["t"]).error_code == UnsupportedVersionError.code
     assert describe(world).error_code == UnsupportedVersionError.code

@@ -203,22 +203,30 @@ def _described(world: World) -> dict[str, Any]:
 # ---- members
 
 
+@pytest.mark.scenario(169)
 @each_version(1, 1, 2, 2)
 def test_the_first_member_gets_the_epoch_after_the_version_s_first(version: str, expected: int) -> None:
+    """The first member of a new group gets epoch 1 up to Kafka 4.2, and 2 from 4.3 on."""
     world = World(kafka_version=version)
     world.topic("t")
     assert beat(world, "m", 0, ["t"]).member_epoch == expected
 
 
+@pytest.mark.pitfall(17)
+@pytest.mark.scenario(265)
 @each_version(0, InvalidRequestError.code, InvalidRequestError.code, InvalidRequestError.code)
 def test_a_long_member_id_joins_when_the_version_has_no_limit(version: str, expected: int) -> None:
+    """A member id of more than 36 characters is refused from Kafka 4.2 on."""
     world = World(kafka_version=version)
     assert beat(world, "m" * 37, 0, ["t"]).error_code == expected
     assert beat(world, "m" * 36, 0, ["t"]).error_code == 0
 
 
+@pytest.mark.pitfall(3)
+@pytest.mark.scenario(171, 268)
 @each_version(FencedMemberEpochError.code, 0, 0, 0)
 def test_a_member_is_fenced_when_it_rejoins_far_behind_in_4_1(version: str, expected: int) -> None:
+    """A member may join again with epoch 0; Kafka 4.1 fences it when its epoch has moved on."""
     world = World(kafka_version=version)
     world.topic("t")
     epoch = beat(world, "m", 0, ["t"]).member_epoch
@@ -242,16 +250,21 @@ def test_every_partition_has_an_owner_whether_or_not_copies_are_evened_out(
         assert all(current.values())
 
 
+@pytest.mark.pitfall(20)
+@pytest.mark.scenario(177)
 @each_version([1, 1, 1], [1, 1, 2], [1, 1, 2], [1, 1, 2])
 def test_three_members_of_two_partitions_own_what_the_version_deals_out(version: str, expected: list[int]) -> None:
+    """With more members than partitions everybody has at least one, and partitions are shared."""
     topic = UUID(int=1)
     even = behaviour_of(version).evens_out_copies
     found = assign({m: {topic} for m in "abc"}, [(topic, 0), (topic, 1)], {}, evens_out_copies=even)
     assert sorted(len(owned) for owned in found.values()) == expected
 
 
+@pytest.mark.pitfall(16)
 @each_version(False, False, False, True)
 def test_the_assignment_epoch_follows_when_the_last_member_leaves_in_4_4(version: str, expected: bool) -> None:
+    """When the last member leaves, the assignment's epoch follows the group's only from Kafka 4.4 on."""
     world = World(kafka_version=version)
     beat(world, "m", 0, ["t"])
     beat(world, "m", -1)
@@ -274,6 +287,8 @@ def test_partitions_that_are_added_later_start_at_zero_in_4_4(version: str, expe
 # ---- share sessions
 
 
+@pytest.mark.pitfall(17)
+@pytest.mark.scenario(263)
 @each_version(
     {"x": FAILED, "": FAILED, "m" * 37: FAILED, "+" * 22: FAILED, None: FAILED},
     {"x": "e=0 ", "": INVALID, "m" * 37: INVALID, "+" * 22: "e=0 ", None: FAILED},
@@ -281,6 +296,7 @@ def test_partitions_that_are_added_later_start_at_zero_in_4_4(version: str, expe
     {"x": "e=0 ", "": INVALID, "m" * 37: INVALID, "+" * 22: "e=0 ", None: INVALID},
 )
 def test_member_ids_are_taken_or_refused_as_the_version_does(version: str, expected: dict[str | None, str]) -> None:
+    """Which member ids a fetch may have: 4.1 wants a UUID in base64, later versions 1 to 36 characters."""
     for member, answer in expected.items():
         p, topic = probe(version)
         assert p.fetch(p.connect(), "g", member, 0, [(topic, 0, "")], wait=0).startswith(answer)
@@ -296,8 +312,11 @@ def test_a_null_group_id_fails_the_request_as_the_version_does(version: str, exp
     assert p.fetch(p.connect(), None, MEMBER, 0, [(topic, 0, "")]) == expected
 
 
+@pytest.mark.pitfall(36, 38)
+@pytest.mark.scenario(253)
 @each_version("e=122:SHARE_SESSION_NOT_FOUND lock=0 []", *["e=0 lock=30000 []"] * 3)
 def test_an_old_connection_ends_the_new_session_only_in_4_1(version: str, expected: str) -> None:
+    """The end of an old connection leaves the member's newer session alone; Kafka 4.1 ends that too."""
     p, topic = loaded(version, 3)
     old, new = p.connect(), p.connect()
     p.fetch(old, "g", MEMBER, 0, [(topic, 0, "")])

@@ -110,7 +110,9 @@ def test_waiting_fetch_ends_empty_and_late_when_its_topic_is_deleted(p: Probe) -
     assert p.receive(c, since_ms=since) == "e=0 lock=30000 [] took~3000ms"
 
 
+@pytest.mark.scenario(282)
 def test_everything_is_refused_when_share_groups_are_switched_off(p: Probe) -> None:
+    """With share groups switched off fetches and acknowledgements are unsupported."""
     p.view.enabled = False
     c = p.connect()
     assert p.fetch(c, "g", "M1", 0) == "e=35:UNSUPPORTED_VERSION lock=0 []"

@@ -287,8 +287,10 @@ def test_the_outcome_is_unknown_when_no_answer_came(error: Exception) -> None:
     assert not h.data_pending
 
 
+@pytest.mark.pitfall(26, 27)
 @pytest.mark.scenario(76)
 def test_acknowledgements_fail_locally_when_their_session_has_ended() -> None:
+    """Acknowledgements of a session that has ended are never sent: they end with a local error, each once."""
     h = delivered()
     h.handle(ConnectionLost(1, Channel.DATA, BrokerUnreachableError("idle")))
     h.start_poll(5_000, h.said((0, 9, 1)))

@@ -98,8 +98,10 @@ def test_close_comes_after_the_commit_under_way_and_both_are_reported() -> None:
     assert [type(o.error) for o in h.outcomes] == [type(None), InvalidRecordStateError]
 
 
+@pytest.mark.pitfall(35)
 @pytest.mark.scenario(143)
 def test_every_node_with_a_session_is_closed_when_there_are_several() -> None:
+    """close ends the session on each broker that has one, with one request each."""
     h = Harness({tp(): 1, tp(1): 2, tp(2): 3}).joined()
     h.heartbeat = None
     for node in (1, 2):
@@ -147,8 +149,10 @@ def test_what_waits_to_be_tried_again_goes_with_the_end_of_the_session() -> None
     assert said_in(h.acknowledge().request) == {HERE: batches((0, 1, [1]))}
 
 
+@pytest.mark.pitfall(35)
 @pytest.mark.scenario(146)
 def test_close_finishes_without_an_error_when_the_broker_dies() -> None:
+    """A broker dies while it is asked to end the session: close goes on without an error."""
     h = delivered()
     close(h, h.said((0, 9, 1)))
     h.fail(h.acknowledge())
@@ -159,8 +163,10 @@ def test_close_finishes_without_an_error_when_the_broker_dies() -> None:
     assert not h.errors
 
 
+@pytest.mark.pitfall(35)
 @pytest.mark.scenario(146)
 def test_close_finishes_at_the_deadline_when_the_broker_is_frozen() -> None:
+    """A broker that does not answer any more holds close up for its timeout, not longer."""
     h = Harness({tp(): 1, tp(1): 2}).joined()
     h.heartbeat = None
     h.answer(h.fetch(1), fetch_answer(fetch_data(tp(), (0, 9, 1))))

@@ -203,8 +203,10 @@ def test_the_error_is_raised_once_when_a_broker_cannot_limit_records() -> None:
 # ---- partitions come and go
 
 
-@pytest.mark.scenario(47)
+@pytest.mark.pitfall(12)
+@pytest.mark.scenario(47, 184)
 def test_the_old_topic_is_forgotten_with_the_first_fetch_of_the_new_one_when_the_subscription_changed() -> None:
+    """After a changed subscription the old topic is acknowledged at once, and forgotten when the new one is fetched."""
     h = Harness({tp(): 1, tp(0, "u"): 1}).joined(tp())
     h.delivering(last=2)
     h.heartbeat = None
@@ -220,7 +222,7 @@ def test_the_old_topic_is_forgotten_with_the_first_fetch_of_the_new_one_when_the
     assert (said_in(request), forgotten_in(request)) == ({(U, 0): []}, [(T, 0)])
 
 
-@pytest.mark.pitfall(52)
+@pytest.mark.pitfall(12, 52)
 @pytest.mark.scenario(6)
 def test_records_of_a_topic_no_longer_subscribed_are_released_when_they_arrive_late() -> None:
     """Records of a topic that has been left meanwhile are given back at once, and nobody is told of it."""
@@ -247,7 +249,9 @@ def test_records_of_a_lost_partition_are_delivered_when_its_topic_is_still_subsc
     assert (said_in(request), forgotten_in(request)) == ({(T, 0): batches((0, 9, [1]))}, [(T, 0)])
 
 
+@pytest.mark.pitfall(31)
 def test_a_partition_listed_for_its_acknowledgements_only_is_forgotten_in_the_same_request() -> None:
+    """A partition that is named only to acknowledge is forgotten in that request, so that it is not fetched again."""
     h = Harness({tp(): 1, tp(1): 1}).joined()
     h.delivering()
     h.heartbeat = lambda request: heartbeat_answer(2, [tp(1)])
@@ -263,7 +267,10 @@ def test_a_partition_listed_for_its_acknowledgements_only_is_forgotten_in_the_sa
     assert [o.error for o in h.outcomes] == [None]
 
 
+@pytest.mark.pitfall(32)
+@pytest.mark.scenario(230)
 def test_the_new_id_is_added_and_the_old_forgotten_when_a_topic_was_made_again() -> None:
+    """A topic was deleted and made again under its name: one request forgets the old id and adds the new one."""
     h = Harness().joined(timeout_ms=60_000)
     again = tp()._replace(topic_id=U)
     h.leaders = {again: 1}
@@ -295,7 +302,9 @@ def test_the_next_fetch_goes_to_the_new_leader_at_once_when_the_answer_names_it(
     assert not h.errors
 
 
+@pytest.mark.pitfall(30)
 def test_the_old_node_forgets_the_partition_when_its_leader_has_moved() -> None:
+    """A partition moves to another leader: the old session forgets it, and the new leader's session adds it."""
     h = Harness({tp(): 1, tp(1): 1, tp(2): 2}).joined()
     moved = fetch_data(tp(), error=6, leader=(2, 9))
     h.answer(h.fetch(2), fetch_answer())
@@ -314,8 +323,10 @@ def test_the_old_node_forgets_the_partition_when_its_leader_has_moved() -> None:
     assert not h.asked(ShareFetchRequest, 1)
 
 
+@pytest.mark.scenario(239)
 @pytest.mark.parametrize(("leader", "epoch"), [(-1, -1), (9, 5), (1, 0)])
 def test_the_metadata_is_asked_when_the_hint_is_of_no_use(leader: int, epoch: int) -> None:
+    """An answer that names no usable new leader makes the client ask for metadata, and go where that says."""
     h = Harness({tp(): 1, tp(1): 2}).joined(tp())
     before = len(h.sent_of(MetadataRequest))
     h.leaders[tp()] = 2
@@ -334,7 +345,10 @@ def test_a_leader_is_not_believed_when_the_partition_has_no_error() -> None:
     assert h.fetch().node.id == 1
 
 
+@pytest.mark.pitfall(30)
+@pytest.mark.scenario(235)
 def test_requests_stay_few_when_two_brokers_point_at_each_other() -> None:
+    """Two brokers that name each other as the leader make no storm of requests."""
     h = Harness({tp(): 1, tp(1): 2}).joined(tp(), timeout_ms=60_000)
     epoch = 1
     for _ in range(200):
@@ -347,6 +361,7 @@ def test_requests_stay_few_when_two_brokers_point_at_each_other() -> None:
 
 @pytest.mark.scenario(240)
 def test_fetching_goes_on_when_a_leader_has_been_found_again() -> None:
+    """A partition without a leader is waited for, and fetched when it has one again."""
     h = Harness().joined(timeout_ms=60_000)
     h.leaders[tp()] = -1
     h.leader_epochs[tp()] = 2
@@ -418,6 +433,7 @@ def test_one_error_names_the_topics_and_the_others_go_on_when_rights_are_missing
     assert h.delivered
 
 
+@pytest.mark.pitfall(25, 29, 39)
 @pytest.mark.scenario(258, 262)
 @pytest.mark.parametrize("code", [122, 123, 133, -1, 100, 15, 30, 42, 35, 999])
 def test_attempts_back_off_when_the_whole_answer_fails_again_and_again(code: int) -> None:
@@ -435,7 +451,10 @@ def test_attempts_back_off_when_the_whole_answer_fails_again_and_again(code: int
     assert [type(e.error) for e in h.errors] == expected
 
 
+@pytest.mark.pitfall(29)
+@pytest.mark.scenario(258)
 def test_other_nodes_go_on_when_one_has_no_session_to_give() -> None:
+    """A broker without a free share session is asked again after a pause, while the others go on delivering."""
     h = Harness({tp(): 1, tp(1): 2}).joined(timeout_ms=60_000)
     h.answer(h.fetch(1), fetch_answer(error=133))
     h.answer(h.fetch(2), fetch_answer())
@@ -444,6 +463,7 @@ def test_other_nodes_go_on_when_one_has_no_session_to_give() -> None:
     assert h.fetch(1).request.share_session_epoch == 0
 
 
+@pytest.mark.pitfall(39)
 @pytest.mark.scenario(286)
 def test_the_error_of_the_group_is_raised_when_only_fetching_is_refused() -> None:
     """A fetch refused for missing rights on the group is raised by poll."""
@@ -487,7 +507,9 @@ def test_an_authentication_failure_is_raised_once_and_tried_again_with_back_off(
 # ---- hostile answers
 
 
+@pytest.mark.pitfall(33)
 def test_partitions_nobody_asked_for_are_ignored_when_a_broker_sends_them() -> None:
+    """Topics and partitions of an answer that are not in the session are ignored."""
     h = Harness().joined()
     strange = tp()._replace(topic_id=UUID(int=99))
     h.answer(
@@ -574,7 +596,9 @@ def test_reclaiming_an_unknown_batch_changes_nothing_when_it_is_reported() -> No
     assert not h.data_pending
 
 
+@pytest.mark.pitfall(13)
 def test_the_sessions_stay_open_when_unsubscribed_and_records_can_still_be_acknowledged() -> None:
+    """After unsubscribe the share sessions stay open, so that delivered records can still be acknowledged."""
     h = Harness().joined()
     h.delivering()
     h.handle(Unsubscribed(1, h.now_ms + 5_000))
@@ -584,8 +608,10 @@ def test_the_sessions_stay_open_when_unsubscribed_and_records_can_still_be_ackno
     assert [(o.runs, o.error) for o in h.outcomes] == [(runs((0, 9, 1)), None)]
 
 
+@pytest.mark.pitfall(11)
 @pytest.mark.scenario(276)
 def test_records_can_still_be_acknowledged_when_the_member_left_for_staleness() -> None:
+    """A member that left because no poll came can still acknowledge what it holds: its share session is open."""
     h = Harness(max_poll_interval_ms=2_000).joined()
     h.delivering()
     h.advance(3_000)

@@ -40,14 +40,19 @@ def test_every_state_can_be_left_when_it_is_not_final() -> None:
     assert all((state, Trigger.FAILED) in TRANSITIONS for state in State if state is not State.FATAL)
 
 
+@pytest.mark.pitfall(9)
+@pytest.mark.scenario(277)
 def test_nothing_is_sent_when_subscribed_without_a_poll() -> None:
+    """subscribe alone sends nothing, however long the application waits: the first poll joins."""
     h = Harness()
     h.subscribe()
     h.advance(10_000)
     assert not h.sent
 
 
+@pytest.mark.pitfall(14)
 def test_the_join_carries_everything_when_the_first_poll_comes() -> None:
+    """The very first heartbeat names group, member id, rack and topics; the next leaves out what has not changed."""
     h = Harness(client_rack="r1")
     h.subscribe("t", "a")
     h.start_poll()
@@ -59,6 +64,7 @@ def test_the_join_carries_everything_when_the_first_poll_comes() -> None:
 
 
 def test_an_assignment_is_acknowledged_at_once_when_it_is_not_empty() -> None:
+    """A new assignment is confirmed by a heartbeat at once, with the first fetch beside it, and then each interval."""
     h = Harness()
     h.subscribe()
     h.start_poll()
@@ -74,8 +80,10 @@ def test_an_assignment_is_acknowledged_at_once_when_it_is_not_empty() -> None:
     assert beats(h) == [0, 0, 1000]
 
 
+@pytest.mark.pitfall(22)
 @pytest.mark.scenario(269)
 def test_the_interval_of_the_latest_answer_counts_when_it_changes() -> None:
+    """The group's heartbeat interval is changed: it counts from the next answer on."""
     h = Harness().joined()
     h.heartbeat = lambda request: heartbeat_answer(1, interval_ms=3_000)
     h.advance(1_000)
@@ -83,7 +91,9 @@ def test_the_interval_of_the_latest_answer_counts_when_it_changes() -> None:
     assert beats(h) == [0, 0, 1000, 4000, 7000]
 
 
+@pytest.mark.pitfall(2)
 def test_heartbeats_come_in_a_short_series_when_the_assignment_is_empty() -> None:
+    """A joined member without an assignment asks again in a short series, then at the interval, and raises nothing."""
     h = Harness()
     h.heartbeat = lambda request: heartbeat_answer(2, [], interval_ms=5_000)
     h.subscribe()
@@ -105,7 +115,9 @@ def test_the_series_never_waits_longer_than_the_interval_and_ends_after_two_when
     assert beats(h) == [0, 50, 150, 350, 650, 950, 1250]
 
 
+@pytest.mark.pitfall(2)
 def test_the_series_ends_when_the_assignment_arrives() -> None:
+    """The first heartbeats bring no partitions, a later one does: the member just waits, and fetches at once then."""
     h = Harness()
     answers = iter([heartbeat_answer(2, []), heartbeat_answer(2), heartbeat_answer(3, [tp()])])
     h.heartbeat = lambda request: next(answers, heartbeat_answer(3, interval_ms=5_000))
@@ -116,7 +128,9 @@ def test_the_series_ends_when_the_assignment_arrives() -> None:
     assert h.fetch().request.share_session_epoch == 0
 
 
+@pytest.mark.scenario(184)
 def test_a_changed_subscription_is_sent_at_once_and_followed_by_the_series_when_a_poll_comes() -> None:
+    """The first poll after a changed subscription sends it at once; the new topic is fetched when it is assigned."""
     h = Harness({tp(): 1, tp(0, "u"): 1}).joined(tp())
     h.advance(1_500)
     before = len(beats(h))
@@ -143,9 +157,11 @@ def test_the_old_partition_of_a_kept_topic_does_not_end_the_series_when_topics_w
     assert [at - beats(h)[before] for at in beats(h)[before:]] == [0, 50, 150, 150]
 
 
+@pytest.mark.pitfall(5)
 @pytest.mark.scenario(270)
 @pytest.mark.parametrize("code", [15, 16])
 def test_the_coordinator_is_looked_up_and_asked_at_once_when_it_has_moved(code: int) -> None:
+    """The coordinator has moved: it is looked up, and the member goes on there at once with the epoch that it has."""
     h = Harness({tp(): 1, tp(1): 2}).joined(tp())
     h.heartbeat = None
     h.advance(1_000)
@@ -156,8 +172,10 @@ def test_the_coordinator_is_looked_up_and_asked_at_once_when_it_has_moved(code: 
     assert h.beat().request.member_epoch == 1
 
 
+@pytest.mark.pitfall(5)
 @pytest.mark.parametrize("code", [15, 16])
 def test_look_ups_back_off_when_every_coordinator_refuses(code: int) -> None:
+    """Each coordinator that is found refuses: look-ups come with growing pauses, and nothing is raised."""
     h = Harness()
     h.heartbeat = lambda request: heartbeat_answer(error=code)
     h.subscribe()
@@ -169,7 +187,9 @@ def test_look_ups_back_off_when_every_coordinator_refuses(code: int) -> None:
     assert not h.errors
 
 
+@pytest.mark.pitfall(5)
 def test_no_heartbeat_is_sent_and_nothing_spins_when_the_coordinator_is_unknown() -> None:
+    """While no coordinator is known no heartbeat is due and nothing spins; it goes on when there is one."""
     h = Harness()
     h.coordinator_error = 15
     h.subscribe()
@@ -191,7 +211,10 @@ def test_a_group_authorization_error_of_the_look_up_is_fatal_when_it_comes() -> 
     assert [(type(e.error), e.fatal) for e in h.errors] == [(GroupAuthorizationFailedError, True)]
 
 
+@pytest.mark.pitfall(6)
+@pytest.mark.scenario(270)
 def test_heartbeats_back_off_and_keep_the_coordinator_when_it_is_loading() -> None:
+    """A coordinator that is loading is asked again with growing pauses, without being looked up anew."""
     h = Harness()
     h.heartbeat = lambda request: heartbeat_answer(error=14)
     h.subscribe()
@@ -204,9 +227,11 @@ def test_heartbeats_back_off_and_keep_the_coordinator_when_it_is_loading() -> No
     assert len(h.sent_of(FindCoordinatorRequest)) == 1
 
 
+@pytest.mark.pitfall(4)
 @pytest.mark.scenario(281)
 @pytest.mark.parametrize("error", [BrokerUnreachableError("broke"), OperationTimeoutError("late")])
 def test_the_next_heartbeat_is_full_and_backed_off_when_no_answer_came(error: Exception) -> None:
+    """A heartbeat without an answer is repeated after a pause, in full, with the epoch that it had; one at a time."""
     h = Harness(client_rack="r").joined()
     h.heartbeat = None
     h.advance(1_000)
@@ -219,9 +244,11 @@ def test_the_next_heartbeat_is_full_and_backed_off_when_no_answer_came(error: Ex
     assert len(h.asked(Heartbeat)) == 1  # one in flight, however long it takes
 
 
+@pytest.mark.pitfall(3)
 @pytest.mark.scenario(270)
 @pytest.mark.parametrize("code", [25, 110])
 def test_the_member_joins_again_at_once_with_its_id_when_it_is_fenced(code: int) -> None:
+    """A fenced or unknown member joins again at once with its old id, drops its assignment and keeps its sessions."""
     h = Harness().joined()
     h.heartbeat = None
     h.advance(1_000)
@@ -237,7 +264,9 @@ def test_the_member_joins_again_at_once_with_its_id_when_it_is_fenced(code: int)
     assert h.fetch().request.share_session_epoch > 0  # the session goes on
 
 
+@pytest.mark.pitfall(3)
 def test_joins_back_off_when_they_are_fenced_again_and_again() -> None:
+    """A join that is fenced again and again is repeated with growing pauses."""
     h = Harness()
     h.heartbeat = lambda request: heartbeat_answer(error=110)
     h.subscribe()
@@ -246,7 +275,10 @@ def test_joins_back_off_when_they_are_fenced_again_and_again() -> None:
     assert len(beats(h)) <= 20
 
 
+@pytest.mark.pitfall(7)
+@pytest.mark.scenario(285)
 def test_the_topic_authorization_error_is_raised_once_and_passes_when_rights_are_given() -> None:
+    """Missing rights on a topic are raised once, asked for again each interval, and forgotten when they are given."""
     h = Harness().joined()
     h.heartbeat = lambda request: heartbeat_answer(error=29, message="no DESCRIBE on t")
     h.advance(4_500)
@@ -260,9 +292,11 @@ def test_the_topic_authorization_error_is_raised_once_and_passes_when_rights_are
     assert len(h.errors) == 2
 
 
+@pytest.mark.pitfall(8)
 @pytest.mark.scenario(268, 270, 271, 272, 286)
 @pytest.mark.parametrize("code", [30, 69, 81, 42, 112, 35, 24, 999])
 def test_the_consumer_ends_with_one_error_when_the_group_refuses_it(code: int) -> None:
+    """An error with which the group refuses the member is raised once; afterwards nothing more is sent or raised."""
     h = Harness().joined()
     h.heartbeat = lambda request: heartbeat_answer(error=code, message="because")
     h.advance(1_000)
@@ -323,9 +357,11 @@ def test_unsubscribe_leaves_with_an_empty_list_and_completes_when_the_answer_com
     assert not h.asked(Heartbeat)
 
 
+@pytest.mark.pitfall(9)
 @pytest.mark.scenario(272, 273)
 @pytest.mark.parametrize("code", [69, 25, 30, 14])
 def test_unsubscribe_completes_silently_when_the_leave_is_answered_with_an_error(code: int) -> None:
+    """Whatever the coordinator answers to a leave, it ends the membership and is not raised."""
     h = Harness().joined()
     h.heartbeat = None
     h.handle(Unsubscribed(1, h.now_ms + 60_000))
@@ -384,8 +420,10 @@ def test_the_member_joins_again_when_it_subscribes_after_unsubscribing() -> None
     assert [t.topic_id for t in h.fetch().request.topics] == [U]
 
 
+@pytest.mark.pitfall(11)
 @pytest.mark.scenario(276)
 def test_the_member_leaves_without_names_and_joins_silently_when_polls_stay_away() -> None:
+    """No poll for max.poll.interval.ms: the member leaves the group, and the next poll joins again without an error."""
     h = Harness(max_poll_interval_ms=5_000).joined()
     h.delivering()
     h.advance(4_990)
@@ -404,6 +442,7 @@ def test_the_member_leaves_without_names_and_joins_silently_when_polls_stay_away
 
 @pytest.mark.scenario(278)
 def test_the_member_stays_when_one_poll_lasts_longer_than_the_interval() -> None:
+    """One poll may last longer than max.poll.interval.ms: the clock stands still while it waits."""
     h = Harness(max_poll_interval_ms=5_000).joined(timeout_ms=30_000)
     h.advance(30_000)
     assert all(request.member_epoch != -1 for _, request in h.sent_of(Heartbeat))
@@ -436,7 +475,9 @@ def test_a_poll_while_leaving_for_staleness_joins_again_when_the_leave_has_ended
     assert h.beat().request.member_epoch == 0
 
 
+@pytest.mark.pitfall(15)
 def test_impossible_assignments_are_ignored_when_a_broker_sends_them() -> None:
+    """Negative partitions and repeated topic entries of an assignment are left out, and the rest is fetched."""
     h = Harness()
     h.subscribe()
     h.start_poll()
@@ -465,7 +506,9 @@ def test_heartbeats_do_not_pour_when_the_broker_names_no_interval() -> None:
     assert len(beats(h)) <= 2 + 1_000 // 50
 
 
+@pytest.mark.pitfall(14)
 def test_unknown_topic_ids_are_resolved_later_when_the_metadata_lags() -> None:
+    """Assigned topic ids that the metadata does not know yet are resolved later; known ones are fetched meanwhile."""
     h = Harness({})
     h.subscribe("t", "u")
     h.start_poll(60_000)

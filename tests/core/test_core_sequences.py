@@ -103,8 +103,10 @@ def test_each_poll_sends_one_fetch_with_the_acknowledgements_of_the_one_before_w
         assert (h.fetch().request.max_records, h.fetch().request.batch_size) == (5, 5)
 
 
+@pytest.mark.pitfall(23)
 @pytest.mark.scenario(248, 264)
 def test_epoch_one_follows_the_largest_when_a_session_lives_long() -> None:
+    """The epoch of a share session counts up with each request, and after 2147483647 comes 1."""
     h = Harness().joined(timeout_ms=60_000)
     h.answer(h.fetch(), fetch_answer())
     session = h.core._fetching._exchanges[1].session
@@ -115,9 +117,11 @@ def test_epoch_one_follows_the_largest_when_a_session_lives_long() -> None:
     assert h.fetch().request.share_session_epoch == 1
 
 
+@pytest.mark.pitfall(24, 25, 26)
 @pytest.mark.scenario(260)
 @pytest.mark.parametrize("code", [122, 123])
 def test_a_new_session_begins_with_all_partitions_and_nothing_said_when_the_broker_lost_the_old(code: int) -> None:
+    """The broker lost the session: acknowledgements end with its error, and a new one names all partitions."""
     h = Harness({tp(): 1, tp(1): 1}).joined(timeout_ms=60_000)
     h.delivering()
     h.start_poll(60_000, h.said((0, 4, 1)))
@@ -133,8 +137,10 @@ def test_a_new_session_begins_with_all_partitions_and_nothing_said_when_the_brok
     assert conversation(h)[-1] == ("Fetch", 1, {(T, 0): batches((0, 9, [1]))})
 
 
+@pytest.mark.pitfall(24, 25)
 @pytest.mark.scenario(260)
 def test_a_new_session_begins_when_an_acknowledge_finds_none() -> None:
+    """An acknowledgement that finds no session makes the next fetch begin a new one."""
     h = Harness().joined()
     h.delivering()
     h.commit(1, h.said((0, 9, 1)))
@@ -144,7 +150,9 @@ def test_a_new_session_begins_when_an_acknowledge_finds_none() -> None:
     assert conversation(h)[-1] == ("Fetch", 0, {(T, 0): []})
 
 
+@pytest.mark.pitfall(25)
 def test_the_epoch_advances_when_the_answer_has_another_error() -> None:
+    """After any other error of a whole answer the epoch goes on; a broker that had not advanced begins anew."""
     h = Harness().joined(timeout_ms=60_000)
     h.answer(h.fetch(), fetch_answer())
     h.answer(h.fetch(), fetch_answer(error=-1))
@@ -155,7 +163,9 @@ def test_the_epoch_advances_when_the_answer_has_another_error() -> None:
     assert conversation(h)[-1] == ("Fetch", 0, {(T, 0): []})
 
 
+@pytest.mark.scenario(232)
 def test_a_new_partition_is_added_as_a_difference_when_the_assignment_grows() -> None:
+    """A partition that is newly assigned is named once, in the next fetch of the session."""
     h = Harness({tp(): 1, tp(1): 1}).joined(tp(), timeout_ms=60_000)
     h.answer(h.fetch(), fetch_answer())
     h.heartbeat = lambda request: heartbeat_answer(2, [tp(), tp(1)])
@@ -181,8 +191,10 @@ def test_an_illegal_name_is_raised_once_and_the_other_topics_are_consumed() -> N
     assert not h.errors[0].fatal
 
 
-@pytest.mark.scenario(11, 12)
+@pytest.mark.pitfall(1)
+@pytest.mark.scenario(11, 12, 169)
 def test_nothing_is_raised_when_a_topic_does_not_exist_and_it_is_consumed_once_created() -> None:
+    """A subscribed topic that does not exist raises nothing, and is fetched when it has been created."""
     h = Harness({}, allow_auto_create_topics=False)
     h.heartbeat = lambda request: heartbeat_answer(1, [])
     h.subscribe()
@@ -236,7 +248,9 @@ def test_the_bootstrap_servers_are_asked_again_when_the_brokers_say_so() -> None
     assert h.only(MetadataRequest).node.id == -1
 
 
+@pytest.mark.pitfall(30)
 def test_a_lagging_broker_does_not_move_a_leader_back_when_it_answers() -> None:
+    """Metadata that is older than what a broker named as the new leader does not move the fetches back."""
     h = Harness({tp(): 1, tp(1): 2}, metadata_max_age_ms=5_000).joined(tp(), timeout_ms=60_000)
     h.answer(h.fetch(), fetch_answer(fetch_data(tp(), error=6, leader=(2, 7))))
     assert h.fetch().node.id == 2
@@ -277,6 +291,7 @@ def test_the_connection_is_closed_when_a_broker_has_another_address() -> None:
 
 @pytest.mark.scenario(244)
 def test_acknowledgements_end_and_nothing_hangs_when_their_broker_leaves_the_cluster() -> None:
+    """A broker leaves the cluster: acknowledgements meant for it end with an error, and close does not wait for it."""
     h = Harness({tp(): 1, tp(1): 2}, metadata_max_age_ms=1_000).joined()
     h.answer(h.fetch(2), fetch_answer(fetch_data(tp(1), (0, 9, 1))))
     del h.nodes[2]

@@ -63,6 +63,8 @@ SHORT = {
 """So that what is never answered is given up soon."""
 
 
+@pytest.mark.pitfall(4, 36)
+@pytest.mark.scenario(281)
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.__name__)
 def test_records_arrive_all_the_same_when_answers_are_broken_for_a_while(
@@ -168,7 +170,7 @@ def test_poll_raises_when_no_broker_was_ever_there(make_consumer: MakeConsumer) 
         poll_until(consumer, 1)
 
 
-@pytest.mark.pitfall(75)
+@pytest.mark.pitfall(28, 75)
 def test_commit_fails_at_once_when_the_node_was_stopped(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
     """The session ended with the connection: nothing is sent, and the result says why without waiting."""
     broker.create_topic("t")

@@ -135,7 +135,7 @@ def test_close_refuses_a_timeout_that_makes_no_sense(make_consumer: MakeConsumer
         consumer.close(timeout_ms=-1)
 
 
-@pytest.mark.pitfall(88)
+@pytest.mark.pitfall(35, 88)
 @pytest.mark.scenario(143)
 @pytest.mark.parametrize("slow", [1, 2, 3])
 def test_close_waits_and_succeeds_when_brokers_answer_late(slow: int) -> None:
@@ -189,7 +189,7 @@ def test_close_ends_at_the_request_timeout_when_no_answer_comes(
     assert not group.members
 
 
-@pytest.mark.pitfall(88)
+@pytest.mark.pitfall(35, 88)
 @pytest.mark.scenario(143, 146)
 def test_close_ends_at_its_own_timeout_when_no_answer_comes(
     broker: ReferenceBroker, make_consumer: MakeConsumer
@@ -223,7 +223,7 @@ def test_close_completes_without_a_retry_when_the_sessions_end_is_refused(
     assert not group.members
 
 
-@pytest.mark.pitfall(88)
+@pytest.mark.pitfall(35, 88)
 @pytest.mark.scenario(146)
 def test_close_returns_without_an_error_when_the_broker_is_down(
     broker: ReferenceBroker, make_consumer: MakeConsumer
@@ -250,6 +250,7 @@ def test_close_returns_without_an_error_when_no_broker_ever_answered(make_consum
     consumer.close(timeout_ms=500)
 
 
+@pytest.mark.pitfall(9)
 @pytest.mark.scenario(147)
 def test_close_is_clean_when_nothing_was_polled(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
     """Straight after subscribe there is no member to leave: close sends no heartbeat at all."""
@@ -272,6 +273,7 @@ def test_close_is_clean_when_unsubscribed(broker: ReferenceBroker, make_consumer
     assert left_for_others(broker, make_consumer, "t") == []
 
 
+@pytest.mark.pitfall(8)
 @pytest.mark.scenario(148)
 def test_close_sends_acknowledgements_but_no_leave_when_a_fatal_error_was_raised(make_consumer: MakeConsumer) -> None:
     """After GROUP_AUTHORIZATION_FAILED on a heartbeat the pending acknowledgements still go out; no leave does."""

@@ -38,6 +38,7 @@ def error_class(code: int) -> type[BrokerError]:
     return type(error)
 
 
+@pytest.mark.pitfall(39)
 @pytest.mark.scenario(73)
 @pytest.mark.parametrize("code", [122, 123, 133, 30, 29, 42])
 def test_every_partition_carries_the_error_when_the_commit_fails_as_a_whole(
@@ -86,6 +87,7 @@ def test_callback_gets_the_error_of_each_partition_when_a_fetch_with_acknowledge
     assert failed == {(record.topic, record.partition, record.offset) for record in held}
 
 
+@pytest.mark.pitfall(26, 27)
 @pytest.mark.scenario(76)
 @pytest.mark.parametrize("fetch_fails_too", [False, True])
 def test_acknowledgements_fail_locally_when_the_session_has_to_begin_anew(
@@ -189,8 +191,8 @@ def test_commit_sync_succeeds_when_async_commits_are_under_way_and_cached(
     assert len(broker.requests(SHARE_ACKNOWLEDGE)) == 2
 
 
-@pytest.mark.pitfall(74)
-@pytest.mark.scenario(85)
+@pytest.mark.pitfall(32, 74)
+@pytest.mark.scenario(85, 227)
 def test_result_names_the_partition_when_its_topic_was_deleted(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:

@@ -317,6 +317,7 @@ def test_each_record_ends_once_when_words_are_random(
     assert poll_once_more(consumer) == []
 
 
+@pytest.mark.pitfall(13)
 @pytest.mark.scenario(68)
 def test_records_can_be_acknowledged_when_the_consumer_has_unsubscribed(
     broker: ReferenceBroker, consumer: Consumer, make_consumer: MakeConsumer

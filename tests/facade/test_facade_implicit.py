@@ -190,6 +190,7 @@ def test_polls_of_an_empty_topic_acknowledge_nothing(
     assert sent_acknowledgements(broker) == [(0, 0, [1])]
 
 
+@pytest.mark.pitfall(12)
 @pytest.mark.scenario(47)
 def test_the_old_topic_is_acknowledged_when_the_subscription_changes(
     broker: ReferenceBroker, make_consumer: MakeConsumer, outcomes: Outcomes
@@ -207,7 +208,8 @@ def test_the_old_topic_is_acknowledged_when_the_subscription_changes(
     assert outcomes.succeeded == [("a", 0, 0), ("b", 0, 0)]
 
 
-@pytest.mark.scenario(48)
+@pytest.mark.pitfall(37)
+@pytest.mark.scenario(48, 181)
 def test_every_record_comes_once_when_one_member_is_implicit_and_one_explicit(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:

@@ -132,6 +132,7 @@ def test_a_subscription_replaces_the_one_before_when_the_topics_differ(
     assert [r.value for r in left_for_others(broker, make_consumer, "a")] == [b"after"]
 
 
+@pytest.mark.pitfall(12)
 @pytest.mark.scenario(6)
 def test_nothing_of_the_old_topic_is_delivered_when_its_fetch_was_under_way(
     broker: ReferenceBroker, make_consumer: MakeConsumer
@@ -206,7 +207,8 @@ def test_the_legal_topics_are_delivered_when_another_name_of_the_list_is_illegal
     assert offsets(poll_until(consumer, 1)) == [0]
 
 
-@pytest.mark.scenario(11, 12)
+@pytest.mark.pitfall(1)
+@pytest.mark.scenario(11, 12, 169)
 def test_polls_are_empty_until_the_topic_is_created_when_it_does_not_exist(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
@@ -256,7 +258,8 @@ def test_every_record_arrives_when_fifteen_topics_are_subscribed(make_consumer: 
     assert sorted((r.topic, r.offset) for r in found) == sorted((topic, n) for topic in topics for n in range(4))
 
 
-@pytest.mark.scenario(28)
+@pytest.mark.pitfall(19)
+@pytest.mark.scenario(28, 179)
 def test_members_get_their_own_topics_when_their_subscriptions_overlap(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
