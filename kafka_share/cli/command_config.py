@@ -1,0 +1,141 @@
+"""`--command-config FILE`: a Java property file as the settings of a client of ours.
+
+Every tool of the package calls `read_command_config` with the configuration class of the client that it will make. What
+Java names differently is translated (JAAS, stores of type PEM); what cannot be used is refused with the remedy; what
+means nothing here gives a warning. Passwords never get into a message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import javaproperties
+
+from kafka_share.cli.jaas import PLAIN, SCRAM, parse_jaas
+from kafka_share.cli.pem_stores import STORE_KEYS, tls_settings
+from kafka_share.errors import ConfigurationError
+
+_NOT_FROM_A_FILE: Final = ("ssl_context", "key_deserializer", "value_deserializer", "sasl_oauth_token_provider")
+"""Settings of ours that are Python objects."""
+_BY_THE_COMMAND: Final = ("bootstrap_servers",)
+"""Settings that only the command line gives, as with Apache's tools."""
+_MODULES: Final = {"PLAIN": PLAIN, "SCRAM-SHA-256": SCRAM, "SCRAM-SHA-512": SCRAM}
+_HOST_NAME_KEY: Final = "ssl.endpoint.identification.algorithm"
+_JAAS_KEY: Final = "sasl.jaas.config"
+_PROVIDERS_KEY: Final = "config.providers"
+
+
+@attrs.frozen
+class CommandConfig:
+    """`settings`: keyword arguments for the client, in our names; `warnings`: a sentence per key that does nothing."""
+
+    settings: dict[str, Any] = attrs.field(factory=dict, repr=False)
+    warnings: tuple[str, ...] = ()
+
+
+def read_command_config(path: Path, client: type) -> CommandConfig:
+    """Read the file for a client with this attrs class of settings.
+
+    Raises `ConfigurationError`, which names file and key, for a file that cannot be read, a value of the wrong type, a
+    key store in a format of Java's, and a SASL mechanism that needs Java code.
+    """
+    try:
+        with path.open("rb") as file:
+            properties = {name: value for name, value in javaproperties.load(file).items() if name}
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigurationError(f"{path} is no Java property file: {error}") from error
+    try:
+        return settings_of(properties, client)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{path}: {error}") from error
+
+
+def settings_of(properties: Mapping[str, str], client: type) -> CommandConfig:
+    """Translate what stands in a property file; see `read_command_config`."""
+    if _PROVIDERS_KEY in properties:
+        raise ConfigurationError(f"{_PROVIDERS_KEY} names Java classes, which cannot run here: write the values out")
+    types = {field.name: str(field.type) for field in attrs.fields(client) if field.name not in _NOT_FROM_A_FILE}
+    settings: dict[str, Any] = {}
+    warnings: list[str] = []
+    for name, value in properties.items():
+        key = name.replace(".", "_")
+        if name in STORE_KEYS or name in (_HOST_NAME_KEY, _JAAS_KEY):
+            continue
+        if key in _BY_THE_COMMAND:
+            warnings.append(f"{name} is ignored: --bootstrap-server says where the cluster is")
+        elif key not in types:
+            warnings.append(f"{name} is ignored: it is not a setting of this tool")
+        else:
+            settings[key] = _converted(name, value, types[key])
+    settings.update(_host_name_check(properties, warnings))
+    settings.update(tls_settings(properties))
+    settings.update(_login(properties, settings))
+    _drop_unused_sasl(settings, warnings)
+    return CommandConfig(settings, tuple(warnings))
+
+
+def _converted(name: str, value: str, kind: str) -> str | int | bool:
+    text = value if "password" in name else value.strip()
+    if kind == "bool":
+        if text.lower() not in ("true", "false"):
+            raise ConfigurationError(f"{name} is {text!r}; allowed are true and false")
+        return text.lower() == "true"
+    if kind.startswith("int"):
+        try:
+            return int(text)
+        except ValueError:
+            raise ConfigurationError(f"{name} is a whole number, not {text!r}") from None
+    return text
+
+
+def _host_name_check(properties: Mapping[str, str], warnings: list[str]) -> dict[str, Any]:
+    """Java switches the check of host names off by an empty algorithm."""
+    algorithm = properties.get(_HOST_NAME_KEY)
+    if algorithm is None:
+        return {}
+    if algorithm.strip().lower() not in ("", "https"):
+        warnings.append(f"{_HOST_NAME_KEY} is taken for https: host names are checked as for web servers")
+    return {"ssl_check_hostname": bool(algorithm.strip())}
+
+
+def _login(properties: Mapping[str, str], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """User and password out of the JAAS entry, for the mechanisms that have them."""
+    if not str(settings.get("security_protocol", "")).upper().startswith("SASL_"):
+        return {}
+    mechanism = str(settings.get("sasl_mechanism", "")).upper()
+    if not mechanism:
+        raise ConfigurationError(
+            f"sasl.mechanism is missing (Java takes GSSAPI, which is not supported here); "
+            f"supported are {', '.join(_MODULES)}"
+        )
+    if mechanism not in _MODULES:
+        raise ConfigurationError(
+            f"sasl.mechanism {mechanism} cannot be set up from a property file; supported are {', '.join(_MODULES)}"
+        )
+    jaas = properties.get(_JAAS_KEY)
+    if jaas is None:
+        return {}
+    module = parse_jaas(jaas)
+    if module.name != _MODULES[mechanism]:
+        raise ConfigurationError(
+            f"{_JAAS_KEY} names {module.name}, but sasl.mechanism {mechanism} needs {_MODULES[mechanism]}"
+        )
+    missing = [option for option in ("username", "password") if option not in module.options]
+    if missing:
+        raise ConfigurationError(f"{_JAAS_KEY} has no {' and no '.join(missing)}")
+    return {
+        "sasl_plain_username": module.options["username"],
+        "sasl_plain_password": module.options["password"],
+    }
+
+
+def _drop_unused_sasl(settings: dict[str, Any], warnings: list[str]) -> None:
+    """Java's clients do not look at sasl.mechanism without a SASL protocol; ours would refuse it as a mistake."""
+    if "sasl_mechanism" in settings and not str(settings.get("security_protocol", "")).upper().startswith("SASL_"):
+        del settings["sasl_mechanism"]
+        warnings.append("sasl.mechanism is ignored: security.protocol is neither SASL_PLAINTEXT nor SASL_SSL")

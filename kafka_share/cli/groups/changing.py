@@ -1,0 +1,149 @@
+"""The actions of `kafka-share-groups` that change something: delete, delete offsets, reset offsets, alter configs.
+
+`command` calls them; True means that everything was done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import click
+
+from kafka_share.admin import KafkaShareAdmin
+from kafka_share.admin_values import ConfigChange, ShareGroupDescription
+from kafka_share.cli.front import ToolFailedError
+from kafka_share.cli.groups import documents, tables
+from kafka_share.cli.groups.reading import chosen_groups, show_json, type_of_other
+from kafka_share.cli.groups.reset import plan_reset
+from kafka_share.cli.groups.rules import Options
+from kafka_share.cli.groups.targets import offsets_as_csv, parse_config_changes
+from kafka_share.cli.remedies import with_remedy
+from kafka_share.errors import BrokerError, GroupIdNotFoundError, KafkaShareError
+from kafka_share.records import TopicPartition
+
+_EPOCH_OF_A_NEW_GROUP = 1
+"""The highest group epoch of a group that never had a member: 1 from Kafka 4.3 on, 0 before."""
+
+
+def run_delete(admin: KafkaShareAdmin, options: Options) -> bool:
+    """Delete groups; those that are no share groups or have members are told of and left alone.
+
+    They are described first: a broker would delete a group of another type just as well.
+    """
+    group_ids, complete = chosen_groups(admin, options)
+    described = admin.describe_share_groups(group_ids, timeout_ms=options.timeout) if group_ids else {}
+    errors: dict[str, str] = {}
+    for group_id, group in described.items():
+        if isinstance(group, GroupIdNotFoundError):
+            errors[group_id] = "there is no share group of this id; --list shows those that there are"
+        elif isinstance(group, KafkaShareError):
+            errors[group_id] = with_remedy(group)
+        elif group.members:
+            errors[group_id] = _has_members(group)
+    empty = [group_id for group_id in group_ids if group_id not in errors]
+    results = admin.delete_share_groups(empty, timeout_ms=options.timeout) if empty else {}
+    errors.update({group_id: with_remedy(error) for group_id, error in results.items() if error is not None})
+    outcome = {group_id: errors.get(group_id) for group_id in group_ids}
+    if options.json:
+        show_json(documents.deletions(outcome))
+    else:
+        click.echo(tables.deletions(outcome), nl=False)
+    for group_id in [group_id for group_id in empty if group_id not in errors]:
+        _warn_if_it_had_members(described[group_id])
+    return complete and not errors
+
+
+def run_delete_offsets(admin: KafkaShareAdmin, options: Options) -> bool:
+    """Forget the offsets of whole topics; topic:0 is taken for a topic of that name, as Kafka's tool does."""
+    group_id, topics = options.group[0], list(dict.fromkeys(options.topic))
+    before = _described(admin, options)
+    outcome: dict[str, str | None]
+    try:
+        results = admin.delete_share_group_offsets(group_id, topics, timeout_ms=options.timeout)
+        outcome = {topic: None if error is None else with_remedy(error) for topic, error in results.items()}
+    except BrokerError as error:
+        if not options.json:
+            click.echo(f"\nError: {with_remedy(error)}")
+        outcome = dict.fromkeys(topics, str(error))
+    if options.json:
+        show_json(documents.topic_results(group_id, outcome))
+    else:
+        click.echo(tables.topic_results(outcome), nl=False)
+    if any(error is None for error in outcome.values()):
+        _warn_if_it_had_members(before)
+    return not any(outcome.values())
+
+
+def run_reset_offsets(admin: KafkaShareAdmin, options: Options) -> bool:
+    """Show where the group is to start, and with --execute have it start there. A missing group is created by that."""
+    group_id = options.group[0]
+    before = _described(admin, options)
+    if isinstance(before, ShareGroupDescription) and before.members:
+        raise ToolFailedError(_has_members(before), "state")
+    if isinstance(before, GroupIdNotFoundError):
+        kind = type_of_other(admin, group_id, options.timeout)
+        if kind is not None:
+            raise ToolFailedError(f"group '{group_id}' is a {kind.value} group, not a share group")
+    elif isinstance(before, KafkaShareError):
+        raise before
+    plan = plan_reset(admin, options)
+    errors: Mapping[TopicPartition, KafkaShareError | None] = {}
+    if options.execute and plan.offsets:
+        errors = admin.alter_share_group_offsets(group_id, plan.offsets, timeout_ms=options.timeout)
+    failed = {tp: error for tp, error in errors.items() if error is not None}
+    if failed:
+        listed = "; ".join(f"{tp}: {with_remedy(error)}" for tp, error in failed.items())
+        raise ToolFailedError(f"{len(failed)} of {len(plan.offsets)} offsets were not altered: {listed}")
+    if options.json:
+        show_json(documents.new_offsets(group_id, plan.offsets, plan.warnings, executed=options.execute))
+    else:
+        for warning in plan.warnings:
+            click.echo(f"\nWarn: {warning}.", err=options.export)
+        table = offsets_as_csv(plan.offsets) if options.export else tables.new_offsets(group_id, plan.offsets)
+        click.echo(table, nl=False)
+    if options.execute and plan.offsets:
+        _warn_if_it_had_members(before)
+    return True
+
+
+def run_alter(admin: KafkaShareAdmin, options: Options) -> bool:
+    """Set and unset configs of a group, and wait until every broker shows them. All or none of them."""
+    group_id = options.group[0]
+    wanted = parse_config_changes(options.add_config, options.delete_config)
+    changes = admin.ensure_group_config(group_id, wanted, timeout_ms=options.timeout)
+    if options.json:
+        show_json(documents.config_changes(group_id, changes))
+        return True
+    for name in wanted:
+        click.echo(_told(group_id, name, changes.get(name)))
+    return True
+
+
+def _told(group_id: str, name: str, change: ConfigChange | None) -> str:
+    if change is None:
+        return f"Group {group_id}: {name} is so already."
+    before = "" if change.before is None else f" (it was {change.before})"
+    if change.after is None:
+        return f"Group {group_id}: {name} is not set any more{before}."
+    return f"Group {group_id}: {name} is {change.after} now{before}."
+
+
+def _described(admin: KafkaShareAdmin, options: Options) -> ShareGroupDescription | KafkaShareError:
+    return admin.describe_share_groups([options.group[0]], timeout_ms=options.timeout)[options.group[0]]
+
+
+def _has_members(group: ShareGroupDescription) -> str:
+    return (
+        f"group '{group.group_id}' has {len(group.members)} member(s): stop them first, --describe --members shows them"
+    )
+
+
+def _warn_if_it_had_members(group: ShareGroupDescription | KafkaShareError) -> None:
+    """Brokers do not tell what a leader has loaded, nor when the last member left; only that there was one."""
+    if isinstance(group, ShareGroupDescription) and group.group_epoch > _EPOCH_OF_A_NEW_GROUP:
+        click.echo(
+            f"\nWarning: group '{group.group_id}' has had members. If a process of theirs is still connected to the "
+            "brokers, or was a moment ago, the leaders of the partitions go on with the old offsets and may write them "
+            "over these: let all such processes end, then look at --describe and repeat this if need be.",
+            err=True,
+        )

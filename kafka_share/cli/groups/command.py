@@ -1,0 +1,172 @@
+"""`kafka-share-groups`: the options, and which action they start. The console script calls `main`.
+
+The options are those of Kafka's own tool, with `--format`, exit codes for scripts and the configs of groups besides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from kafka_share._version import VERSION
+from kafka_share.admin import KafkaShareAdmin
+from kafka_share.cli.exit_codes import APACHE, OURS
+from kafka_share.cli.front import (
+    behaviour_options,
+    client_settings,
+    connection_options,
+    logging_to_stderr,
+    tool_command,
+)
+from kafka_share.cli.groups.changing import run_alter, run_delete, run_delete_offsets, run_reset_offsets
+from kafka_share.cli.groups.reading import run_describe, run_list
+from kafka_share.cli.groups.rules import Options, check
+from kafka_share.cli.groups.targets import MAX_OFFSET
+from kafka_share.config import ShareAdminConfig
+
+_RUN: Final[Mapping[str, Callable[[KafkaShareAdmin, Options], bool]]] = {
+    "list": run_list,
+    "describe": run_describe,
+    "delete": run_delete,
+    "delete_offsets": run_delete_offsets,
+    "reset_offsets": run_reset_offsets,
+    "alter": run_alter,
+}
+
+_EPILOG: Final = """\b
+Examples:
+  kafka-share-groups --bootstrap-server localhost:9092 --list --state
+  kafka-share-groups --bootstrap-server localhost:9092 --describe --group order-workers
+  kafka-share-groups --bootstrap-server localhost:9092 --describe --all-groups --format json
+  kafka-share-groups --bootstrap-server localhost:9092 --describe --group order-workers --members --verbose
+  kafka-share-groups --bootstrap-server localhost:9092 --reset-offsets --group order-workers \\
+      --topic orders:0,1 --to-datetime 2026-01-31T13:00:00.000 --dry-run
+  kafka-share-groups --bootstrap-server localhost:9092 --reset-offsets --group order-workers \\
+      --all-topics --shift-by -100 --execute
+  kafka-share-groups --bootstrap-server localhost:9092 --delete-offsets --group order-workers --topic orders
+  kafka-share-groups --bootstrap-server localhost:9092 --delete --group order-workers
+  kafka-share-groups --bootstrap-server localhost:9092 --alter --group order-workers \\
+      --add-config share.auto.offset.reset=earliest --delete-config share.record.lock.duration.ms
+  kafka-share-groups --bootstrap-server localhost:9092 --describe --group order-workers --configs
+
+\b
+Exit codes:
+  0    everything was done
+  1    the operation, or a part of it, failed
+  2    an option is wrong or missing; nothing was done
+  130  interrupted by Ctrl-C
+
+\b
+Shell completion (bash; zsh and fish likewise):
+  eval "$(_KAFKA_SHARE_GROUPS_COMPLETE=bash_source kafka-share-groups)"
+"""
+
+
+def _text_output(arguments: Sequence[str]) -> bool:
+    """Kafka's tool has its errors on standard output; beside JSON they would be in the way."""
+    return "--format=json" not in arguments and ("--format", "json") not in pairwise(arguments)
+
+
+def _flag(name: str, text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    return click.option(name, is_flag=True, help=text)
+
+
+@tool_command("kafka-share-groups", errors_on_stdout=_text_output, epilog=_EPILOG)
+@connection_options
+@_flag("--list", "Action: show the share groups.")
+@_flag("--describe", "Action: show groups, by default their offsets and lag.")
+@_flag("--delete", "Action: delete groups that have no members.")
+@_flag("--delete-offsets", "Action: forget the offsets of whole topics; the group's reset policy applies again.")
+@_flag("--reset-offsets", "Action: have a group without members start elsewhere.")
+@_flag("--alter", "Action: set and unset configs of a group.")
+@click.option("--group", multiple=True, metavar="ID", help="The group; --describe and --delete take several.")
+@_flag("--all-groups", "With --describe and --delete: every share group.")
+@click.option(
+    "--topic",
+    multiple=True,
+    metavar="TOPIC[:0,1]",
+    help="With --reset-offsets: a topic, or some partitions of it. With --delete-offsets: a topic. May be repeated.",
+)
+@_flag("--all-topics", "With --reset-offsets: every partition that the group has offsets for.")
+@_flag("--offsets", "With --describe: start offset and lag per partition. The default.")
+@_flag("--members", "With --describe: the members and what is assigned to them.")
+@click.option(
+    "--state",
+    is_flag=False,
+    flag_value="",
+    metavar="[STATES]",
+    help="With --describe: coordinator, state, number of members. With --list: show states, and choose by them, "
+    "as in empty,stable.",
+)
+@_flag("--configs", "With --describe: the configs that are set on the group.")
+@_flag("--all", "With --configs: those that are not set on the group, too.")
+@_flag("--verbose", "With --describe: more columns.")
+@_flag("--to-earliest", "New offset: the oldest record that is still there.")
+@_flag("--to-latest", "New offset: the end of the log.")
+@_flag("--to-current", "New offset: the present one, for --export and to forget delivery counts.")
+@click.option(
+    "--to-datetime", metavar="TIME", help="New offset: the first record at or after this time (UTC, or +02:00)."
+)
+@click.option("--to-offset", type=click.IntRange(0, MAX_OFFSET), metavar="N", help="New offset: this one.")
+@click.option("--by-duration", metavar="SPAN", help="New offset: the first record of the last PT1H30M, P2D, ….")
+@click.option(
+    "--shift-by",
+    type=click.IntRange(-MAX_OFFSET, MAX_OFFSET),
+    metavar="N",
+    help="New offset: the present one plus N, which may be negative.",
+)
+@click.option(
+    "--from-file",
+    type=click.File("r", encoding="utf-8"),
+    metavar="FILE",
+    help="New offsets: lines topic,partition,offset as --export prints them; - is standard input.",
+)
+@_flag("--export", "With --reset-offsets: print lines topic,partition,offset instead of a table.")
+@_flag("--dry-run", "With --reset-offsets: only show what would be done.")
+@_flag("--execute", "With --reset-offsets: do it.")
+@click.option(
+    "--add-config", multiple=True, metavar="NAME=VALUE[,…]", help="With --alter: set a config. May be repeated."
+)
+@click.option(
+    "--delete-config", multiple=True, metavar="NAME[,…]", help="With --alter: unset a config. May be repeated."
+)
+@click.option(
+    "--timeout",
+    type=click.IntRange(1),
+    default=30_000,
+    show_default=True,
+    metavar="MS",
+    help="How long each call to the cluster may take, in milliseconds.",
+)
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="json: one document on standard output, everything else on standard error.",
+)
+@behaviour_options
+@click.version_option(VERSION, prog_name="kafka-share-groups")
+def main(
+    bootstrap_server: str, command_config: Path | None, apache_exit_codes: bool, debug: bool, **given: Any
+) -> int | None:
+    """List, describe, reset, delete and configure share groups."""
+    options = Options(**given)
+    action = check(options)
+    settings = {
+        "client_id": "kafka-share-groups",
+        **client_settings(bootstrap_server, command_config, ShareAdminConfig),
+    }
+    with logging_to_stderr(debug), KafkaShareAdmin(**settings) as admin:
+        done = _RUN[action](admin, options)
+    codes = APACHE if apache_exit_codes else OURS
+    return codes.ok if done else codes.failed
+
+
+if __name__ == "__main__":
+    main(prog_name="kafka-share-groups")
