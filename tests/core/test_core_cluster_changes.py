@@ -20,10 +20,15 @@ from scripted_cluster import (
     tp,
 )
 
-from kafka_share.core.events import CloseRequested
+from kafka_share.core.events import Channel, CloseRequested, ConnectionLost
 from kafka_share.errors import (
+    BrokerUnreachableError,
+    NotLeaderOrFollowerError,
+    OutcomeUnknownError,
     UnknownTopicIdError,
 )
+from kafka_share.protocol.classic import MetadataRequest
+from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
 from kafka_share.records import TopicIdPartition
 
@@ -110,3 +115,133 @@ def test_the_other_partitions_are_asked_on_without_a_pause_when_one_is_in_lastin
         h.answer(h.fetch(), fetch_answer(fetch_data(tp(), error=29), fetch_data(tp(0, "u"))))
     assert [b - a for a, b in pairwise(times)] == [500] * 9
     assert h.fetch()
+
+
+# ---- leaders
+
+
+@pytest.mark.pitfall(28)
+@pytest.mark.scenario(239)
+def test_the_new_leader_is_found_when_the_connection_to_the_old_one_breaks() -> None:
+    """A leader that cannot be reached makes the client ask for metadata, and fetch from the leader named there."""
+    h = Harness({tp(): 1, tp(1): 2}).joined(tp(), timeout_ms=60_000)
+    h.leaders[tp()] = 2
+    h.leader_epochs[tp()] = 2
+    before = len(h.sent_of(MetadataRequest))
+    h.fail(h.fetch(1))
+    h.advance(200)
+    assert len(h.sent_of(MetadataRequest)) == before + 1
+    assert said_in(h.fetch(2).request) == {(T, 0): []}
+    assert not h.errors
+
+
+@pytest.mark.pitfall(30)
+def test_a_partition_is_in_one_session_at_a_time_when_its_leader_moves_to_and_fro() -> None:
+    """A leader moves away and back several times: each session adds and forgets the partition in turn, none twice."""
+    h = Harness({tp(): 1, tp(1): 1, tp(2): 2}).joined(timeout_ms=600_000)
+    sessions = Sessions(h)
+    for epoch in range(2, 12):
+        leader = h.core._metadata.leader(T, 0)
+        assert leader is not None
+        h.answer(h.fetch(leader), fetch_answer(fetch_data(tp(), error=6, leader=(3 - leader, epoch))))
+        for _ in range(4):
+            h.advance(300)
+            for send in list(h.data_pending):
+                h.answer(send, fetch_answer())
+        assert sessions.with_partition() == [3 - leader]
+    assert not h.errors
+
+
+class Sessions:
+    """What the brokers have in their sessions, as they were told."""
+
+    def __init__(self, h: Harness) -> None:
+        self._h = h
+        self._seen = 0
+        self._held: dict[int, set[tuple[UUID, int]]] = {1: set(), 2: set()}
+
+    def with_partition(self) -> list[int]:
+        """The brokers that have t-0 in their session."""
+        for _, send in self._h.sent[self._seen :]:
+            if isinstance(send.request, ShareFetchRequest):
+                held, added, gone = (
+                    self._held[send.node.id],
+                    set(said_in(send.request)),
+                    set(forgotten_in(send.request)),
+                )
+                assert not added & held, "added twice"
+                assert gone <= held, "forgotten without being there"
+                self._held[send.node.id] = (held | added) - gone
+        self._seen = len(self._h.sent)
+        return [node_id for node_id, held in self._held.items() if (T, 0) in held]
+
+
+# ---- sessions
+
+
+@pytest.mark.pitfall(27)
+def test_no_acknowledgement_is_sent_at_epoch_0_when_a_session_was_lost() -> None:
+    """Without an open session nothing is acknowledged, neither by a commit nor by close: the errors are local."""
+    h = Harness().joined()
+    h.delivering()
+    h.handle(ConnectionLost(1, Channel.DATA, BrokerUnreachableError("broke")))
+    h.commit(1, h.said((0, 4, 1)))
+    assert len(h.commits) == 1
+    h.handle(CloseRequested((h.said((5, 9, 1)),), h.now_ms + 30_000))
+    assert outcomes(h) == [NotLeaderOrFollowerError] * 2
+    assert not h.sent_of(ShareAcknowledgeRequest)
+
+
+@pytest.mark.pitfall(34)
+def test_records_of_an_old_session_are_not_acknowledged_in_the_new_one_when_it_has_begun() -> None:
+    """What came in an earlier session is refused locally, though a new one with the same broker is open."""
+    h = Harness().joined(timeout_ms=60_000)
+    h.delivering()
+    old = h.said((0, 9, 1))
+    h.start_poll(60_000)
+    h.fail(h.fetch())
+    h.advance(200)
+    h.answer(h.fetch(), fetch_answer(fetch_data(tp(), (10, 19, 1))))
+    h.commit(1, old, h.said((10, 19, 1)))
+    assert said_in(h.acknowledge().request) == {(T, 0): batches((10, 19, [1]))}
+    h.answer(h.acknowledge(), acknowledge_answer((tp(), 0)))
+    assert outcomes(h) == [NotLeaderOrFollowerError, None]
+
+
+@pytest.mark.pitfall(36)
+def test_the_new_session_stays_when_the_end_of_the_old_connection_is_noticed_late() -> None:
+    """The end of a connection is reported after a new one is in use: the session on the new one goes on."""
+    h = Harness(reconnect_backoff_ms=0, reconnect_backoff_max_ms=0).joined(timeout_ms=60_000)
+    h.fail(h.fetch())
+    assert h.fetch().request.share_session_epoch == 0  # on a new connection
+    h.handle(ConnectionLost(1, Channel.DATA, BrokerUnreachableError("the old one")))
+    h.answer(h.fetch(), fetch_answer())
+    assert h.fetch().request.share_session_epoch == 1
+
+
+@pytest.mark.pitfall(28)
+def test_a_broker_restart_ends_what_is_under_way_as_unknown_and_what_comes_later_locally() -> None:
+    """A broker restarts: an acknowledgement under way ends as unknown, later ones locally, and fetching goes on."""
+    h = Harness().joined()
+    h.delivering()
+    h.commit(1, h.said((0, 4, 1)))
+    h.fail(h.acknowledge())
+    h.commit(2, h.said((5, 9, 1)))
+    assert outcomes(h) == [OutcomeUnknownError, NotLeaderOrFollowerError]
+    h.start_poll()
+    h.advance(200)
+    assert (h.fetch().request.share_session_epoch, said_in(h.fetch().request)) == (0, {(T, 0): []})
+
+
+@pytest.mark.pitfall(25)
+@pytest.mark.scenario(262)
+def test_the_requests_stay_few_when_every_session_is_refused() -> None:
+    """A broker that calls every epoch wrong is asked with growing pauses: no loop of new sessions."""
+    h = Harness().joined(timeout_ms=60_000)
+    for _ in range(400):
+        for send in list(h.data_pending):
+            h.answer(send, fetch_answer(error=123))
+        h.advance(25)
+    assert 5 <= len(h.sent_of(ShareFetchRequest)) <= 20
+    assert all(request.share_session_epoch == 0 for _, request in h.sent_of(ShareFetchRequest))
+    assert not h.errors

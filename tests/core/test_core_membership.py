@@ -276,7 +276,6 @@ def test_joins_back_off_when_they_are_fenced_again_and_again() -> None:
 
 
 @pytest.mark.pitfall(7)
-@pytest.mark.scenario(285)
 def test_the_topic_authorization_error_is_raised_once_and_passes_when_rights_are_given() -> None:
     """Missing rights on a topic are raised once, asked for again each interval, and forgotten when they are given."""
     h = Harness().joined()
@@ -342,6 +341,49 @@ def test_the_consumer_ends_when_the_broker_has_no_heartbeat_api() -> None:
     h.start_poll()
     h.fail(h.beat(), UnsupportedVersionError("no API 76"))
     assert [(type(e.error), e.fatal) for e in h.errors] == [(UnsupportedVersionError, True)]
+
+
+def test_heartbeats_wait_when_the_coordinator_throttles() -> None:
+    """A heartbeat's answer that asks for silence mutes the coordinator for that time; membership goes on after it."""
+    h = Harness().joined()
+    h.heartbeat = None
+    h.advance(1_000)
+    throttled = heartbeat_answer(1)
+    throttled.throttle_time_ms = 2_500
+    h.answer(h.beat(), throttled)
+    h.advance(2_499)
+    assert not h.asked(Heartbeat)
+    h.advance(1)
+    assert h.beat().request.member_epoch == 1
+
+
+@pytest.mark.pitfall(21)
+def test_heartbeats_go_on_when_the_application_works_long_or_waits_for_a_commit() -> None:
+    """Heartbeats do not depend on polls: they go on while records are worked on, and while a commit has no answer."""
+    h = Harness().joined()
+    h.delivering()
+    h.advance(60_000)
+    h.commit(1, h.said((0, 9, 1)))
+    before = len(beats(h))
+    h.advance(20_000)
+    assert h.acknowledge()
+    assert len(beats(h)) == before + 20
+    assert last_beat(h).member_epoch == 1
+
+
+@pytest.mark.pitfall(7)
+def test_the_error_is_raised_again_when_rights_are_missing_on_another_topic() -> None:
+    """Missing rights on another topic are another error; a changed subscription asks at once whether they are there."""
+    h = Harness().joined()
+    h.heartbeat = lambda request: heartbeat_answer(error=29, message="no DESCRIBE on t")
+    h.advance(3_500)
+    h.heartbeat = lambda request: heartbeat_answer(error=29, message="no DESCRIBE on u")
+    h.subscribe("u")
+    h.start_poll()
+    assert [str(e.error)[-1] for e in h.errors] == ["t", "u"]
+    h.heartbeat = lambda request: heartbeat_answer(2, [tp(0, "u")])
+    h.advance(1_000)
+    assert (last_beat(h).subscribed_topic_names, last_beat(h).member_epoch) == (None, 2)
 
 
 def test_unsubscribe_leaves_with_an_empty_list_and_completes_when_the_answer_comes() -> None:
