@@ -6,6 +6,7 @@ same ones.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -25,7 +26,13 @@ from kafka_share.admin_values import (
     ShareGroupOffsets,
     TopicDescription,
 )
+from kafka_share.config import ShareAdminConfig
+from kafka_share.core.admin import cluster as cluster_operations
+from kafka_share.core.admin import configs as config_operations
+from kafka_share.core.admin import groups as group_operations
+from kafka_share.core.admin import offsets as offset_operations
 from kafka_share.errors import KafkaShareError
+from kafka_share.network.admin_calls import DEFAULT_CLOSE_TIMEOUT_MS, AdminCalls
 from kafka_share.records import TopicPartition
 
 
@@ -42,13 +49,14 @@ class KafkaShareAdmin:
     """
 
     def __init__(self, **settings: Any) -> None:
-        raise NotImplementedError
+        self._config = config = ShareAdminConfig.from_mapping(settings)
+        self._calls = AdminCalls(config)
 
     def list_share_groups(
         self, states: Iterable[GroupState | str] | None = None, *, timeout_ms: int | None = None
     ) -> GroupListings:
         """The share groups of the cluster, those in the given states only if any are given."""
-        raise NotImplementedError
+        return self._calls.run(group_operations.list_groups(states, (GroupType.SHARE,)), timeout_ms)
 
     def list_groups(
         self,
@@ -58,13 +66,15 @@ class KafkaShareAdmin:
         timeout_ms: int | None = None,
     ) -> GroupListings:
         """The groups of the cluster, of all types or the given ones."""
-        raise NotImplementedError
+        return self._calls.run(group_operations.list_groups(states, types), timeout_ms)
 
     def describe_share_groups(
         self, group_ids: Iterable[str], *, include_authorized_operations: bool = False, timeout_ms: int | None = None
     ) -> dict[str, ShareGroupDescription | KafkaShareError]:
         """Members, assignments, epochs. `GroupIdNotFoundError`: no such group, or it is of another type."""
-        raise NotImplementedError
+        return self._calls.run(
+            group_operations.describe_share_groups(group_ids, include_authorized_operations), timeout_ms
+        )
 
     def list_share_group_offsets(
         self, groups: Mapping[str, Iterable[TopicPartition] | None], *, timeout_ms: int | None = None
@@ -73,31 +83,31 @@ class KafkaShareAdmin:
 
         A group that does not exist has no offsets, which is no error.
         """
-        raise NotImplementedError
+        return self._calls.run(offset_operations.list_share_group_offsets(groups), timeout_ms)
 
     def alter_share_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, KafkaShareError | None]:
         """Set where the group starts. Raises what concerns the group, such as `NonEmptyGroupError`."""
-        raise NotImplementedError
+        return self._calls.run(offset_operations.alter_share_group_offsets(group_id, offsets), timeout_ms)
 
     def delete_share_group_offsets(
         self, group_id: str, topics: Iterable[str], *, timeout_ms: int | None = None
     ) -> dict[str, KafkaShareError | None]:
         """Forget the offsets of whole topics. Raises what concerns the group, such as `NonEmptyGroupError`."""
-        raise NotImplementedError
+        return self._calls.run(offset_operations.delete_share_group_offsets(group_id, topics), timeout_ms)
 
     def delete_share_groups(
         self, group_ids: Iterable[str], *, timeout_ms: int | None = None
     ) -> dict[str, KafkaShareError | None]:
         """Delete groups without members."""
-        raise NotImplementedError
+        return self._calls.run(group_operations.delete_share_groups(group_ids), timeout_ms)
 
     def describe_group_configs(
         self, group_ids: Iterable[str], *, timeout_ms: int | None = None
     ) -> dict[str, dict[str, ConfigEntry] | KafkaShareError]:
         """Every config of each group by name; the groups need not exist."""
-        raise NotImplementedError
+        return self._calls.run(config_operations.describe_group_configs(group_ids), timeout_ms)
 
     def alter_group_configs(
         self,
@@ -108,19 +118,19 @@ class KafkaShareAdmin:
         timeout_ms: int | None = None,
     ) -> None:
         """Set configs of a group, None to unset; all or none. Raises `InvalidConfigError` for a value not allowed."""
-        raise NotImplementedError
+        self._calls.run(config_operations.alter_group_configs(group_id, configs, validate_only), timeout_ms)
 
     def ensure_group_config(
         self, group_id: str, configs: Mapping[str, ConfigValue | None], *, timeout_ms: int | None = None
     ) -> dict[str, ConfigChange]:
         """Set what is not set so already, and wait until every broker shows it; returns what was changed."""
-        raise NotImplementedError
+        return self._calls.run(config_operations.ensure_group_config(group_id, configs), timeout_ms)
 
     def list_offsets(
         self, partitions: Mapping[TopicPartition, OffsetSpec | int], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, ListedOffset | KafkaShareError | None]:
-        """Offsets by `OffsetSpec`, or by time (ms since 1970) of the first record at or after it, None if there is none."""
-        raise NotImplementedError
+        """Offsets by `OffsetSpec`, or by time (ms since 1970): of the first record at or after it, None without one."""
+        return self._calls.run(cluster_operations.list_offsets(partitions), timeout_ms)
 
     def describe_topics(
         self,
@@ -130,18 +140,27 @@ class KafkaShareAdmin:
         timeout_ms: int | None = None,
     ) -> dict[str, TopicDescription | KafkaShareError]:
         """Partitions, leaders and ids; None: of all topics that the caller may see. Creates no topic."""
-        raise NotImplementedError
+        return self._calls.run(cluster_operations.describe_topics(topics, include_authorized_operations), timeout_ms)
 
     def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:
         """Nodes, the level of share.version, and the API versions that a broker offers."""
-        raise NotImplementedError
+        return self._calls.run(cluster_operations.describe_cluster(), timeout_ms)
 
-    def close(self, timeout_ms: int = 5_000) -> None:
+    def close(self, timeout_ms: int = DEFAULT_CLOSE_TIMEOUT_MS) -> None:
         """End the background thread and its connections; calls under way fail. Calling it again does nothing."""
-        raise NotImplementedError
+        self._calls.close(timeout_ms)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __del__(self) -> None:
+        calls = getattr(self, "_calls", None)
+        if calls is not None and not calls.is_closed:
+            warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=2)
+            calls.close_soon()
+
+    def __repr__(self) -> str:
+        return f"<KafkaShareAdmin client_id={self._config.client_id!r}>"

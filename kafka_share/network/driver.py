@@ -19,9 +19,10 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
+from kafka_share.core.admin.events import AdminCommand, CompleteCall
 from kafka_share.core.events import (
     BatchReclaimed,
     CompleteCommit,
@@ -50,13 +51,14 @@ UNWOKEN_LIMIT: Final = 1_000
 _TURNS_TO_CLOSE: Final = 20
 """Turns of the loop in which aborted transports, TLS ones within TLS ones too, have called back and closed."""
 _AT_EXIT_TIMEOUT_MS: Final = 500
+_FOR_THE_MAILBOX: Final = (Deliver, ReportOutcomes, RaiseError, CompleteCommit, CompleteUnsubscribe, CompleteCall)
 
 
 class Core(Protocol):
-    """What the driver needs of a core; `kafka_share.core` has the real ones."""
+    """What the driver needs of a core; `kafka_share.core` has the real ones: a consumer's and an admin client's."""
 
-    def handle(self, event: Event, now_ms: int) -> None: ...
-    def poll(self, now_ms: int) -> list[Output]: ...
+    def handle(self, event: Any, now_ms: int) -> None: ...
+    def poll(self, now_ms: int) -> Sequence[Any]: ...
     def wake_at_ms(self) -> int | None: ...
 
 
@@ -79,7 +81,7 @@ class ConsumerDriver:
         self._ssl_context = make_ssl_context(settings)
         self._name = name
         self._process_id = os.getpid()
-        self._inputs: deque[Event] = deque()
+        self._inputs: deque[Event | AdminCommand] = deque()
         self._outbox: list[Output] = []
         self._is_scheduled = False
         self._is_stepping = False
@@ -93,7 +95,7 @@ class ConsumerDriver:
             Disconnect: self._disconnect,
             Reclaim: self._reclaim,
             FinishClose: self._finish,
-            **dict.fromkeys((Deliver, ReportOutcomes, RaiseError, CompleteCommit, CompleteUnsubscribe), self._keep),
+            **dict.fromkeys(_FOR_THE_MAILBOX, self._keep),
         }
 
     # ---- called by the application
@@ -116,7 +118,7 @@ class ConsumerDriver:
             raise
         _DRIVERS.add(self)
 
-    def post(self, event: Event, *, wake: bool = True) -> None:
+    def post(self, event: Event | AdminCommand, *, wake: bool = True) -> None:
         """Hand an event to the core. Any thread may call it.
 
         With `wake` the core sees it at once; without, before anything else when the loop next runs. Raises

@@ -118,6 +118,11 @@ class Mailbox:
             self._changed.notify_all()
         self._tell()
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether nothing more will be put in."""
+        return self._stopped
+
     def _tell(self) -> None:
         if self._notify is not None:
             self._notify()
