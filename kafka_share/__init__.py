@@ -5,6 +5,7 @@ The map of the package:
 - `KafkaShareConsumer`: the blocking consumer (`kafka_share.consumer`), its settings (`kafka_share.config`)
 - `KafkaShareAdmin`: lists, describes, resets, deletes and configures share groups (`kafka_share.admin`); what its
   methods take and return is in `kafka_share.admin_values`
+- `AsyncShareAdmin`: the same for asyncio (`kafka_share.aio`)
 - `ShareRecord`, `ShareRecords`, `AcknowledgeType`, `TopicPartition`, `TopicIdPartition`: what users hold
   (`kafka_share.records`)
 - `from_schema_registry`: adapter for confluent-kafka's Schema Registry deserializers (`kafka_share.deserializers`)
@@ -38,7 +39,8 @@ from kafka_share.admin_values import (
     SharePartitionOffset,
     TopicDescription,
 )
-from kafka_share.config import ShareConsumerConfig
+from kafka_share.aio import AsyncShareAdmin
+from kafka_share.config import ShareAdminConfig, ShareConsumerConfig
 from kafka_share.consumer import KafkaShareConsumer
 from kafka_share.deserializers import Deserializer, from_schema_registry
 from kafka_share.errors import KafkaShareError
@@ -59,6 +61,7 @@ __all__ = [
     "AcknowledgeType",
     "AcknowledgementCommitCallback",
     "AclOperation",
+    "AsyncShareAdmin",
     "ClusterDescription",
     "ConfigChange",
     "ConfigEntry",
@@ -77,6 +80,7 @@ __all__ = [
     "Node",
     "OffsetSpec",
     "PartitionDescription",
+    "ShareAdminConfig",
     "ShareConsumerConfig",
     "ShareGroupDescription",
     "ShareMemberDescription",

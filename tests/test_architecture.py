@@ -25,10 +25,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "network": BASE | {"protocol", "core"},
     "consumer": BASE | {"core", "network"},
     "admin": BASE | {"core", "network"},
+    "aio": BASE | {"core", "network"},
     "broker": BASE | {"protocol"},
-    "cli": BASE | {"protocol", "core", "network", "consumer", "admin", "broker", "demo", "__init__"},
+    "cli": BASE | {"protocol", "core", "network", "consumer", "admin", "aio", "broker", "demo", "__init__"},
     "demo": BASE | {"protocol", "core", "network", "consumer", "broker", "__init__"},
-    "__init__": BASE | {"consumer", "admin", "broker"},
+    "__init__": BASE | {"consumer", "admin", "aio", "broker"},
 }
 """Layer -> the other layers it may import."""
 
