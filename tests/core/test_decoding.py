@@ -198,6 +198,14 @@ def test_acquired_offsets_are_gaps_when_no_record_is_there(
     assert outcome.gaps == set(range(acquired[0], acquired[1] + 1)) - set(delivered)
 
 
+@pytest.mark.pitfall(43)
+def test_offsets_of_an_empty_batch_are_gaps_and_its_neighbours_come() -> None:
+    """A batch that compaction has emptied is no damage: its offsets are gaps, records before and behind it come."""
+    records = batch([0, 1]) + batch([], base=2, last=4) + batch([5])
+    outcome = decode(fetched(records, (0, 5, 1)))
+    assert (sorted(outcome.records), outcome.gaps, outcome.failed) == ([0, 1, 5], {2, 3, 4}, {})
+
+
 @pytest.mark.pitfall(41, 61)
 def test_a_control_batch_is_a_gap_when_it_was_acquired() -> None:
     """Control records (transaction markers) are never delivered; their offsets become gaps."""

@@ -181,3 +181,37 @@ def test_only_the_poisonous_record_is_archived_when_it_kills_its_consumer_every_
     assert done == set(range(1, 16))
     assert last_count == 5
     assert offsets(left_for_others(broker, make_consumer, "t")) == []
+
+
+@pytest.mark.pitfall(60)
+def test_two_records_come_together_and_then_one_by_one_when_always_released(
+    broker: ReferenceBroker, make_consumer: MakeConsumer
+) -> None:
+    """A batch of two that is always released: both three times, then one at a time up to five deliveries each."""
+    broker.create_topic("t")
+    produce_one_batch(broker, "t", 2)
+    consumer = make_consumer("t", share_acknowledgement_mode="explicit", fetch_max_wait_ms=50)
+
+    def release(record: Record) -> None:
+        consumer.acknowledge(record, AcknowledgeType.RELEASE)
+
+    deliveries = [counted(poll_until(consumer, 1, release)) for _ in range(7)]
+    assert deliveries[:3] == [[(0, count), (1, count)] for count in (1, 2, 3)]
+    assert deliveries[3:] == [[(0, 4)], [(1, 4)], [(0, 5)], [(1, 5)]]
+    consumer.commit_sync()
+    consumer.close()
+    assert left_for_others(broker, make_consumer, "t") == []
+
+
+@pytest.mark.pitfall(60)
+def test_a_whole_batch_comes_five_times_when_the_broker_is_a_4_1(make_consumer: MakeConsumer) -> None:
+    """Kafka 4.1 spares no record of a batch that always comes back: both are delivered together five times."""
+    with ReferenceBroker(kafka_version="4.1") as broker:
+        broker.create_topic("t")
+        broker.set_group_config("g", share_auto_offset_reset="earliest")
+        produce_one_batch(broker, "t", 2)
+        consumer = make_consumer(
+            "t", reset=None, bootstrap_servers=broker.bootstrap_servers, share_acknowledgement_mode="explicit"
+        )
+        assert [counted(release_all(consumer)) for _ in range(5)] == [[(0, n), (1, n)] for n in range(1, 6)]
+        consumer.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -363,3 +364,25 @@ def test_acknowledgements_are_grouped_as_brokers_know_them_when_words_differ(
 def sent_batches(request: Any) -> list[tuple[int, int, list[int]]]:
     ((partition,),) = [topic.partitions for topic in request.topics]
     return [(b.first_offset, b.last_offset, list(b.acknowledge_types)) for b in partition.acknowledgement_batches]
+
+
+@pytest.mark.pitfall(86)
+def test_acknowledgements_stand_when_the_records_are_thrown_away(
+    broker: ReferenceBroker, make_consumer: MakeConsumer
+) -> None:
+    """Once acknowledged, a record object is not needed any more: what was said is kept by place, and sent as said."""
+    broker.create_topic("t")
+    produce_one_batch(broker, "t", 6)
+    consumer = make_consumer("t", share_acknowledgement_mode="explicit")
+    outcomes = Outcomes()
+    consumer.set_acknowledgement_commit_callback(outcomes)
+    records = poll_until(consumer, 6)
+    for record in records:
+        consumer.acknowledge(record, AcknowledgeType.REJECT if record.offset % 2 else AcknowledgeType.ACCEPT)
+    records.clear()
+    del record
+    gc.collect()
+    assert only_result(consumer.commit_sync()) is None
+    assert outcomes.succeeded == [("t", 0, offset) for offset in range(6)]
+    consumer.close()
+    assert left_for_others(broker, make_consumer, "t") == []

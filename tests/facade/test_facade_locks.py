@@ -273,3 +273,27 @@ def test_limit_counts_the_span_from_the_start_when_inner_records_are_done(
         holder.acknowledge(record)
     assert only_result(holder.commit_sync()) is None
     assert offsets(poll_until(other, 60)) == list(range(121, 181))
+
+
+@pytest.mark.pitfall(63)
+def test_lock_time_is_known_from_the_first_delivery_on_and_never_forgotten(
+    broker: ReferenceBroker, make_consumer: MakeConsumer
+) -> None:
+    """acquisition_lock_timeout_ms: None before a delivery; commits and empty polls leave it; a delivery renews it."""
+    broker.create_topic("t")
+    broker.set_group_config("g", {"share.record.lock.duration.ms": "20000"})
+    consumer = make_consumer("t", fetch_max_wait_ms=20)
+    assert poll_once_more(consumer) == []
+    assert consumer.acquisition_lock_timeout_ms is None
+    broker.produce("t", b"1")
+    poll_until(consumer, 1)
+    assert consumer.acquisition_lock_timeout_ms == 20_000
+    broker.set_group_config("g", {"share.record.lock.duration.ms": "25000"})
+    assert only_result(consumer.commit_sync()) is None
+    assert poll_once_more(consumer) == []
+    assert consumer.acquisition_lock_timeout_ms is not None
+    broker.produce("t", b"2")
+    poll_until(consumer, 1)
+    assert consumer.acquisition_lock_timeout_ms == 25_000
+    consumer.unsubscribe()
+    assert consumer.acquisition_lock_timeout_ms == 25_000

@@ -164,3 +164,23 @@ def test_no_payload_is_shown_when_a_record_is_printed(broker: ReferenceBroker, m
     (record,) = poll_until(make_consumer("t"), 1)
     assert "t-0@0" in repr(record)
     assert "secret" not in repr(record)
+
+
+@pytest.mark.scenario(201)
+@pytest.mark.parametrize(("partitions", "batches"), [(5, 10), (1, 10)])
+def test_every_record_comes_once_when_there_are_thousands(
+    partitions: int, batches: int, broker: ReferenceBroker, make_consumer: MakeConsumer
+) -> None:
+    """Ten batches of a thousand records on each partition: each record is delivered once, in order, and accepted."""
+    broker.create_topic("t", partitions=partitions)
+    for partition in range(partitions):
+        for _ in range(batches):
+            broker.produce_batch("t", [b"v"] * 1_000, partition=partition)
+    consumer = make_consumer("t", max_poll_records=1_000)
+    total = partitions * batches * 1_000
+    found = poll_until(consumer, total)
+    for partition in range(partitions):
+        assert [r.offset for r in found if r.partition == partition] == list(range(batches * 1_000))
+    assert set(consumer.commit_sync().values()) <= {None}
+    consumer.close()
+    assert left_for_others(broker, make_consumer, "t", partitions=partitions) == []
