@@ -114,18 +114,15 @@ def run_alter(admin: KafkaShareAdmin, options: Options) -> bool:
     if options.json:
         show_json(documents.config_changes(group_id, changes))
         return True
-    for name in wanted:
-        click.echo(_told(group_id, name, changes.get(name)))
+    click.echo(f"Group {group_id}: {'; '.join(_told(name, changes.get(name)) for name in wanted)}.")
     return True
 
 
-def _told(group_id: str, name: str, change: ConfigChange | None) -> str:
+def _told(name: str, change: ConfigChange | None) -> str:
     if change is None:
-        return f"Group {group_id}: {name} is so already."
+        return f"{name} is so already"
     before = "" if change.before is None else f" (it was {change.before})"
-    if change.after is None:
-        return f"Group {group_id}: {name} is not set any more{before}."
-    return f"Group {group_id}: {name} is {change.after} now{before}."
+    return f"{name} is {'not set any more' if change.after is None else f'{change.after} now'}{before}"
 
 
 def _described(admin: KafkaShareAdmin, options: Options) -> ShareGroupDescription | KafkaShareError:
