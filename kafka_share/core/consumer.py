@@ -14,6 +14,7 @@ from typing_extensions import assert_never
 from kafka_share.core.coordinator import Coordinator
 from kafka_share.core.events import (
     BatchReclaimed,
+    ClientInstanceIdWanted,
     CloseRequested,
     CommitRequested,
     CompleteUnsubscribe,
@@ -29,21 +30,28 @@ from kafka_share.core.events import (
     Unsubscribed,
 )
 from kafka_share.core.fetching import Fetching
+from kafka_share.core.measurements import Measurements
 from kafka_share.core.membership import Membership
 from kafka_share.core.metadata import Metadata
+from kafka_share.core.observation import Observation
 from kafka_share.core.requests import Requests
 from kafka_share.core.settings import CoreSettings
+from kafka_share.core.telemetry import TelemetryPush
 
 
 class ShareConsumerCore:
     """Membership says what may be fetched, metadata where it is, fetching does it."""
 
     def __init__(self, settings: CoreSettings, source: random.Random) -> None:
+        self.measurements = Measurements(settings.metrics_num_samples, settings.metrics_sample_window_ms)
+        """What the client counts and times; the driver and the façade record into it as well."""
+        self._observation = Observation(self.measurements)
         self._requests = Requests(settings, source)
         self._metadata = Metadata(settings, self._requests, source)
         self._coordinator = Coordinator(settings, self._metadata, self._requests, source)
         self._membership = Membership(settings, self._metadata, self._coordinator, self._requests, source)
         self._fetching = Fetching(settings, self._metadata, self._membership, self._requests, source)
+        self._telemetry = TelemetryPush(settings, self._metadata, self._requests, self.measurements, source)
         self._topics: frozenset[str] = frozenset()
         """What the application subscribes to; in force from the next poll on."""
         self._unsubscribing: list[Unsubscribed] = []
@@ -56,11 +64,15 @@ class ShareConsumerCore:
         if self._is_finished:
             return
         if isinstance(event, ResponseReceived):
+            self._observation.answered(event.send_id, event.response, now_ms)
             self._requests.answered(event.send_id, event.response, now_ms)
         elif isinstance(event, RequestFailed):
+            self._observation.failed(event.send_id)
             self._requests.failed(event.send_id, event.error, now_ms)
         elif isinstance(event, ConnectionLost):
             self._fetching.connection_lost(event.node_id, event.channel)
+        elif isinstance(event, ClientInstanceIdWanted):
+            self._telemetry.want_client_instance_id()
         else:
             self._command(event, now_ms)
 
@@ -95,6 +107,7 @@ class ShareConsumerCore:
             self._closing = event
             self._fetching.acknowledgements.add(event.acknowledgements, now_ms, is_urgent=True)
             self._fetching.close(event.deadline_at_ms)
+            self._telemetry.close(event.deadline_at_ms)
         else:
             assert_never(event)
 
@@ -115,6 +128,7 @@ class ShareConsumerCore:
 
     def poll(self, now_ms: int) -> list[Output]:
         if not self._is_finished:
+            self._telemetry.poll(now_ms)
             if self._closing is not None:
                 self._poll_closing(self._closing, now_ms)
             else:
@@ -126,7 +140,7 @@ class ShareConsumerCore:
             self._complete_unsubscribes(now_ms)
         outputs = self._requests.outputs[:]
         self._requests.outputs.clear()
-        return outputs
+        return self._observation.outputs(outputs, now_ms)
 
     def _poll_closing(self, closing: CloseRequested, now_ms: int) -> None:
         """Acknowledgements and the ends of the sessions first, then the group: leaving does not release records."""
@@ -135,7 +149,8 @@ class ShareConsumerCore:
         if is_late or self._fetching.is_closed:
             self._membership.leave()
         self._membership.poll(now_ms)
-        if is_late or (self._fetching.is_closed and self._membership.is_out):
+        is_over = self._fetching.is_closed and self._membership.is_out and self._telemetry.is_closed
+        if is_late or is_over:
             self._fetching.abandon()
             for unsubscribed in self._unsubscribing:
                 self._requests.outputs.append(CompleteUnsubscribe(unsubscribed.request_id))
@@ -157,6 +172,7 @@ class ShareConsumerCore:
             self._fetching.wake_at_ms(),
             self._coordinator.wake_at_ms(),
             self._metadata.wake_at_ms(),
+            self._telemetry.wake_at_ms(),
             *(unsubscribed.deadline_at_ms for unsubscribed in self._unsubscribing),
         ]
         if self._closing is not None:
@@ -170,4 +186,5 @@ class ShareConsumerCore:
         self._coordinator.check()
         self._membership.check()
         self._fetching.check()
+        self._telemetry.check()
         assert not self._requests.outputs or not self._is_finished, "something is said after the end"

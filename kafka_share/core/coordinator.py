@@ -46,6 +46,8 @@ class Coordinator:
 
     def forget(self) -> None:
         """The broker says it is not, or cannot be reached: look again. Not faster than the back-off allows."""
+        if self.node is not None:
+            self._requests.note("coordinator-lost", node_id=self.node.id)
         self.node = None
 
     def confirmed(self) -> None:
@@ -88,6 +90,8 @@ class Coordinator:
             code, message = found.error_code, found.error_message
             if not code:
                 self.node = usable_node(found.node_id, found.host, found.port)
+                if self.node is not None:
+                    self._requests.note("coordinator-found", node_id=self.node.id)
                 break
         error = error_for_code(code, message)
         if error is not None and not _may_pass(error):

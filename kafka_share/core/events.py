@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import attrs
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from kafka_share.core.offsets import AcknowledgementRun, AcquiredRange
     from kafka_share.errors import KafkaShareError
     from kafka_share.records import Node, TopicIdPartition
@@ -148,6 +150,11 @@ class BatchReclaimed:
     batch_id: int
 
 
+@attrs.frozen
+class ClientInstanceIdWanted:
+    """client_instance_id(): ask for it now, even if nothing has been polled; answered by `TellClientInstanceId`."""
+
+
 # ---- events: from the network
 
 
@@ -246,6 +253,24 @@ class FinishClose:
     """All is said: sessions closed, group left (or the deadline passed). The driver may stop."""
 
 
+@attrs.frozen
+class Log:
+    """Something changed that an operator may want to know: a name of `core.log_events`, and what it is about.
+
+    `fields` never has keys, values or headers of records, nor secrets.
+    """
+
+    event: str
+    fields: dict[str, str | int]
+
+
+@attrs.frozen
+class TellClientInstanceId:
+    """The id that the brokers know this client by in telemetry (KIP-714); None: there is none to be had."""
+
+    client_instance_id: UUID | None
+
+
 Event: TypeAlias = (
     SubscriptionChanged
     | Unsubscribed
@@ -254,6 +279,7 @@ Event: TypeAlias = (
     | CommitRequested
     | CloseRequested
     | BatchReclaimed
+    | ClientInstanceIdWanted
     | ResponseReceived
     | RequestFailed
     | ConnectionLost
@@ -269,4 +295,6 @@ Output: TypeAlias = (
     | CompleteCommit
     | CompleteUnsubscribe
     | FinishClose
+    | Log
+    | TellClientInstanceId
 )

@@ -214,6 +214,7 @@ class Membership:
         if self.state is not State.FATAL:
             self._drop_assignment()
             self._go(Trigger.FAILED)
+            self._requests.note("refused", error=str(error))
             self._requests.raise_error(error, fatal=True)
 
     # ---- time
@@ -253,6 +254,7 @@ class Membership:
         if self._can_expire() and now_ms >= self._expires_at_ms():
             self._polled = False
             self._drop_assignment()
+            self._requests.note("stale", error=f"no poll for {self._settings.max_poll_interval_ms} ms")
             self._go(Trigger.TIMED_OUT)
 
     def _step(self) -> None:
@@ -333,7 +335,7 @@ class Membership:
                 self._sent_names = None
                 self._refused(error, now_ms)
             elif response.member_epoch <= 0:
-                self._fenced(now_ms)  # no epoch that a member can have
+                self._fenced(f"the answer names the member epoch {response.member_epoch}", now_ms)
             else:
                 self._accepted(response, now_ms)
 
@@ -352,11 +354,14 @@ class Membership:
         self._has_joined = False
         self.epoch = JOIN_EPOCH
         if self.state in (State.LEAVING, State.EXPIRING):
+            self._requests.note("left")
             self._go(Trigger.LEFT)
 
     def _accepted(self, response: ShareGroupHeartbeatResponse, now_ms: int) -> None:
         was_joining = self.state is State.JOINING
         self.epoch = response.member_epoch
+        if was_joining:
+            self._requests.note("joined", member_epoch=self.epoch)
         if response.heartbeat_interval_ms > 0:
             self._interval_ms = max(response.heartbeat_interval_ms, MIN_INTERVAL_MS)
         self._backoff.succeeded()
@@ -385,6 +390,7 @@ class Membership:
             return False
         had_something = bool(self.assignment)
         self._assign(assignment)
+        self._requests.note("assignment-changed", member_epoch=self.epoch, partitions=len(assignment))
         if had_something and not assignment:
             self._await_assignment(self.subscription, now_ms)
         return bool(assignment)
@@ -414,11 +420,11 @@ class Membership:
         elif isinstance(error, CoordinatorLoadInProgressError):
             self._back_off(now_ms)
         elif isinstance(error, UnknownMemberIdError | FencedMemberEpochError):
-            self._fenced(now_ms)
+            self._fenced(str(error), now_ms)
         elif isinstance(error, GroupIdNotFoundError) and self.state is not State.JOINING:
             # The group was deleted under its member, as when that was silent for longer than its session: a join makes
             # it anew. (Java's client ends here.) A join is refused like this only for a group of another type.
-            self._fenced(now_ms)
+            self._fenced(str(error), now_ms)
         elif isinstance(error, TopicAuthorizationFailedError):
             if self._reported is None or str(self._reported) != str(error):
                 self._requests.raise_error(error)
@@ -427,8 +433,9 @@ class Membership:
         else:
             self.fail(error)
 
-    def _fenced(self, now_ms: int) -> None:
+    def _fenced(self, why: str, now_ms: int) -> None:
         """Join again at once; if that is refused too, with back-off."""
+        self._requests.note("fenced", error=why)
         if self.state is State.JOINING:
             self._back_off(now_ms)
         self._go(Trigger.REFUSED)

@@ -139,6 +139,7 @@ class Metadata:
         if named is not None:
             self._brokers[leader_id] = named
         topic.leaders[partition] = (leader_id, epoch)
+        self._requests.note("leader-moved", topic=topic.name, partition=partition, node_id=leader_id)
         self.version += 1
         return True
 
@@ -260,6 +261,8 @@ class Metadata:
                 topic.leaders[index] = old  # a broker that lags behind
             else:
                 topic.leaders[index] = (partition.leader_id, partition.leader_epoch)
+                if old is not None and old[0] != partition.leader_id:
+                    self._requests.note("leader-moved", topic=name, partition=index, node_id=partition.leader_id)
 
     def check(self) -> None:
         names = [topic.name for topic in self._topics.values()]

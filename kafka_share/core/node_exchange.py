@@ -186,6 +186,8 @@ class NodeExchange:
             self.reset()
 
     def reset(self) -> None:
+        if self.session.is_open:
+            self._requests.note("session-reset", node_id=self.node.id)
         self.session.reset(self._new_session_id())
 
     def _take_back(self) -> Units:

@@ -12,7 +12,8 @@ from collections.abc import Callable
 import attrs
 
 from kafka_share.core.backoff import Backoff
-from kafka_share.core.events import Channel, Message, Output, RaiseError, Send
+from kafka_share.core.events import Channel, Log, Message, Output, RaiseError, Send
+from kafka_share.core.log_events import LOG_EVENTS
 from kafka_share.core.outage import Outage
 from kafka_share.core.settings import CoreSettings
 from kafka_share.errors import AuthenticationError, KafkaShareError, RemoteProtocolError, UnsupportedVersionError
@@ -56,6 +57,11 @@ class Requests:
         if not self.is_silenced:
             self.outputs.append(RaiseError(error, fatal))
         self.is_silenced = self.is_silenced or fatal
+
+    def note(self, event: str, **fields: str | int) -> None:
+        """Have the driver log that something changed; `event` is one of `LOG_EVENTS`."""
+        assert tuple(fields) == LOG_EVENTS[event].fields, f"{event} is logged with other fields: {fields}"
+        self.outputs.append(Log(event, fields))
 
     def send(
         self,

@@ -35,3 +35,7 @@ class CoreSettings:
     reconnect_backoff_max_ms: int = 1_000
     metadata_max_age_ms: int = 300_000
     allow_auto_create_topics: bool = True
+    metrics_num_samples: int = 2
+    metrics_sample_window_ms: int = 30_000
+    enable_metrics_push: bool = False
+    """Push metrics to brokers that subscribe to them (KIP-714)."""

@@ -21,6 +21,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
+from uuid import UUID
 
 from kafka_share.core.admin.events import AdminCommand, CompleteCall
 from kafka_share.core.events import (
@@ -31,14 +32,17 @@ from kafka_share.core.events import (
     Disconnect,
     Event,
     FinishClose,
+    Log,
     Output,
     RaiseError,
     Reclaim,
     ReportOutcomes,
     Send,
+    TellClientInstanceId,
 )
 from kafka_share.errors import ConsumerClosedError, IllegalStateError, InternalError
 from kafka_share.network.connections import Connections
+from kafka_share.network.logs import log_event
 from kafka_share.network.mailbox import Mailbox
 from kafka_share.network.security import check_sasl, make_ssl_context
 from kafka_share.network.settings import ConnectionSettings
@@ -76,6 +80,9 @@ class ConsumerDriver:
         self.mailbox = Mailbox(notify)
         self.wakeups = 0
         """How often the application woke the loop; in the steady state this stands still."""
+        self.client_instance_id: UUID | None = None
+        """The id of this client in telemetry (KIP-714), once `client_instance_id_told` is set; None: it has none."""
+        self.client_instance_id_told = threading.Event()
         self._core = core
         self._settings = settings
         self._ssl_context = make_ssl_context(settings)
@@ -95,6 +102,8 @@ class ConsumerDriver:
             Disconnect: self._disconnect,
             Reclaim: self._reclaim,
             FinishClose: self._finish,
+            Log: self._log,
+            TellClientInstanceId: self._tell_client_instance_id,
             **dict.fromkeys(_FOR_THE_MAILBOX, self._keep),
         }
 
@@ -300,6 +309,13 @@ class ConsumerDriver:
         self._hand_over()  # the batch may be among the outputs of this very step
         if self.mailbox.reclaim(output.batch_id):
             self._inputs.append(BatchReclaimed(output.batch_id))
+
+    def _log(self, output: Log) -> None:
+        log_event(output.event, output.fields, self._settings.log_fields)
+
+    def _tell_client_instance_id(self, output: TellClientInstanceId) -> None:
+        self.client_instance_id = output.client_instance_id
+        self.client_instance_id_told.set()
 
     def _finish(self, output: FinishClose) -> None:
         """The last output: nothing is left to be done, so the thread ends even if nobody calls `stop` any more."""

@@ -2,6 +2,7 @@
 
 - `messages`: encode and decode requests and responses, whatever the bytes are; the table of all message classes.
 - `share_group`, `share_fetch`, `share_acknowledge`, `share_state`, `share_offsets`: the messages of share groups.
+- `telemetry`: those by which brokers get metrics from clients; `otlp`: what those metrics are encoded in.
 - `classic`: the other messages, from kafka-python.
 - `versions`: which version of an API to speak with a broker.
 - `record_batches`: record batches of format 2; `compression`, `crc` and `varint` serve it.
@@ -24,6 +25,7 @@ with warnings.catch_warnings():
         share_group,
         share_offsets,
         share_state,
+        telemetry,
     )
 
-__all__ = ["classic", "share_acknowledge", "share_fetch", "share_group", "share_offsets", "share_state"]
+__all__ = ["classic", "share_acknowledge", "share_fetch", "share_group", "share_offsets", "share_state", "telemetry"]

@@ -13,7 +13,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from kafka_share.protocol import classic, share_acknowledge, share_fetch, share_group, share_offsets, share_state
+from kafka_share.protocol import (
+    classic,
+    share_acknowledge,
+    share_fetch,
+    share_group,
+    share_offsets,
+    share_state,
+    telemetry,
+)
 from kafka_share.protocol.schema import schema_of
 
 if TYPE_CHECKING:
@@ -21,7 +29,7 @@ if TYPE_CHECKING:
 
     from kafka_share.protocol.schema import Field, Struct
 
-MODULES = (classic, share_acknowledge, share_fetch, share_group, share_offsets, share_state)
+MODULES = (classic, share_acknowledge, share_fetch, share_group, share_offsets, share_state, telemetry)
 
 PYTHON_TYPES = {
     "bool": "bool",

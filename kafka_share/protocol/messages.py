@@ -15,7 +15,15 @@ from typing import Any, Final
 import attrs
 
 from kafka_share.errors import LocalProtocolError, RemoteProtocolError
-from kafka_share.protocol import classic, share_acknowledge, share_fetch, share_group, share_offsets, share_state
+from kafka_share.protocol import (
+    classic,
+    share_acknowledge,
+    share_fetch,
+    share_group,
+    share_offsets,
+    share_state,
+    telemetry,
+)
 from kafka_share.protocol.api_message import ApiMessage
 from kafka_share.protocol.decoder import decode_body, skip_tags
 from kafka_share.protocol.encoder import encode_body
@@ -44,7 +52,7 @@ _NO_CLIENT_ID: Final = -1
 
 def _table() -> dict[int, tuple[type[ApiMessage], type[ApiMessage]]]:
     table: dict[int, tuple[type[ApiMessage], type[ApiMessage]]] = {}
-    for module in (classic, share_group, share_fetch, share_acknowledge, share_state, share_offsets):
+    for module in (classic, share_group, share_fetch, share_acknowledge, share_state, share_offsets, telemetry):
         for name in module.__all__:
             if name.endswith("Request"):
                 request: Any = getattr(module, name)

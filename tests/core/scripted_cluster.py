@@ -25,6 +25,7 @@ from kafka_share.core.events import (
     FetchedBatch,
     FinishClose,
     GatheredAcknowledgements,
+    Log,
     Output,
     PollStarted,
     RaiseError,
@@ -34,6 +35,7 @@ from kafka_share.core.events import (
     ResponseReceived,
     Send,
     SubscriptionChanged,
+    TellClientInstanceId,
 )
 from kafka_share.core.offsets import AcknowledgementRun
 from kafka_share.core.settings import CoreSettings
@@ -216,6 +218,8 @@ class Harness:
         self.unsubscribed: list[int] = []
         self.reclaims: list[int] = []
         self.disconnects: list[int] = []
+        self.logs: list[Log] = []
+        self.instance_ids: list[UUID | None] = []
         self.is_finished = False
         self.steps = 0
 
@@ -252,6 +256,10 @@ class Harness:
                 self.reclaims.append(output.batch_id)
             elif isinstance(output, Disconnect):
                 self.disconnects.append(output.node_id)
+            elif isinstance(output, Log):
+                self.logs.append(output)
+            elif isinstance(output, TellClientInstanceId):
+                self.instance_ids.append(output.client_instance_id)
             else:
                 assert isinstance(output, FinishClose)
                 self.is_finished = True

@@ -1,0 +1,220 @@
+"""What a client counts and times: windows of samples, and one `Measurements` that everything records into.
+
+The core, the network thread and the façade record, each with the time that it knows; `core.metric_table` gives the
+numbers Kafka's names and reads them. Recording is a few additions and never fails. A number is recorded by one thread
+and may be read by any: reading changes nothing, and at worst misses what is being recorded at that moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+MAX_NODES: Final = 1_000
+"""Nodes with numbers of their own; what further ones do is in the sums only."""
+
+
+class _Sample:
+    __slots__ = ("began_at_ms", "count", "highest", "sum")
+
+    def __init__(self, began_at_ms: int) -> None:
+        self.began_at_ms = began_at_ms
+        self.sum = 0.0
+        self.count = 0
+        self.highest = 0.0
+
+
+class Sampled:
+    """A series of values that are not negative: average, maximum and rates of the latest windows, totals of all time.
+
+    As Kafka's clients do, it keeps `num_samples` samples of `window_ms` each and forgets a sample as a whole. A rate
+    counts windows that have not been lived through yet as if nothing had happened in them, so that the first event is
+    not a burst. Without values every answer is 0.
+    """
+
+    __slots__ = ("_at", "_ring", "_window_ms", "count", "sum")
+
+    def __init__(self, num_samples: int, window_ms: int) -> None:
+        self.sum = 0.0
+        self.count = 0
+        self._window_ms = window_ms
+        self._ring: list[_Sample | None] = [None] * num_samples
+        self._at = 0
+
+    def record(self, value: float, now_ms: int) -> None:
+        sample = self._ring[self._at]
+        if sample is None or now_ms - sample.began_at_ms >= self._window_ms:
+            sample = self._next(now_ms)
+        sample.sum += value
+        sample.count += 1
+        if value > sample.highest:
+            sample.highest = value
+        self.sum += value
+        self.count += 1
+
+    def _next(self, now_ms: int) -> _Sample:
+        if self._ring[self._at] is not None:
+            self._at = (self._at + 1) % len(self._ring)
+        sample = self._ring[self._at] = _Sample(now_ms)
+        return sample
+
+    def _living(self, now_ms: int) -> list[_Sample]:
+        span_ms = len(self._ring) * self._window_ms
+        return [s for s in tuple(self._ring) if s is not None and now_ms - s.began_at_ms < span_ms]
+
+    def avg(self, now_ms: int) -> float:
+        """The average of the latest values."""
+        living = self._living(now_ms)
+        count = sum(s.count for s in living)
+        return sum(s.sum for s in living) / count if count else 0.0
+
+    def max(self, now_ms: int) -> float:
+        """The highest of the latest values."""
+        return max((s.highest for s in self._living(now_ms)), default=0.0)
+
+    def sum_rate(self, now_ms: int) -> float:
+        """The latest values added up, per second."""
+        living = self._living(now_ms)
+        return sum(s.sum for s in living) * 1_000 / self._elapsed_ms(living, now_ms)
+
+    def count_rate(self, now_ms: int) -> float:
+        """How many of the latest values there are per second."""
+        living = self._living(now_ms)
+        return sum(s.count for s in living) * 1_000 / self._elapsed_ms(living, now_ms)
+
+    def _elapsed_ms(self, living: list[_Sample], now_ms: int) -> int:
+        elapsed_ms = max(0, now_ms - min((s.began_at_ms for s in living), default=now_ms))
+        missing = len(self._ring) - 1 - elapsed_ms // self._window_ms
+        return max(elapsed_ms + max(0, missing) * self._window_ms, self._window_ms)
+
+
+class Traffic:
+    """Requests to and answers from one node, or all of them."""
+
+    __slots__ = ("latency", "requests", "responses")
+
+    def __init__(self, new: Callable[[], Sampled]) -> None:
+        self.requests = new()
+        """Bytes of each request."""
+        self.responses = new()
+        """Bytes of each answer."""
+        self.latency = new()
+        """Milliseconds from a request to its answer."""
+
+
+class Measurements:
+    """All numbers of one client. Spans are milliseconds.
+
+    `num_samples` and `window_ms` are Kafka's metrics.num.samples and metrics.sample.window.ms.
+    """
+
+    def __init__(self, num_samples: int = 2, window_ms: int = 30_000) -> None:
+        def new() -> Sampled:
+            return Sampled(num_samples, window_ms)
+
+        self._new = new
+        self.unix_offset_ms = 0
+        """What to add to a time of the client's clock to get milliseconds since 1970; set by the driver."""
+        self.application_metrics: dict[str, Callable[[], float]] = {}
+        """Metrics of the application that it registered for brokers' subscriptions, by their full names."""
+        # recorded by the façade
+        self.polls = new()
+        """Milliseconds between the beginnings of two polls."""
+        self.poll_idle_ratio = new()
+        self.consumed = new()
+        """Records that a poll returned."""
+        self.last_poll_at_ms: int | None = None
+        self._poll_ended_at_ms: int | None = None
+        # recorded by the machines of the core
+        self.heartbeats = new()
+        """Milliseconds until the answer to a heartbeat."""
+        self.last_heartbeat_at_ms: int | None = None
+        self.rebalances = new()
+        self.fetch_latency = new()
+        self.fetch_bytes = new()
+        self.fetch_records = new()
+        self.fetch_throttle = new()
+        self.acknowledgements_sent = new()
+        self.acknowledgements_failed = new()
+        self.events_expired = 0
+        # recorded by the network thread
+        self.traffic = Traffic(new)
+        self.nodes: dict[int, Traffic] = {}
+        self.connections_made = new()
+        self.connections_closed = new()
+        self.connection_count = 0
+        self.authentications = new()
+        self.failed_authentications = new()
+        self.reauthentications = new()
+        """Milliseconds that each took."""
+        self.failed_reauthentications = new()
+        self.steps = new()
+        """Milliseconds between two turns of the network thread."""
+        self.event_waits = new()
+        self.event_processing = new()
+        self.events_waiting: Callable[[], int] = int
+        self.unsent_waits = new()
+        self.unsent_count = 0
+        # recorded by the mailbox, as the application takes
+        self.mail_waits = new()
+        self.mail_waiting: Callable[[], int] = int
+
+    # ---- the façade
+
+    def poll_started(self, now_ms: int) -> None:
+        if self.last_poll_at_ms is not None:
+            self.polls.record(now_ms - self.last_poll_at_ms, now_ms)
+        self.last_poll_at_ms = now_ms
+
+    def poll_ended(self, records: int, now_ms: int) -> None:
+        """The poll that started last has ended with so many records, or raised."""
+        assert self.last_poll_at_ms is not None, "the end of a poll that never began"
+        began_at_ms = self.last_poll_at_ms
+        before_ms = 0 if self._poll_ended_at_ms is None else began_at_ms - self._poll_ended_at_ms
+        self._poll_ended_at_ms = now_ms
+        if now_ms - began_at_ms + before_ms > 0:  # two polls in one millisecond say nothing
+            self.poll_idle_ratio.record((now_ms - began_at_ms) / (now_ms - began_at_ms + before_ms), now_ms)
+        if records:
+            self.consumed.record(records, now_ms)
+
+    # ---- the core
+
+    def fetched(self, latency_ms: int, throttle_ms: int, size: int, records: int, now_ms: int) -> None:
+        """A ShareFetch was answered; `size` and `records` are of what it acquired."""
+        self.fetch_latency.record(latency_ms, now_ms)
+        self.fetch_throttle.record(max(0, throttle_ms), now_ms)
+        if records:
+            self.fetch_bytes.record(size, now_ms)
+            self.fetch_records.record(records, now_ms)
+
+    def heartbeat_answered(self, latency_ms: int, now_ms: int) -> None:
+        self.heartbeats.record(latency_ms, now_ms)
+
+    # ---- the network thread
+
+    def request_sent(self, node_id: int, size: int, now_ms: int) -> None:
+        self.traffic.requests.record(size, now_ms)
+        node = self._node(node_id)
+        if node is not None:
+            node.requests.record(size, now_ms)
+
+    def response_received(self, node_id: int, size: int, latency_ms: float, now_ms: int) -> None:
+        self.traffic.responses.record(size, now_ms)
+        node = self._node(node_id)
+        if node is not None:
+            node.responses.record(size, now_ms)
+            node.latency.record(latency_ms, now_ms)
+
+    def _node(self, node_id: int) -> Traffic | None:
+        found = self.nodes.get(node_id)
+        if found is None and len(self.nodes) < MAX_NODES:
+            found = self.nodes[node_id] = Traffic(self._new)
+        return found
+
+    def connection_opened(self, now_ms: int) -> None:
+        self.connections_made.record(1, now_ms)
+        self.connection_count += 1
+
+    def connection_ended(self, now_ms: int) -> None:
+        self.connections_closed.record(1, now_ms)
+        self.connection_count -= 1

@@ -1,0 +1,28 @@
+"""Hands the client's log events to Python's logging: one place for loggers, levels, text and `extra` fields.
+
+Called by the driver for the `Log` outputs of its core and by the connections. Which events there are, and what they may
+say, stands in `core.log_events`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from kafka_share.core.log_events import LOG_EVENTS
+
+
+def log_event(
+    name: str, fields: Mapping[str, str | int], client: Mapping[str, str | int], *, level: int | None = None
+) -> None:
+    """Log an event. `client` has what all records of one client share: `client_id`, `group_id`, `member_id`.
+
+    `level` is given where one event is less interesting than others of its name.
+    """
+    event = LOG_EVENTS[name]
+    logger = logging.getLogger(event.logger)
+    chosen = event.level if level is None else level
+    if logger.isEnabledFor(chosen):
+        values = {**fields, **client}
+        text = " ".join(f"{key}={value}" for key, value in values.items())
+        logger.log(chosen, "%s %s", name, text, extra={"event": name, **values})
