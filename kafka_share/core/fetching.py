@@ -109,7 +109,7 @@ class Fetching:
         if self._closing_until_ms is not None:
             self._close_sessions(now_ms, self._closing_until_ms)
         else:
-            self._requests.outputs.extend(self._parked.poll(now_ms))
+            self._requests.outputs.extend(self._parked.poll(now_ms, is_abandoned=self._membership.is_abandoned))
             self._wake(self._parked.wake_at_ms())
             self._send_due(now_ms)
         self.acknowledgements.poll(now_ms)

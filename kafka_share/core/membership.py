@@ -207,6 +207,11 @@ class Membership:
         return self.state in (State.UNSUBSCRIBED, State.STALE, State.FATAL)
 
     @property
+    def is_abandoned(self) -> bool:
+        """Whether the application has left, or no poll has come for too long, and none since."""
+        return not self._polled and self.state not in (*_ACTIVE, State.FENCED, State.FATAL)
+
+    @property
     def is_fatal(self) -> bool:
         return self.state is State.FATAL
 

@@ -1,7 +1,8 @@
 """Batches that were put into the mailbox and that perhaps no poll has taken.
 
 An answer may come after its poll has ended; its records then wait with their locks running. If no poll comes within
-half the lock time they are taken back and released, so that another member gets them. Owned by `core.fetching`.
+half the lock time they are taken back and released, so that another member gets them; at once if the consumer has left
+its group meanwhile. Owned by `core.fetching`.
 """
 
 from __future__ import annotations
@@ -38,8 +39,9 @@ class ParkedBatches:
         """The poll takes what is parked; what is being taken back may still come back."""
         self._parked.clear()
 
-    def poll(self, now_ms: int) -> list[Output]:
-        due = [batch_id for batch_id, parked in self._parked.items() if now_ms >= parked.reclaim_at_ms]
+    def poll(self, now_ms: int, *, is_abandoned: bool) -> list[Output]:
+        """What has to be taken back now: what is due, and everything if no poll is expected."""
+        due = [batch_id for batch_id, p in self._parked.items() if is_abandoned or now_ms >= p.reclaim_at_ms]
         if due:
             # The driver answers at once; what it has not answered by the next time was not in the mailbox any more.
             self._reclaiming = {batch_id: self._parked.pop(batch_id) for batch_id in due}

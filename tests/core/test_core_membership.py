@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from scripted_cluster import MEMBER_ID, Harness, U, fetch_answer, heartbeat_answer, tp
+from scripted_cluster import MEMBER_ID, Harness, T, U, fetch_answer, heartbeat_answer, said_in, tp
 
-from kafka_share.core.events import CloseRequested, PollEnded, SubscriptionChanged, Unsubscribed
+from kafka_share.core.events import BatchReclaimed, CloseRequested, PollEnded, SubscriptionChanged, Unsubscribed
 from kafka_share.core.membership import TRANSITIONS, State, Trigger
 from kafka_share.errors import (
     BrokerUnreachableError,
@@ -575,3 +575,30 @@ def test_the_leave_follows_the_join_under_way_when_closed_meanwhile() -> None:
     assert h.beat().request.member_epoch == -1
     h.answer(h.beat(), heartbeat_answer(-1))
     assert h.is_finished
+
+
+@pytest.mark.pitfall(11)
+@pytest.mark.scenario(277)
+def test_unseen_records_are_given_back_at_once_when_the_application_stalled() -> None:
+    """Records that arrive for a member that has left because no poll came go back at once, not after half the lock."""
+    h = Harness({tp(): 1}, max_poll_interval_ms=5_000).joined(timeout_ms=100)
+    h.advance(5_200)
+    assert -1 in [request.member_epoch for _, request in h.sent_of(Heartbeat)]
+    h.delivering()
+    assert h.reclaims == [1]
+    h.handle(BatchReclaimed(1))
+    assert said_in(h.acknowledge().request) == {(T, 0): [(0, 9, [2])]}
+
+
+def test_records_are_kept_for_a_poll_that_began_while_the_stalled_member_was_leaving() -> None:
+    """A poll that comes while the member is still leaving gets the records that arrive for it."""
+    h = Harness({tp(): 1}, max_poll_interval_ms=5_000).joined(timeout_ms=100)
+    h.advance(4_000)
+    h.heartbeat = None
+    h.advance(1_200)
+    for send in [send for send in h.asked(Heartbeat) if send.request.member_epoch > 0]:
+        h.answer(send, heartbeat_answer(1))
+    assert h.beat().request.member_epoch == -1
+    h.start_poll()
+    h.delivering()
+    assert not h.reclaims
