@@ -9,6 +9,7 @@ from uuid import UUID
 
 import attrs
 
+from kafka_share._version import VERSION
 from kafka_share.admin_values import (
     ClusterDescription,
     ListedOffset,
@@ -61,7 +62,8 @@ def describe_cluster() -> Operation[ClusterDescription]:
 
 def _describe_cluster(call: Call) -> Conversation[ClusterDescription]:
     metadata = yield from ask_metadata(call, MetadataRequest(topics=[], allow_auto_topic_creation=False))
-    offered = yield from ask_any(call, ApiVersionsRequest(client_software_name="kafka-share"), _WITH_FEATURES)
+    ask = ApiVersionsRequest(client_software_name="kafka-share", client_software_version=VERSION)
+    offered = yield from ask_any(call, ask, _WITH_FEATURES)
     error = error_for_code(offered.error_code)
     if error is not None:
         raise error
