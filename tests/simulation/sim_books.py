@@ -1,0 +1,65 @@
+"""What the auditor knows of each share partition, from what went over the wire and what was stored.
+
+One `Book` per group, topic id and partition. Nothing here asks the broker what it thinks of a record: holds come from
+answers to ShareFetch, and their ends from answers to acknowledgements, from writes of share state, and from the clock.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
+
+import attrs
+
+if TYPE_CHECKING:
+    from kafka_share.broker.share_partition import SharePartition
+
+
+class BookKey(NamedTuple):
+    group_id: str
+    topic_id: UUID
+    partition: int
+
+
+@attrs.define(eq=False)
+class Hold:
+    """An offset is locked for a member. `owner` is the share partition that handed it out: with it the lock goes."""
+
+    member_id: str
+    ends_at_ms: int
+    count: int
+    owner: SharePartition
+
+
+@attrs.define(eq=False)
+class Book:
+    """Offsets of one share partition. `finished`: ACKNOWLEDGED or ARCHIVED in a write that succeeded."""
+
+    topic: str
+    finished: set[int] = attrs.Factory(set)
+    holds: dict[int, Hold] = attrs.Factory(dict)
+    stored_start: int = -1
+    highest_start: int = 0
+    owner: SharePartition | None = None
+    """The share partition that was seen last, with its start and end offset then."""
+    start: int = 0
+    end: int = 0
+
+    def hold(self, offset: int, owner: SharePartition | None, now_ms: int) -> Hold | None:
+        """Who holds the offset now, as far as can be known."""
+        found = self.holds.get(offset)
+        if found is None or found.owner is not owner or found.ends_at_ms <= now_ms:
+            return None
+        return found
+
+    def is_past(self, offset: int) -> bool:
+        """Whether it has ended, or lies below a start offset that was seen."""
+        return offset in self.finished or offset < self.highest_start
+
+
+@attrs.define(eq=False)
+class Books:
+    """All books, and what each member was handed out: (topic, partition, offset) → the delivery counts."""
+
+    by_key: dict[BookKey, Book] = attrs.Factory(dict)
+    acquired: dict[str, dict[tuple[str, int, int], set[int]]] = attrs.Factory(dict)

@@ -1,0 +1,126 @@
+"""What kind of a client one is, and what kind of a cluster: values drawn from the seed before anything happens."""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+import attrs
+
+SESSION_TIMEOUT_MS: Final = 3_000
+HEARTBEAT_INTERVAL_MS: Final = 500
+LOCK_LIMIT: Final = 100
+"""In-flight records per share partition: the least that a broker takes."""
+API_TIMEOUT_MS: Final = 4_000
+POISON: Final = b"!"
+"""Values that begin so make the deserializer fail."""
+
+
+@attrs.frozen(kw_only=True)
+class ClusterProfile:
+    """The brokers, and the topics with their numbers of partitions."""
+
+    nodes: int
+    kafka_version: str
+    lock_ms: int
+    delivery_limit: int
+    reset: str
+    assignment_interval_ms: int
+    session_limit: int
+    latency_ms: tuple[int, int]
+    topics: dict[str, int]
+    groups: tuple[str, ...]
+    auto_create: bool
+
+    def config(self) -> dict[str, str]:
+        """The static settings of the brokers."""
+        settings = {
+            "group.share.heartbeat.interval.ms": HEARTBEAT_INTERVAL_MS,
+            "group.share.min.heartbeat.interval.ms": HEARTBEAT_INTERVAL_MS,
+            "group.share.session.timeout.ms": SESSION_TIMEOUT_MS,
+            "group.share.min.session.timeout.ms": SESSION_TIMEOUT_MS,
+            "group.share.record.lock.duration.ms": self.lock_ms,
+            "group.share.min.record.lock.duration.ms": 1_000,
+            "group.share.partition.max.record.locks": LOCK_LIMIT,
+            "group.share.delivery.count.limit": self.delivery_limit,
+            "group.share.max.share.sessions": self.session_limit,
+            "default.replication.factor": self.nodes,
+            "auto.create.topics.enable": str(self.auto_create).lower(),
+        }
+        if self.kafka_version in ("4.3", "4.4"):
+            settings["group.share.assignment.interval.ms"] = self.assignment_interval_ms
+        return {name: str(value) for name, value in settings.items()}
+
+
+@attrs.frozen(kw_only=True)
+class ClientProfile:
+    """How an application uses its consumer. Probabilities are per record or per round."""
+
+    group: str
+    topics: tuple[str, ...]
+    explicit: bool
+    record_limit: bool
+    max_poll_records: int
+    poll_timeout_ms: int
+    work_ms: int
+    """The longest time that a batch takes."""
+    idle_ms: int
+    """The longest pause between two rounds, taken now and then."""
+    fetch_max_wait_ms: int
+    request_timeout_ms: int
+    max_poll_interval_ms: int
+    auto_create: bool
+    release: float
+    reject: float
+    renew: float
+    commit_sync: float
+    commit_async: float
+    leave_open: float
+    """Part of the rounds that commit before every record has been acknowledged."""
+    unsubscribe: float
+
+
+def draw_cluster(source: random.Random) -> ClusterProfile:
+    version = source.choices(["4.3", "4.2", "4.4", "4.1"], [7, 1, 1, 1])[0]
+    nodes = source.choice((1, 2, 2, 3, 3))
+    names = ("a", "b") if source.random() < 0.5 else ("a",)
+    return ClusterProfile(
+        nodes=nodes,
+        kafka_version=version,
+        lock_ms=source.choice((1_000, 1_500, 3_000)),
+        delivery_limit=source.choice((2, 3, 5, 5)),
+        reset=source.choices(("earliest", "latest"), (5, 1))[0],
+        assignment_interval_ms=source.choice((0, 0, 300, 1_000)),
+        session_limit=source.choices((2_000, 2), (12, 1))[0],
+        latency_ms=source.choice(((0, 0), (1, 3), (1, 10), (5, 60))),
+        topics={name: source.choice((1, 1, 2, 3)) for name in names},
+        groups=("g", "h") if source.random() < 0.25 else ("g",),
+        auto_create=source.random() < 0.5,
+    )
+
+
+def draw_client(source: random.Random, cluster: ClusterProfile, group: str) -> ClientProfile:
+    explicit = source.random() < 0.6
+    old = cluster.kafka_version == "4.1"
+    several = list(cluster.topics)
+    return ClientProfile(
+        group=group,
+        topics=tuple(several if source.random() < 0.8 else several[:1]),
+        explicit=explicit,
+        record_limit=not old and source.random() < 0.25,
+        max_poll_records=source.choice((3, 5, 10, 50, 500)),
+        poll_timeout_ms=source.choice((0, 50, 300, 1_000, 2_000)),
+        work_ms=source.choice((0, 5, 50, 400, 1_500)),
+        idle_ms=source.choice((0, 0, 100, 2_500)),
+        fetch_max_wait_ms=source.choice((100, 300, 500)),
+        request_timeout_ms=source.choice((700, 1_500, 3_000)),
+        max_poll_interval_ms=source.choice((1_000, 300_000, 300_000)),
+        auto_create=cluster.auto_create and source.random() < 0.3,
+        release=source.choice((0, 0.1, 0.3)),
+        reject=source.choice((0, 0.05)),
+        renew=0 if old else source.choice((0, 0, 0.2, 0.5)),
+        commit_sync=source.choice((0, 0.2, 0.7)),
+        commit_async=source.choice((0, 0.2, 0.5)),
+        leave_open=source.choice((0, 0.2)),
+        unsubscribe=source.choice((0, 0, 0.05)),
+    )
