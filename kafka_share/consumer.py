@@ -43,6 +43,7 @@ from kafka_share.errors import (
 )
 from kafka_share.network.driver import ConsumerDriver
 from kafka_share.network.settings import connection_settings
+from kafka_share.observing import Observable
 from kafka_share.records import (
     AcknowledgementCommitCallback,
     AcknowledgeType,
@@ -62,7 +63,7 @@ _LAST_WORDS_MS = 1_000
 """What close adds to its timeout for a background thread that is late; usually it needs a millisecond of it."""
 
 
-class KafkaShareConsumer(Generic[K, V]):
+class KafkaShareConsumer(Observable, Generic[K, V]):
     """A consumer of a share group (KIP-932): a member of a work queue on Kafka topics.
 
     `KafkaShareConsumer(*topics, **config)` subscribes to the topics, if any are given; `config` are the settings of
@@ -153,7 +154,7 @@ class KafkaShareConsumer(Generic[K, V]):
         and others of `kafka_share.errors` for what the background side met; `BrokerUnreachableError` once per outage,
         when no broker has answered for `default_api_timeout_ms`. Acknowledgements are never lost by an exception.
         """
-        with self._exclusive("poll"):
+        with self._exclusive("poll"), self._measured_poll() as measured:
             deadline_at_ms = self._now_ms() + _timeout("timeout_ms", timeout_ms)
             self._take_arrived(with_records=True)
             self._raise_pending()
@@ -170,6 +171,7 @@ class KafkaShareConsumer(Generic[K, V]):
                     records = self._wait_for_records(deadline_at_ms)
                 finally:
                     self._run_callback()
+                measured.records = len(records)
                 return records
             except BaseException:
                 if records is not None:
@@ -503,4 +505,7 @@ def _core_settings(config: ShareConsumerConfig, member_id: str) -> CoreSettings:
         reconnect_backoff_max_ms=config.reconnect_backoff_max_ms,
         metadata_max_age_ms=config.metadata_max_age_ms,
         allow_auto_create_topics=config.allow_auto_create_topics,
+        metrics_num_samples=config.metrics_num_samples,
+        metrics_sample_window_ms=config.metrics_sample_window_ms,
+        enable_metrics_push=config.enable_metrics_push,
     )

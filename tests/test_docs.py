@@ -6,6 +6,7 @@ A comment before a Python block says how it is run. None: as a program of its ow
 
 from __future__ import annotations
 
+import logging
 import re
 import shlex
 import signal
@@ -31,6 +32,8 @@ from kafka_share.broker.reference_broker import EMBEDDED_DEFAULTS as DIFFERENT_D
 from kafka_share.cli.broker import main as broker_command
 from kafka_share.cli.demo import demo as demo_command
 from kafka_share.config import REFUSED, ShareConsumerConfig
+from kafka_share.core.log_events import LOG_EVENTS
+from kafka_share.core.metric_table import METRICS, NODE_METRICS
 from kafka_share.errors import ConfigurationError
 from kafka_share.protocol.messages import MESSAGES
 from kafka_share.protocol.share_fetch import ShareFetchRequest
@@ -40,6 +43,7 @@ PYTHON = [block for block in BLOCKS if block.language == "python"]
 CONSUMER = ROOT / "docs" / "consumer.md"
 BROKER = ROOT / "docs" / "reference-broker.md"
 DEMO = ROOT / "docs" / "demo.md"
+OBSERVABILITY = ROOT / "docs" / "observability.md"
 ORDERS = [b'{"id": 1}', b'{"id": 2}', b'{"id": 3}']
 
 
@@ -267,6 +271,23 @@ def test_a_setting_takes_exactly_what_the_table_says(name: str, allowed: str) ->
 def test_the_table_of_refused_settings_says_what_the_error_says() -> None:
     rows = {name.strip("`"): reason for name, reason in table_below(CONSUMER, "| setting | where")}
     assert rows == dict(REFUSED)
+
+
+def test_the_table_of_metrics_has_every_metric_with_its_meaning() -> None:
+    """The page of metrics names each group and metric that `metrics()` answers, in the words of the code."""
+    rows = [tuple(cell.strip("`") for cell in row) for row in table_below(OBSERVABILITY, "| group | metric |")]
+    assert rows == [(metric.group, metric.name, metric.meaning) for metric in (*METRICS, *NODE_METRICS)]
+
+
+def test_the_table_of_log_events_has_every_event_with_its_fields() -> None:
+    """The page of log events has the name, level, logger and fields of each event as they are in the code."""
+    rows = table_below(OBSERVABILITY, "| event | level |")
+    assert [
+        (name.strip("`"), level, logger.strip("`"), fields, meaning) for name, level, logger, fields, meaning in rows
+    ] == [
+        (e.name, logging.getLevelName(e.level), e.logger, ", ".join(f"`{f}`" for f in e.fields), e.meaning)
+        for e in LOG_EVENTS.values()
+    ]
 
 
 def test_the_table_of_apis_is_what_the_broker_advertises() -> None:

@@ -45,6 +45,7 @@ class ShareConsumerCore:
     def __init__(self, settings: CoreSettings, source: random.Random) -> None:
         self.measurements = Measurements(settings.metrics_num_samples, settings.metrics_sample_window_ms)
         """What the client counts and times; the driver and the façade record into it as well."""
+        self.measurements.labels.update(group_id=settings.group_id, member_id=settings.member_id)
         self._observation = Observation(self.measurements)
         self._requests = Requests(settings, source)
         self._metadata = Metadata(settings, self._requests, source)

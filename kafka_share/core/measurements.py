@@ -113,6 +113,8 @@ class Measurements:
             return Sampled(num_samples, window_ms)
 
         self._new = new
+        self.labels: dict[str, str | int] = {}
+        """Whose numbers and log records these are: `client_id` and, of a consumer, `group_id` and `member_id`."""
         self.unix_offset_ms = 0
         """What to add to a time of the client's clock to get milliseconds since 1970; set by the driver."""
         self.application_metrics: dict[str, Callable[[], float]] = {}

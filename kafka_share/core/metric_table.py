@@ -40,6 +40,14 @@ class Metric:
         return self.name.endswith("-total")
 
 
+PREFIX: Final = "org.apache.kafka."
+
+
+def telemetry_name(metric: Metric) -> str:
+    """The name in brokers' telemetry (KIP-714): the group without `-metrics` and the name, dots for dashes."""
+    return f"{PREFIX}{metric.group.removesuffix('-metrics')}.{metric.name}".replace("-", ".")
+
+
 @attrs.frozen
 class Reading:
     """The value of a metric at one moment; `node_id` is set for those of the group consumer-node-metrics."""

@@ -27,7 +27,7 @@ from kafka_share.core.backoff import Backoff
 from kafka_share.core.events import Channel, Message, TellClientInstanceId
 from kafka_share.core.measurements import Measurements
 from kafka_share.core.metadata import Metadata
-from kafka_share.core.metric_table import Reading, readings
+from kafka_share.core.metric_table import readings, telemetry_name
 from kafka_share.core.requests import Requests
 from kafka_share.core.settings import CoreSettings
 from kafka_share.errors import BrokerError, KafkaShareError, UnsupportedVersionError, error_for_code
@@ -90,7 +90,6 @@ RETRY_MAX_MS: Final = 60_000
 LAST_PUSH_LIMIT_MS: Final = 1_000
 """Closing waits no longer for the last push."""
 
-PREFIX: Final = "org.apache.kafka."
 ALL: Final = ("", "*")
 """What a broker may write for "all metrics"."""
 
@@ -115,12 +114,6 @@ class Subscription:
     def wants(self, name: str) -> bool:
         """Whether a metric of this name is asked for."""
         return any(prefix in ALL or name.startswith(prefix) for prefix in self.requested)
-
-
-def telemetry_name(reading: Reading) -> str:
-    """The name of a metric of ours as brokers know it: its group without `-metrics` and its name, dots for dashes."""
-    group = reading.metric.group.removesuffix("-metrics")
-    return f"{PREFIX}{group}.{reading.metric.name}".replace("-", ".")
 
 
 class TelemetryPush:
@@ -285,7 +278,7 @@ class TelemetryPush:
         points: list[otlp.Point] = []
         self._carried = {}
         for reading in readings(self._measurements, now_ms):
-            name = telemetry_name(reading)
+            name = telemetry_name(reading.metric)
             if not subscription.wants(name) or (reading.node_id is not None and not with_nodes):
                 continue
             attributes = {} if reading.node_id is None else {"node_id": f"node-{reading.node_id}"}

@@ -25,6 +25,7 @@ from typing import Any, Final, cast
 import attrs
 
 from kafka_share.core.events import Channel, ConnectionLost, Event, RequestFailed, ResponseReceived, Send
+from kafka_share.core.measurements import Measurements
 from kafka_share.errors import (
     AuthenticationError,
     BrokerUnreachableError,
@@ -34,8 +35,9 @@ from kafka_share.errors import (
 )
 from kafka_share.network import security
 from kafka_share.network.dialing import dial
-from kafka_share.network.framing import FrameReceiver
+from kafka_share.network.framing import LENGTH_BYTES, FrameReceiver
 from kafka_share.network.handshake import agree_on_versions, authenticate
+from kafka_share.network.logs import log_event
 from kafka_share.network.settings import ConnectionSettings
 from kafka_share.protocol import messages
 from kafka_share.protocol.versions import VersionRanges, choose_version
@@ -55,6 +57,7 @@ class _InFlight:
     api_key: int
     api_name: str
     version: int
+    sent_at: float
     deadline_at: float
     send_id: int | None
     answer: asyncio.Future[Any] | None
@@ -70,6 +73,7 @@ class ConnectionOwner:
     """Run the core: called at the end of each callback that emitted something."""
     closed: Callable[[Connection, KafkaShareError, bool], None]
     """(connection, why, was it asked for): called once, before the events of its end."""
+    measurements: Measurements = attrs.field(factory=Measurements)
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -90,6 +94,7 @@ class Connection(asyncio.BufferedProtocol):
         self._settings = settings
         self._ssl_context = ssl_context
         self._owner = owner
+        self._measurements = owner.measurements
         self._loop = loop
         self._address = f"{node.host}:{node.port}"
         self._phase = "connecting"
@@ -119,6 +124,7 @@ class Connection(asyncio.BufferedProtocol):
             self._send(send, deadline_at)
         elif len(self._waiting) < MAX_WAITING:
             self._waiting.append((send, deadline_at))
+            self._measurements.unsent_count += 1
         else:
             self._fail(send.send_id, BrokerUnreachableError(f"too many requests are waiting for {self._address}"))
         self._arm(deadline_at)
@@ -127,6 +133,9 @@ class Connection(asyncio.BufferedProtocol):
         try:
             version = choose_version(send.request, self._versions, send.min_version)
             self._write(send.request, version, deadline_at, send.send_id, None)
+            now_ms = self._now_ms()
+            waited_ms = now_ms - round(deadline_at * 1000) + send.timeout_ms
+            self._measurements.unsent_waits.record(max(0, waited_ms), now_ms)
         except KafkaShareError as error:
             self._fail(send.send_id, error)
 
@@ -136,19 +145,25 @@ class Connection(asyncio.BufferedProtocol):
         assert self._transport is not None
         self._correlation_id = correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         data = messages.encode_request(request, version, correlation_id, self._settings.client_id)
+        now = self._loop.time()
         self._in_flight.append(
-            _InFlight(correlation_id, request.API_KEY, _name(request), version, deadline_at, send_id, answer)
+            _InFlight(correlation_id, request.API_KEY, _name(request), version, now, deadline_at, send_id, answer)
         )
         self._transport.write(data)
+        self._measurements.request_sent(self.node.id, len(data), int(now * 1000))
         if log.isEnabledFor(logging.DEBUG):
             self._log("sent", api=_name(request), version=version, correlation_id=correlation_id, bytes=len(data))
 
     def _flush(self) -> None:
         while self._waiting and self._is_ready and not self._is_write_paused and not self.is_closed:
+            self._measurements.unsent_count -= 1
             self._send(*self._waiting.popleft())
 
     def _fail(self, send_id: int, error: KafkaShareError) -> None:
         self._owner.emit(RequestFailed(send_id, error))
+
+    def _now_ms(self) -> int:
+        return int(self._loop.time() * 1000)
 
     # ---- opening
 
@@ -171,9 +186,12 @@ class Connection(asyncio.BufferedProtocol):
             self.close(self._broken(error))
             return
         self._setup_ends_at = None
+        if not self._was_ready:
+            self._measurements.connection_opened(self._now_ms())
+            fields: dict[str, str | int] = {"node_id": self.node.id, "channel": self.channel.value}
+            log_event("connection-made", fields, self._measurements.labels)
         self._is_ready = self._was_ready = True
         self._phase = "open"
-        self._log("ready")
         self._active_at = self._loop.time()
         self._flush()
         self._arm(self._active_at + self._settings.connections_max_idle_ms / 1000)
@@ -206,7 +224,11 @@ class Connection(asyncio.BufferedProtocol):
         if not self._settings.uses_sasl:
             return
         self._phase = "SASL authentication"
+        began_at = self._loop.time()
         lifetime_ms = await authenticate(self._exchange, self._settings, self._versions)
+        took_ms = (self._loop.time() - began_at) * 1000
+        measured = self._measurements.reauthentications if self._was_ready else self._measurements.authentications
+        measured.record(took_ms, self._now_ms())
         self._reauthenticate_at = None
         if lifetime_ms:
             self._reauthenticate_at = self._loop.time() + lifetime_ms / 1000 * REAUTHENTICATE_AFTER
@@ -275,7 +297,9 @@ class Connection(asyncio.BufferedProtocol):
             )
         _, response = messages.decode_response(first.api_key, first.version, frame)
         self._in_flight.popleft()
-        self._active_at = self._loop.time()
+        self._active_at = now = self._loop.time()
+        latency_ms = (now - first.sent_at) * 1000
+        self._measurements.response_received(self.node.id, len(frame) + LENGTH_BYTES, latency_ms, int(now * 1000))
         if log.isEnabledFor(logging.DEBUG):
             self._log("received", api=_name(response), correlation_id=correlation_id, bytes=len(frame))
         if first.answer is None:
@@ -330,6 +354,7 @@ class Connection(asyncio.BufferedProtocol):
         late = [entry for entry in self._waiting if entry[1] <= now]
         for entry in late:
             self._waiting.remove(entry)
+            self._measurements.unsent_count -= 1
             self._fail(
                 entry[0].send_id, BrokerUnreachableError(f"{self._address} was not ready in time ({self._phase})")
             )
@@ -353,6 +378,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.is_closed:
             return
         self.is_closed = True
+        self._measure_end(error)
         self._owner.closed(self, error, not is_failure)
         if self._timer is not None:
             self._timer.cancel()
@@ -373,6 +399,15 @@ class Connection(asyncio.BufferedProtocol):
         if self._task is not None and self._task is not asyncio.current_task(self._loop):
             self._task.cancel()
         self._owner.step()
+
+    def _measure_end(self, error: KafkaShareError) -> None:
+        measurements, now_ms = self._measurements, self._now_ms()
+        measurements.unsent_count -= len(self._waiting)
+        if isinstance(error, AuthenticationError):
+            failed = measurements.failed_reauthentications if self._was_ready else measurements.failed_authentications
+            failed.record(1, now_ms)
+        if self._was_ready:
+            measurements.connection_ended(now_ms)
 
     def _broken(self, cause: BaseException | None) -> NetworkError:
         """What the end of the connection by the peer or the network means, with a guess at a wrong setting."""

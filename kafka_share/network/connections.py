@@ -12,11 +12,11 @@ import ssl
 from collections.abc import Callable
 
 from kafka_share.core.events import Channel, Disconnect, Event, Send
-from kafka_share.errors import BrokerUnreachableError, KafkaShareError
+from kafka_share.core.measurements import Measurements
+from kafka_share.errors import AuthenticationError, BrokerUnreachableError, KafkaShareError
 from kafka_share.network.connection import Connection, ConnectionOwner
+from kafka_share.network.logs import log_event
 from kafka_share.network.settings import ConnectionSettings
-
-log = logging.getLogger(__name__)
 
 
 class Connections:
@@ -32,10 +32,11 @@ class Connections:
         emit: Callable[[Event], None],
         step: Callable[[], None],
         loop: asyncio.AbstractEventLoop,
+        measurements: Measurements,
     ) -> None:
         self._settings = settings
         self._ssl_context = ssl_context
-        self._owner = ConnectionOwner(emit, step, self._closed)
+        self._owner = ConnectionOwner(emit, step, self._closed, measurements)
         self._loop = loop
         self._open: dict[tuple[int, Channel], Connection] = {}
         self._complaints: dict[int, str] = {}
@@ -73,7 +74,9 @@ class Connections:
         if self._open.get(key) is connection:
             del self._open[key]
         repeated = self._complaints.get(key[0]) == str(error)
-        level = logging.DEBUG if asked_for or repeated else logging.WARNING
-        log.log(level, "closed node=%d channel=%s reason=%s", key[0], key[1].value, error)
+        name = "authentication-failed" if isinstance(error, AuthenticationError) else "connection-lost"
+        fields: dict[str, str | int] = {"node_id": key[0], "channel": key[1].value, "error": str(error)}
+        level = logging.DEBUG if asked_for or repeated else None
+        log_event(name, fields, self._owner.measurements.labels, level=level)
         if not asked_for:
             self._complaints[key[0]] = str(error)

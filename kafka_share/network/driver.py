@@ -40,6 +40,7 @@ from kafka_share.core.events import (
     Send,
     TellClientInstanceId,
 )
+from kafka_share.core.measurements import Measurements
 from kafka_share.errors import ConsumerClosedError, IllegalStateError, InternalError
 from kafka_share.network.connections import Connections
 from kafka_share.network.logs import log_event
@@ -77,7 +78,14 @@ class ConsumerDriver:
         self, core: Core, settings: ConnectionSettings, *, name: str, notify: Callable[[], None] | None = None
     ) -> None:
         check_sasl(settings)
-        self.mailbox = Mailbox(notify)
+        self._posted_at_ms: deque[int] = deque()
+        self._stepped_at_ms: int | None = None
+        # A core that measures lends us its numbers; the admin client's does not.
+        self.measurements: Measurements = getattr(core, "measurements", None) or Measurements()
+        self.measurements.labels["client_id"] = settings.client_id
+        self.measurements.unix_offset_ms = time.time_ns() // 1_000_000 - self.now_ms()
+        self.measurements.events_waiting = self._posted_at_ms.__len__
+        self.mailbox = Mailbox(notify, self.measurements, self.now_ms)
         self.wakeups = 0
         """How often the application woke the loop; in the steady state this stands still."""
         self.client_instance_id: UUID | None = None
@@ -117,7 +125,9 @@ class ConsumerDriver:
         # Not the application's event loop policy: what this thread does must not depend on it.
         self._loop = loop = asyncio.SelectorEventLoop()
         loop.set_exception_handler(self._on_loop_error)
-        self._connections = Connections(self._settings, self._ssl_context, self._inputs.append, self._step, loop)
+        self._connections = Connections(
+            self._settings, self._ssl_context, self._inputs.append, self._step, loop, self.measurements
+        )
         self._perform[Send] = self._connections.send
         self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
         try:
@@ -141,6 +151,7 @@ class ConsumerDriver:
             raise ConsumerClosedError("The network thread has ended.")
         if self._loop is None:
             raise IllegalStateError("The driver has not been started.")
+        self._posted_at_ms.append(self.now_ms())
         self._inputs.append(event)
         # Append first, look second: the loop lowers the flag before it takes the inputs, so none is overlooked.
         if (wake or len(self._inputs) > UNWOKEN_LIMIT) and not self._is_scheduled:
@@ -267,16 +278,34 @@ class ConsumerDriver:
 
     def _run_core(self) -> None:
         core, inputs, perform = self._core, self._inputs, self._perform
+        self._measure_turn(self.now_ms())
         while not self._has_ended:
             now_ms = self.now_ms()
+            has_commands = self._measure_commands(now_ms)
             while inputs:
                 core.handle(inputs.popleft(), now_ms)
             for output in core.poll(now_ms):
                 perform[type(output)](output)
             # After the requests: the broker works on the next fetch while the application gets this one.
             self._hand_over()
+            if has_commands:
+                self.measurements.event_processing.record(self.now_ms() - now_ms, now_ms)
             if not inputs:
                 return
+
+    def _measure_turn(self, now_ms: int) -> None:
+        if self._stepped_at_ms is not None:
+            self.measurements.steps.record(now_ms - self._stepped_at_ms, now_ms)
+        self._stepped_at_ms = now_ms
+
+    def _measure_commands(self, now_ms: int) -> bool:
+        """Record how long the application's commands have waited; False if there are none."""
+        posted_at_ms = self._posted_at_ms
+        if not posted_at_ms:
+            return False
+        while posted_at_ms:
+            self.measurements.event_waits.record(max(0, now_ms - posted_at_ms.popleft()), now_ms)
+        return True
 
     def _arm(self) -> None:
         """One timer, never later than the core wants. An earlier one stays: moving it costs more than a look."""
@@ -311,7 +340,7 @@ class ConsumerDriver:
             self._inputs.append(BatchReclaimed(output.batch_id))
 
     def _log(self, output: Log) -> None:
-        log_event(output.event, output.fields, self._settings.log_fields)
+        log_event(output.event, output.fields, self.measurements.labels)
 
     def _tell_client_instance_id(self, output: TellClientInstanceId) -> None:
         self.client_instance_id = output.client_instance_id

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from kafka_share.core.events import Deliver, Output
+from kafka_share.core.measurements import Measurements
 from kafka_share.errors import ConsumerClosedError, IllegalStateError, InternalError
 
 MAX_PENDING: Final = 100_000
@@ -22,10 +23,16 @@ class Mailbox:
     """A queue of outputs with a blocking end.
 
     `notify`, if given, is called after every change that could end a wait, on the thread that made it and without any
-    lock held: an asyncio façade wakes its own loop there instead of blocking in `take`.
+    lock held: an asyncio façade wakes its own loop there instead of blocking in `take`. How long the oldest output has
+    waited is recorded in `measurements`, by the clock `now_ms`.
     """
 
-    def __init__(self, notify: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        notify: Callable[[], None] | None = None,
+        measurements: Measurements | None = None,
+        now_ms: Callable[[], int] = int,
+    ) -> None:
         # Condition's own lock is reentrant: a finalizer that calls wakeup() inside one of our locked sections is safe.
         self._changed = threading.Condition()
         self._pending: list[Output] = []
@@ -35,6 +42,10 @@ class Mailbox:
         self._failure: BaseException | None = None
         self._process_id = os.getpid()
         self._notify = notify
+        self._measurements = Measurements() if measurements is None else measurements
+        self._measurements.mail_waiting = lambda: len(self._pending)
+        self._now_ms = now_ms
+        self._waiting_since_ms = 0
 
     def put(self, output: Output) -> None:
         """Add one output and end a wait."""
@@ -43,6 +54,8 @@ class Mailbox:
     def put_all(self, outputs: Iterable[Output]) -> None:
         """Add outputs that belong together: one wait takes them all."""
         with self._changed:
+            if not self._pending:
+                self._waiting_since_ms = self._now_ms()
             self._pending.extend(outputs)
             assert len(self._pending) <= MAX_PENDING, "the application is handed more than it can ever have asked for"
             self._changed.notify_all()
@@ -72,7 +85,10 @@ class Mailbox:
             else:
                 pending = [output for output in self._pending if not isinstance(output, Deliver)]
                 self._pending = [output for output in self._pending if isinstance(output, Deliver)]
-            if not pending and timeout_ms > 0 and self._stopped:
+            if pending:
+                now_ms = self._now_ms()
+                self._measurements.mail_waits.record(now_ms - self._waiting_since_ms, now_ms)
+            elif timeout_ms > 0 and self._stopped:
                 raise ConsumerClosedError("The network thread has ended; nothing more will arrive.")
             return pending
 

@@ -48,16 +48,6 @@ class ConnectionSettings:
     max_frame_bytes: int = attrs.field(default=DEFAULT_MAX_FRAME_BYTES, validator=attrs.validators.ge(1024))
     """An answer that claims to be longer is refused and its connection closed."""
 
-    group_id: str = ""
-    member_id: str = ""
-    """These two are for log records only."""
-
-    @property
-    def log_fields(self) -> dict[str, str | int]:
-        """What every log record of the client says."""
-        named = {"client_id": self.client_id, "group_id": self.group_id, "member_id": self.member_id}
-        return {name: value for name, value in named.items() if value}
-
     @property
     def uses_tls(self) -> bool:
         return self.security_protocol.endswith("SSL")

@@ -1,0 +1,72 @@
+"""The metrics of share consumers as OpenTelemetry instruments; needs the extra `opentelemetry`.
+
+Nothing else of the package imports this. It reads `KafkaShareConsumer.metrics()` when a reader collects, and neither
+measures nor sends anything by itself.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation, get_meter_provider
+
+from kafka_share._version import VERSION
+from kafka_share.consumer import KafkaShareConsumer
+from kafka_share.core.metric_table import METRICS, NODE_METRICS, Metric, telemetry_name
+from kafka_share.observing import labels_of
+
+_READ_AGAIN_S: Final = 0.1
+"""One collection asks for many metrics: they are read once for all of them."""
+
+
+class ShareConsumerInstruments:
+    """Observable instruments for any number of consumers.
+
+    The instruments are named as in Kafka's telemetry (`org.apache.kafka.consumer.share.fetch.manager.fetch.total`);
+    those of names that end with `.total` are counters, all others gauges. Each value has the attributes `client_id` and
+    `group_id`, and `node_id` where it is about one broker. A consumer is held weakly. Make one object of this class per
+    meter provider: instruments of the same name twice are an error of OpenTelemetry's.
+    """
+
+    def __init__(self, meter_provider: MeterProvider | None = None) -> None:
+        meter = (meter_provider or get_meter_provider()).get_meter("kafka_share", VERSION)
+        self._lock = threading.Lock()
+        self._consumers: weakref.WeakSet[KafkaShareConsumer[Any, Any]] = weakref.WeakSet()
+        self._read_at = -_READ_AGAIN_S
+        self._read: list[tuple[dict[str, str], Mapping[str, Mapping[str, float]]]] = []
+        for metric in (*METRICS, *NODE_METRICS):
+            create = meter.create_observable_counter if metric.is_total else meter.create_observable_gauge
+            create(telemetry_name(metric), [self._callback(metric)], description=metric.meaning)
+
+    def observe(self, consumer: KafkaShareConsumer[Any, Any]) -> None:
+        """Report this consumer from now on."""
+        with self._lock:
+            self._consumers.add(consumer)
+
+    def forget(self, consumer: KafkaShareConsumer[Any, Any]) -> None:
+        """Report this consumer no longer."""
+        with self._lock:
+            self._consumers.discard(consumer)
+
+    def _readings(self) -> list[tuple[dict[str, str], Mapping[str, Mapping[str, float]]]]:
+        with self._lock:
+            now = time.monotonic()
+            if now - self._read_at >= _READ_AGAIN_S:
+                self._read = [(labels_of(consumer), consumer.metrics()) for consumer in tuple(self._consumers)]
+                self._read_at = now
+            return self._read
+
+    def _callback(self, metric: Metric) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        def observe(_: CallbackOptions) -> Iterable[Observation]:
+            for labels, groups in self._readings():
+                for group, values in groups.items():
+                    name, dot, node = group.partition(".")
+                    if name == metric.group and metric.name in values:
+                        attributes = {**labels, "node_id": node} if dot else labels
+                        yield Observation(values[metric.name], attributes)
+
+        return observe
