@@ -189,6 +189,10 @@ class ShareConsumerConfig(ClientConfig):
         default="batch_optimized", converter=lower, validator=one_of("batch_optimized", "record_limit")
     )
     """batch_optimized: whole record batches, so max_poll_records is soft. record_limit: never more (Kafka 4.2+)."""
+    explicit_window_records: int = attrs.field(default=0, validator=integer(0))
+    """explicit mode: so many records may be unacknowledged while poll is called for more. 0: none, as in Java."""
+    deserialization_errors: str = attrs.field(default="raise", validator=one_of("raise", "mark"))
+    """raise: poll raises, as in Java. mark: the record is delivered with its raw bytes and the error."""
     max_poll_records: int = attrs.field(default=500, validator=integer(1))
     max_poll_interval_ms: int = attrs.field(default=300_000, validator=integer(1))
     """Longest time between two polls; then the consumer leaves the group until the next poll."""
@@ -207,6 +211,11 @@ class ShareConsumerConfig(ClientConfig):
     enable_metrics_push: bool = attrs.field(default=False, validator=boolean)
     """Push metrics to brokers that ask for them (KIP-714)."""
     metadata_max_age_ms: int = attrs.field(default=300_000, validator=integer(0))
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        if self.explicit_window_records and self.share_acknowledgement_mode != "explicit":
+            raise ConfigurationError("explicit_window_records needs share_acknowledgement_mode explicit")
 
 
 @attrs.frozen(kw_only=True)

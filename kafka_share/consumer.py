@@ -2,6 +2,8 @@
 
 What the calls mean is decided by `core.application`; what travels is decided by `core.consumer` on the background
 thread. This file does the waiting, guards against misuse, and runs the acknowledgement commit callback.
+
+With an open window other threads acknowledge while one polls: those two methods go past the guard of the others.
 """
 
 from __future__ import annotations
@@ -12,15 +14,19 @@ import random
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from typing_extensions import Self
 
 from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.application import ApplicationSide
+from kafka_share.core.arguments import acknowledge_type, demand_place, not_a_record, timeout, topic_set
 from kafka_share.core.consumer import ShareConsumerCore
 from kafka_share.core.decoding import Decoder
 from kafka_share.core.events import (
+    AcknowledgementsMade,
     CloseRequested,
     CommitRequested,
     Event,
@@ -31,17 +37,17 @@ from kafka_share.core.events import (
     Unsubscribed,
 )
 from kafka_share.core.member_id import new_member_id
-from kafka_share.core.settings import CoreSettings
+from kafka_share.core.settings import core_settings
+from kafka_share.core.under_way import OnOutcome
 from kafka_share.errors import (
     ConcurrentUseError,
     ConsumerClosedError,
     IllegalStateError,
-    InvalidArgumentError,
     KafkaShareError,
     OperationTimeoutError,
     WakeupError,
 )
-from kafka_share.network.driver import ConsumerDriver
+from kafka_share.network.driver import ConsumerDriver, monotonic_ms
 from kafka_share.network.settings import connection_settings
 from kafka_share.observing import Observable
 from kafka_share.records import (
@@ -74,8 +80,13 @@ class KafkaShareConsumer(Observable, Generic[K, V]):
     needs `acknowledge` before the next poll. Heartbeats and acknowledgements are sent by a background thread and do
     not depend on how often poll is called, up to `max_poll_interval_ms`.
 
-    One thread at a time may use a consumer; `wakeup` alone may be called from any thread. A second thread gets
-    `ConcurrentUseError`. Use it as a context manager, or call `close`.
+    With `explicit_window_records` poll may be called while earlier records are worked on, by other threads too: up to
+    so many records may be without an acknowledgement. They are acknowledged in any order and from any thread, and
+    `acknowledge_with_result` answers a future for each.
+
+    One thread at a time may use a consumer. Any thread may call `wakeup`, and in an open window `acknowledge` and
+    `acknowledge_with_result`. A second thread otherwise gets `ConcurrentUseError`. Use it as a context manager, or
+    call `close`.
 
     Raises `ConfigurationError` for a setting that is unknown, inapplicable or out of range.
     """
@@ -84,23 +95,36 @@ class KafkaShareConsumer(Observable, Generic[K, V]):
         self._driver: ConsumerDriver | None = None
         self._closed = False
         self._config = settings = ShareConsumerConfig.from_mapping(config)
-        topic_set = _topic_set(topics)
-        self._explicit = settings.share_acknowledgement_mode == "explicit"
+        names = topic_set(topics)
+        self._has_window = settings.explicit_window_records > 0
         self._application = ApplicationSide(
-            explicit=self._explicit,
-            decoder=Decoder(settings.key_deserializer, settings.value_deserializer, settings.check_crcs),
+            explicit=settings.share_acknowledgement_mode == "explicit",
+            decoder=Decoder(
+                settings.key_deserializer,
+                settings.value_deserializer,
+                settings.check_crcs,
+                settings.deserialization_errors == "mark",
+            ),
             max_poll_records=settings.max_poll_records,
+            now_ms=monotonic_ms,
+            window_records=settings.explicit_window_records,
+            guard=threading.RLock() if self._has_window else None,
         )
         self._callback: AcknowledgementCommitCallback | None = None
         self._callback_thread: int | None = None
         self._guard = threading.Lock()
         self._next_request_id = 0
         source = random.Random()
-        core = ShareConsumerCore(_core_settings(settings, new_member_id(source)), source)
-        self._driver = ConsumerDriver(core, connection_settings(settings), name=f"kafka-share {settings.client_id}")
+        core = ShareConsumerCore(core_settings(settings, new_member_id(source)), source)
+        self._driver = ConsumerDriver(
+            core,
+            connection_settings(settings),
+            name=f"kafka-share {settings.client_id}",
+            observer=self._application if self._has_window else None,
+        )
         self._driver.start()
-        if topic_set:
-            self._subscribe(topic_set)
+        if names:
+            self._subscribe(names)
 
     # ---- subscription
 
@@ -111,9 +135,9 @@ class KafkaShareConsumer(Observable, Generic[K, V]):
         `InvalidArgumentError` for a name that is no text or blank; the old subscription then stays.
         """
         with self._exclusive("subscribe"):
-            topic_set = _topic_set(topics)
-            if topic_set:
-                self._subscribe(topic_set)
+            names = topic_set(topics)
+            if names:
+                self._subscribe(names)
             else:
                 self._unsubscribe()
 
@@ -146,17 +170,19 @@ class KafkaShareConsumer(Observable, Generic[K, V]):
         """Wait up to `timeout_ms` for records; an empty result means that the time ran out.
 
         At most `max_poll_records`, rounded up to the end of a record batch (not so with `share_acquire_mode`
-        record_limit). In implicit mode this accepts what the previous poll returned.
+        record_limit). In implicit mode this accepts what the previous poll returned. With a full window it waits for
+        acknowledgements of other threads to make room.
 
-        Raises `IllegalStateError` without a subscription, or in explicit mode while a delivered record has not been
-        acknowledged; `RecordDeserializationError` or `CorruptRecordError` for a record that cannot be delivered (go
-        on polling); `WakeupError` after `wakeup`; `BrokerError`, `AuthenticationError`, `RemoteProtocolError`
-        and others of `kafka_share.errors` for what the background side met; `BrokerUnreachableError` once per outage,
-        when no broker has answered for `default_api_timeout_ms`. Acknowledgements are never lost by an exception.
+        Raises `IllegalStateError` without a subscription, or in explicit mode without a window while a delivered record
+        has not been acknowledged; `RecordDeserializationError` or `CorruptRecordError` for a record that cannot be
+        delivered (go on polling); `WakeupError` after `wakeup`; `BrokerError`, `AuthenticationError`,
+        `RemoteProtocolError` and others of `kafka_share.errors` for what the background side met;
+        `BrokerUnreachableError` once per outage, when no broker has answered for `default_api_timeout_ms`.
+        Acknowledgements are never lost by an exception.
         """
         with self._exclusive("poll"), self._measured_poll() as measured:
-            deadline_at_ms = self._now_ms() + _timeout("timeout_ms", timeout_ms)
-            self._take_arrived(with_records=True)
+            deadline_at_ms = self._now_ms() + timeout("timeout_ms", timeout_ms)
+            self._take_arrived(with_records=self._application.has_room)
             self._raise_pending()
             self._run_callback()
             if not self._application.topics:
@@ -181,29 +207,44 @@ class KafkaShareConsumer(Observable, Generic[K, V]):
                 raise
 
     def _start_poll(self, deadline_at_ms: int) -> None:
-        acknowledgements = self._application.gather()
-        if not self._application.has_ready:
-            self._post(PollStarted(deadline_at_ms, acknowledgements))
-            return
-        # Records are at hand: nothing is fetched, and the acknowledgements do not wait for the next fetch.
-        if acknowledgements:
-            self._commit(acknowledgements, self._now_ms() + self._config.default_api_timeout_ms, wait=False)
+        application = self._application
+        application.begin_poll()
+        with application.guard:
+            acknowledgements = application.gather()
+            if not application.has_ready:
+                self._ask(deadline_at_ms, acknowledgements)
+                return
+            # Records are at hand: nothing is fetched, and the acknowledgements do not wait for the next fetch.
+            if acknowledgements:
+                self._commit(acknowledgements, self._now_ms() + self._config.default_api_timeout_ms, wait=False)
         self._post(PollStarted(self._now_ms(), wants_records=False), wake=False)
 
+    def _ask(self, deadline_at_ms: int, acknowledgements: tuple[GatheredAcknowledgements, ...] = ()) -> None:
+        """Have records fetched if that is due; under the application side's guard."""
+        asked = self._application.next_ask()
+        if asked is not None:
+            said = acknowledgements + self._application.gather()
+            self._post(PollStarted(deadline_at_ms, said, wants_records=asked > 0, max_records=asked))
+
     def _wait_for_records(self, deadline_at_ms: int) -> ShareRecords[K, V]:
+        application = self._application
         while True:
-            records = self._application.collect()
+            records = application.collect()
             if records is not None:
+                if self._has_window:  # perhaps without the core's knowing: they were at hand when room was made
+                    self._post(PollEnded(), wake=False)
                 return records  # type: ignore[return-value]
             self._raise_pending()
-            gaps = self._application.gather() if not self._application.holds_records else ()
-            if gaps:
-                self._post(PollStarted(deadline_at_ms, gaps))
+            with application.guard:
+                self._ask(deadline_at_ms)
             left_ms = deadline_at_ms - self._now_ms()
             if left_ms <= 0:
                 return ShareRecords({})
-            self._application.take(self._mailbox.take(left_ms))
+            had_room = application.has_room
+            application.take(self._mailbox.take(left_ms, with_records=had_room))
             self._raise_wakeup()
+            if not had_room:
+                self._take_arrived(with_records=application.has_room)
 
     def __iter__(self) -> Iterator[ShareRecord[K, V]]:
         """Endless: yields record by record, polling when the last of a poll has been taken; ends after `close`.
@@ -237,10 +278,16 @@ class KafkaShareConsumer(Observable, Generic[K, V]):
 
         A record is known by topic, partition and offset alone. Raises `IllegalStateError` in implicit mode and for a
         record that is not in flight; TypeError for an argument of another kind.
+
+        With an open window any thread may call this, it is sent without waiting for a poll, all types but RENEW are
+        final, and a record is known by its delivery. A renewed record stays with its holder.
         """
         if not isinstance(record, ShareRecord):
-            raise TypeError(f"acknowledge takes a ShareRecord, not {record.__class__.__name__}")
-        kind = type if type.__class__ is AcknowledgeType else _acknowledge_type(type)
+            raise not_a_record(record)
+        kind = type if type.__class__ is AcknowledgeType else acknowledge_type(type)
+        if self._has_window:
+            self._say(record, kind, None)
+            return
         # Not `with self._exclusive(...)`: called for each record, this saves most of the call's time.
         self._enter("acknowledge")
         try:
@@ -248,15 +295,43 @@ class KafkaShareConsumer(Observable, Generic[K, V]):
         finally:
             self._guard.release()
 
+    def acknowledge_with_result(
+        self,
+        record: ShareRecord[Any, Any],
+        type: AcknowledgeType = AcknowledgeType.ACCEPT,  # noqa: A002
+    ) -> Future[None]:
+        """The same as `acknowledge` with an open window, and a future of the broker's answer: None, or the error.
+
+        It is resolved on the background thread, at the latest when the consumer closes, and cannot be cancelled. What
+        is added to it with `add_done_callback` runs there: keep it short; it may acknowledge, but call no other method
+        of the consumer. Raises `IllegalStateError` without a window, and as `acknowledge` does.
+        """
+        if not isinstance(record, ShareRecord):
+            raise not_a_record(record)
+        kind = acknowledge_type(type)
+        if not self._has_window:
+            raise IllegalStateError("acknowledge_with_result needs an open window: set explicit_window_records")
+        future: Future[None] = Future()
+        future.set_running_or_notify_cancel()
+        self._say(record, kind, partial(_resolve, future))
+        return future
+
+    def _say(self, record: ShareRecord[Any, Any], kind: AcknowledgeType, on_outcome: OnOutcome | None) -> None:
+        must_announce, makes_room = self._application.in_flight.say(record, kind, on_outcome)
+        if must_announce:
+            with contextlib.suppress(ConsumerClosedError):  # close on another thread has just taken it along
+                self._post(AcknowledgementsMade())
+        if makes_room:
+            self._mailbox.interrupt()
+
     def acknowledge_offset(self, topic: str, partition: int, offset: int, type: AcknowledgeType) -> None:  # noqa: A002
         """Override what is said about a record that could not be delivered (a deserializer failed, damaged batch).
 
         Raises `IllegalStateError` in implicit mode and for any other offset; `InvalidArgumentError` for a negative
         partition or offset, and for RENEW.
         """
-        kind = _acknowledge_type(type)
-        if partition < 0 or offset < 0:
-            raise InvalidArgumentError(f"there is no partition {partition} with an offset {offset}")
+        kind = acknowledge_type(type)
+        demand_place(partition, offset)
         with self._exclusive("acknowledge_offset"):
             self._application.override(topic, partition, offset, kind)
 
@@ -269,16 +344,16 @@ class KafkaShareConsumer(Observable, Generic[K, V]):
         way and are reported to the callback) and `WakeupError`.
         """
         with self._exclusive("commit_sync"):
-            wait_ms = self._config.default_api_timeout_ms if timeout_ms is None else _timeout("timeout_ms", timeout_ms)
+            wait_ms = self._config.default_api_timeout_ms if timeout_ms is None else timeout("timeout_ms", timeout_ms)
             deadline_at_ms = self._now_ms() + wait_ms
             self._take_arrived()
             self._application.accept_delivered()
-            acknowledgements = self._application.gather()
-            if acknowledgements or self._application.has_unsettled:
-                request_id = self._commit(acknowledgements, deadline_at_ms, wait=True)
-                timed_out = self._wait_for_commit(request_id, deadline_at_ms)
-            else:
-                timed_out = False
+            request_id = 0
+            with self._application.guard:
+                acknowledgements = self._application.gather()
+                if acknowledgements or self._application.has_unsettled:
+                    request_id = self._commit(acknowledgements, deadline_at_ms, wait=True)
+            timed_out = bool(request_id) and self._wait_for_commit(request_id, deadline_at_ms)
             results: dict[TopicIdPartition, KafkaShareError | None] = {}
             for outcome in self._application.peek_outcomes():
                 results[outcome.partition] = results.get(outcome.partition) or outcome.error
@@ -309,9 +384,10 @@ class KafkaShareConsumer(Observable, Generic[K, V]):
             self._take_arrived()
             self._run_callback()
             self._application.accept_delivered()
-            acknowledgements = self._application.gather()
-            if acknowledgements:
-                self._commit(acknowledgements, self._now_ms() + self._config.default_api_timeout_ms, wait=False)
+            with self._application.guard:
+                acknowledgements = self._application.gather()
+                if acknowledgements:
+                    self._commit(acknowledgements, self._now_ms() + self._config.default_api_timeout_ms, wait=False)
 
     def _commit(
         self, acknowledgements: tuple[GatheredAcknowledgements, ...], deadline_at_ms: int, *, wait: bool
@@ -363,13 +439,14 @@ class KafkaShareConsumer(Observable, Generic[K, V]):
         Returns without an error even if no broker can be reached, at the latest after `timeout_ms` (default: 30 s),
         give or take a moment for the last outcomes. Calling it again does nothing.
         """
-        limit_ms = DEFAULT_CLOSE_TIMEOUT_MS if timeout_ms is None else _timeout("timeout_ms", timeout_ms)
+        limit_ms = DEFAULT_CLOSE_TIMEOUT_MS if timeout_ms is None else timeout("timeout_ms", timeout_ms)
         with self._exclusive("close", when_closed=True):
             if self._closed or self._driver is None:
                 return
             deadline_at_ms = self._now_ms() + limit_ms
             try:
-                self._post(CloseRequested(self._application.gather(), deadline_at_ms))
+                with self._application.guard:
+                    self._post(CloseRequested(self._application.gather_last(), deadline_at_ms))
                 # At the deadline the background side gives up by itself, and tells the outcomes a moment later.
                 self._wait(deadline_at_ms + _LAST_WORDS_MS, lambda: self._application.closed)
                 self._run_callback()
@@ -443,6 +520,8 @@ class KafkaShareConsumer(Observable, Generic[K, V]):
     @contextlib.contextmanager
     def _exclusive(self, method: str, *, when_closed: bool = False) -> Iterator[None]:
         """The guard of `_enter`, released at the end of the block."""
+        if self._has_window and self._driver is not None and self._driver.is_current_thread:
+            raise ConcurrentUseError(f"{method} must not be called from a callback of a future")
         self._enter(method, when_closed=when_closed)
         try:
             yield
@@ -460,52 +539,8 @@ class KafkaShareConsumer(Observable, Generic[K, V]):
             raise ConsumerClosedError("This consumer has already been closed.")
 
 
-def _topic_set(topics: Any) -> frozenset[str]:
-    if topics is None or isinstance(topics, str | bytes):
-        raise InvalidArgumentError(f"topics are a collection of names, not {topics!r}")
-    names: list[Any] = list(topics)
-    for name in names:
-        if not isinstance(name, str) or not name.strip():
-            raise InvalidArgumentError(f"{name!r} is not a topic name")
-    return frozenset(names)
-
-
-def _timeout(name: str, value: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} is a whole number of milliseconds, not {value!r}")
-    if value < 0:
-        raise InvalidArgumentError(f"{name} is {value}; it cannot be negative")
-    return value
-
-
-def _acknowledge_type(value: AcknowledgeType) -> AcknowledgeType:
-    try:
-        return AcknowledgeType(value)
-    except ValueError:
-        raise InvalidArgumentError(f"{value!r} is not an AcknowledgeType") from None
-
-
-def _core_settings(config: ShareConsumerConfig, member_id: str) -> CoreSettings:
-    return CoreSettings(
-        group_id=config.group_id,
-        member_id=member_id,
-        client_rack=config.client_rack or None,
-        bootstrap=config.bootstrap_servers,
-        fetch_min_bytes=config.fetch_min_bytes,
-        fetch_max_bytes=config.fetch_max_bytes,
-        fetch_max_wait_ms=config.fetch_max_wait_ms,
-        max_poll_records=config.max_poll_records,
-        record_limit=config.share_acquire_mode == "record_limit",
-        max_poll_interval_ms=config.max_poll_interval_ms,
-        request_timeout_ms=config.request_timeout_ms,
-        default_api_timeout_ms=config.default_api_timeout_ms,
-        retry_backoff_ms=config.retry_backoff_ms,
-        retry_backoff_max_ms=config.retry_backoff_max_ms,
-        reconnect_backoff_ms=config.reconnect_backoff_ms,
-        reconnect_backoff_max_ms=config.reconnect_backoff_max_ms,
-        metadata_max_age_ms=config.metadata_max_age_ms,
-        allow_auto_create_topics=config.allow_auto_create_topics,
-        metrics_num_samples=config.metrics_num_samples,
-        metrics_sample_window_ms=config.metrics_sample_window_ms,
-        enable_metrics_push=config.enable_metrics_push,
-    )
+def _resolve(future: Future[None], error: KafkaShareError | None) -> None:
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)

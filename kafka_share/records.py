@@ -6,7 +6,7 @@ Made by the consumer and the admin client; nothing here does I/O or knows the wi
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar, overload
 
@@ -15,7 +15,7 @@ from typing_extensions import NamedTuple  # typing's own cannot be generic befor
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from kafka_share.errors import KafkaShareError
+    from kafka_share.errors import KafkaShareError, RecordDeserializationError
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -81,15 +81,79 @@ class TimestampType(enum.IntEnum):
     LOG_APPEND_TIME = 1
 
 
+class LockGeneration:
+    """All locks of one partition in one share session, up to what ends them together.
+
+    The client's background side ends them: the session was reset or closed, or the partition has another leader.
+    Whoever has a lock of this generation sees it at once, on any thread.
+    """
+
+    __slots__ = ("has_ended",)
+
+    def __init__(self) -> None:
+        self.has_ended = False
+
+
+class AcquisitionLock:
+    """The acquisition lock that the records of one delivery of one partition share; a record asks it by its offset.
+
+    Renewed and lost records part from the others. Made and changed by the consumer alone; read by any thread.
+    Deadlines are milliseconds of the clock `now_ms`. A pickled lock becomes None: it means nothing elsewhere.
+    """
+
+    __slots__ = ("_deadline_at_ms", "_generation", "_lost", "_now_ms", "_renewed")
+
+    def __init__(self, deadline_at_ms: int, generation: LockGeneration, now_ms: Callable[[], int]) -> None:
+        self._deadline_at_ms = deadline_at_ms
+        self._generation = generation
+        self._now_ms = now_ms
+        self._renewed: dict[int, int] = {}
+        self._lost: set[int] = set()
+
+    def deadline_of(self, offset: int) -> int:
+        return self._renewed.get(offset, self._deadline_at_ms)
+
+    def remaining_ms(self, offset: int) -> int:
+        """0 if the lock is lost."""
+        return 0 if self._is_gone(offset) else max(0, self.deadline_of(offset) - self._now_ms())
+
+    def is_lost(self, offset: int) -> bool:
+        return self._is_gone(offset) or self._now_ms() >= self.deadline_of(offset)
+
+    def lost_among(self, offsets: Iterable[int]) -> list[int]:
+        """Those whose lock is lost."""
+        if not (self._renewed or self._lost):  # which most locks never are
+            return list(offsets) if self._generation.has_ended or self._now_ms() >= self._deadline_at_ms else []
+        return [offset for offset in offsets if self.is_lost(offset)]
+
+    def _is_gone(self, offset: int) -> bool:
+        return self._generation.has_ended or offset in self._lost
+
+    def renew(self, first: int, last: int, deadline_at_ms: int) -> None:
+        self._renewed.update(dict.fromkeys(range(first, last + 1), deadline_at_ms))
+
+    def lose(self, first: int, last: int) -> None:
+        self._lost.update(range(first, last + 1))
+
+    def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
+        return _no_lock, ()
+
+
+def _no_lock() -> None:
+    """What a lock is unpickled to."""
+
+
 class ShareRecord(NamedTuple, Generic[K, V]):
-    """One delivered record; it cannot be changed, and is equal to another if all fields are.
+    """One delivered record; it cannot be changed, and is equal to another if all that Kafka stores of it is.
 
     A tuple, since nothing else is made and read as fast from Python: a million records are a million of these.
 
     Attributes: `topic` (str), `partition` (int), `offset` (int), `timestamp` (int, milliseconds since 1970),
     `timestamp_type` (`TimestampType`), `key` and `value` (bytes or None, or what the deserializer made of them),
     `headers` (tuple of (str, bytes or None), in the producer's order, names may repeat), `leader_epoch` (int or None),
-    `delivery_count` (int, 1 for the first delivery).
+    `delivery_count` (int, 1 for the first delivery), `error` (None, or with `deserialization_errors="mark"` why key or
+    value could not be deserialized: both are then the raw bytes). `lock` is what `lock_deadline_ms`, `lock_lost` and
+    `lock_remaining_ms` ask; it is None for a record that was made by hand or unpickled.
     """
 
     topic: str
@@ -102,6 +166,39 @@ class ShareRecord(NamedTuple, Generic[K, V]):
     headers: RecordHeaders
     leader_epoch: int | None
     delivery_count: int
+    error: RecordDeserializationError | None = None
+    lock: AcquisitionLock | None = None
+
+    @property
+    def lock_deadline_ms(self) -> int | None:
+        """When this consumer's lock of the record ends, in milliseconds of `time.monotonic`; None if it has no lock.
+
+        Counted from when the request that acquired (or renewed) it left, so the broker's lock never ends before it.
+        A renewal moves it.
+        """
+        return None if self.lock is None else self.lock.deadline_of(self.offset)
+
+    def lock_remaining_ms(self) -> int:
+        """How long this consumer still has the lock: 0 if it is lost or the record has none."""
+        return 0 if self.lock is None else self.lock.remaining_ms(self.offset)
+
+    @property
+    def lock_lost(self) -> bool:
+        """Whether the client knows of something that ended the lock, before the record's final acknowledgement.
+
+        Its deadline has passed, the share session that acquired it has ended (the connection broke, or the consumer was
+        closed), the partition has another leader, or a broker refused an acknowledgement of it. The record may be
+        delivered to another member, and acknowledging it will most probably fail. False says that nothing is known; of
+        a record that has had its final acknowledgement it says nothing.
+        """
+        return self.lock is not None and self.lock.is_lost(self.offset)
+
+    def __eq__(self, other: object) -> bool:
+        # neither the lock, which another process does not have, nor the error, which is equal to itself only
+        return self[:_STORED] == other[:_STORED] if isinstance(other, ShareRecord) else NotImplemented
+
+    def __ne__(self, other: object) -> bool:
+        return self[:_STORED] != other[:_STORED] if isinstance(other, ShareRecord) else NotImplemented
 
     def __hash__(self) -> int:
         # What a deserializer made need not be hashable, and a large value would be slow.
@@ -113,6 +210,10 @@ class ShareRecord(NamedTuple, Generic[K, V]):
             f"<ShareRecord {self.topic}-{self.partition}@{self.offset} timestamp={self.timestamp} "
             f"delivery_count={self.delivery_count}>"
         )
+
+
+_STORED = 10
+"""How many fields of a record describe what Kafka stores; the rest is about this delivery."""
 
 
 class ShareRecords(Sequence[ShareRecord[K, V]]):

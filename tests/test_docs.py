@@ -6,6 +6,7 @@ A comment before a Python block says how it is run. None: as a program of its ow
 
 from __future__ import annotations
 
+import ast
 import logging
 import re
 import shlex
@@ -233,6 +234,8 @@ def accepted(name: str, value: Any) -> bool:
             "sasl_oauth_token_provider": object(),
             **settings,
         }
+    if name == "explicit_window_records":
+        settings["share_acknowledgement_mode"] = "explicit"
     try:
         ShareConsumerConfig.from_mapping(settings)
     except ConfigurationError:
@@ -380,3 +383,27 @@ def test_no_file_names_a_place_of_the_machine_it_was_written_on() -> None:
     assert len(files) > 100
     found = [f"{p.relative_to(ROOT)}: {m.group()}" for p in files for m in pattern.finditer(p.read_text("utf-8"))]
     assert found == []
+
+
+def _better_than_java() -> dict[str, set[str]]:
+    """Name of a difference -> the tests that carry it in their marker, as `test_name` in `file`."""
+    found: dict[str, set[str]] = {}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            for mark in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
+                if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.better_than_java":
+                    for name in mark.args:
+                        assert isinstance(node, ast.FunctionDef)
+                        shown = f"`{node.name}` in `{path.relative_to(ROOT)}`"
+                        found.setdefault(ast.literal_eval(name), set()).add(shown)
+    return found
+
+
+def test_every_difference_from_java_has_its_tests_and_they_have_it() -> None:
+    """The page of differences names the tests that carry each difference's marker, all of them and no others."""
+    page = (ROOT / "docs" / "differences-from-java.md").read_text("utf-8")
+    listed = {
+        part.partition("`")[0]: set(re.findall(r"^  - (`.*`)$", part.partition("\n## ")[0], re.M))
+        for part in page.split("- Tests (`")[1:]
+    }
+    assert listed == _better_than_java()

@@ -68,6 +68,8 @@ class Unit:
     backoff: Backoff
     number: int
     """Ascending in the order of the application's words."""
+    is_late: bool = False
+    """Never in one request with others that are not: a broker that refuses it refuses all of the partition."""
     waiting: list[Commit] = attrs.field(factory=list)
 
     @property
@@ -138,6 +140,7 @@ class Acknowledgements:
             retry_until_ms,
             self._new_backoff(),
             self._last_number,
+            gathered.is_late,
         )
         self._open[id(unit)] = unit
         self._queues.setdefault(unit.node_id, []).append(unit)
@@ -186,6 +189,10 @@ class Acknowledgements:
             self._queues[node_id] = sorted(behind, key=lambda unit: unit.number)
         return taken
 
+    def needs_another_request(self, node_id: int) -> bool:
+        """Whether one request cannot take all that is queued."""
+        return bool(_in_order(self._queues.get(node_id, []))[1])
+
     def give_back(self, units: Iterable[Unit]) -> None:
         """Queue again what was taken and has not been applied, before anything that came later."""
         for unit in units:
@@ -216,10 +223,8 @@ class Acknowledgements:
 
     # ---- outcomes
 
-    def settle(
-        self, units: list[Unit], error: KafkaShareError | None, acquisition_lock_timeout_ms: int | None = None
-    ) -> None:
-        """End these units, all of one partition."""
+    def settle(self, units: list[Unit], error: KafkaShareError | None, new_lock: tuple[int, int] | None = None) -> None:
+        """End these units, all of one partition; a new lock is (from when it counts, its length), milliseconds."""
         runs: list[AcknowledgementRun] = []
         for unit in units:
             del self._open[id(unit)]
@@ -232,14 +237,15 @@ class Acknowledgements:
         if error is None and any(run.type == AcknowledgeType.RENEW for run in runs):
             self.has_renewed = True
         where = units[0].partition
-        self._outcomes.append(AcknowledgementOutcome(where, tuple(merged(runs)), error, acquisition_lock_timeout_ms))
+        sent_at_ms, lock_ms = (None, None) if new_lock is None else new_lock
+        self._outcomes.append(AcknowledgementOutcome(where, tuple(merged(runs)), error, lock_ms, sent_at_ms))
 
     def settle_or_retry(
-        self, units: list[Unit], error: BrokerError | None, acquisition_lock_timeout_ms: int | None, now_ms: int
+        self, units: list[Unit], error: BrokerError | None, new_lock: tuple[int, int] | None, now_ms: int
     ) -> None:
         """The same for the answer to a ShareAcknowledge, which is repeated after a passing error until the deadline."""
         if error is None or not error.retriable or error.fault == "group" or isinstance(error, _NEVER_RETRIED):
-            self.settle(units, error, acquisition_lock_timeout_ms)
+            self.settle(units, error, new_lock)
             return
         ended: list[Unit] = []
         late: list[Unit] = []
@@ -319,16 +325,19 @@ def _in_order(queue: list[Unit]) -> tuple[list[Unit], list[Unit]]:
     """Split a queue into units that may go and those that overlap an earlier one.
 
     Two units about the same offset (a renewal, and later the final word) never go together, nor the later one first.
+    Nor do late ones and others of one partition.
     """
     first: list[Unit] = []
     behind: list[Unit] = []
     seen: dict[TopicIdPartition, list[AcknowledgementRun]] = {}
+    late: dict[TopicIdPartition, bool] = {}
     for unit in queue:
         before = seen.get(unit.partition)
         if before is None:
             seen[unit.partition] = list(unit.runs)
+            late[unit.partition] = unit.is_late
             first.append(unit)
             continue
-        (behind if overlap(before, unit.runs) else first).append(unit)
+        (behind if unit.is_late != late[unit.partition] or overlap(before, unit.runs) else first).append(unit)
         seen[unit.partition] = sorted([*before, *unit.runs])
     return first, behind

@@ -2,22 +2,29 @@
 
 The façades (`kafka_share.consumer`, later its asyncio twin) own one `ApplicationSide` each and do the waiting; this
 class decides everything else, so that both behave alike. It takes what the mailbox holds (`take`), hands out records
-(`collect`) and acknowledgements to be posted (`gather`). It never blocks and knows no clock.
+(`collect`) and acknowledgements to be posted (`gather`). It never blocks, and reads a clock for locks alone.
+
+With an open window (`window_records`) records are acknowledged by any thread while another one polls. Those calls
+(`in_flight.say`) and those of the background thread (`observe`, `hand_over`, `ended`) are safe at any time; all others
+belong to the thread that polls.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from kafka_share.core.decoding import Decoder, PartitionDecoding, Problem, Record
 from kafka_share.core.events import (
     AcknowledgementOutcome,
+    AcknowledgementsGathered,
     CompleteCommit,
     CompleteUnsubscribe,
     Deliver,
     FetchedBatch,
+    FetchedPartition,
     FinishClose,
     GatheredAcknowledgements,
     Output,
@@ -25,8 +32,15 @@ from kafka_share.core.events import (
     ReportOutcomes,
 )
 from kafka_share.core.in_flight import InFlightPartition
-from kafka_share.errors import IllegalStateError, InvalidArgumentError, KafkaShareError
-from kafka_share.records import AcknowledgeType, ShareRecords, TopicIdPartition, TopicPartition
+from kafka_share.core.in_flight_records import InFlightRecords
+from kafka_share.core.under_way import Notice
+from kafka_share.errors import IllegalStateError, KafkaShareError, OutcomeUnknownError
+from kafka_share.records import AcknowledgeType, AcquisitionLock, ShareRecords, TopicIdPartition, TopicPartition
+
+
+def _standing_clock() -> int:
+    """By this clock no lock runs out."""
+    return 0
 
 
 class _Held:
@@ -37,26 +51,68 @@ class _Held:
         self.records = records
 
 
-class ApplicationSide:
-    """What one consumer's application holds. Not thread-safe: the façade guards it."""
+class _Decoding:
+    """One fetched partition on its way to the application."""
 
-    def __init__(self, *, explicit: bool, decoder: Decoder, max_poll_records: int) -> None:
+    def __init__(self, fetched: FetchedPartition, decoder: Decoder, lock: AcquisitionLock) -> None:
+        self.steps = PartitionDecoding(fetched, decoder, lock)
+        self.holder = InFlightPartition(fetched, lock)
+        self.first_offset = fetched.acquired[0].first
+
+    @property
+    def topic(self) -> str:
+        return self.holder.partition.topic
+
+    @property
+    def is_lost(self) -> bool:
+        return self.holder.lock is not None and self.holder.lock.is_lost(self.first_offset)
+
+
+class ApplicationSide:
+    """What one consumer's application holds. Not thread-safe but for what the module's docstring names.
+
+    `now_ms` is the clock of the core's events. `guard` is a re-entrant lock, needed with `window_records` only.
+    """
+
+    def __init__(
+        self,
+        *,
+        explicit: bool,
+        decoder: Decoder,
+        max_poll_records: int,
+        now_ms: Callable[[], int] = _standing_clock,
+        window_records: int = 0,
+        guard: AbstractContextManager[Any] | None = None,
+    ) -> None:
         self.explicit = explicit
         self.topics: frozenset[str] = frozenset()
-        self.acquisition_lock_timeout_ms: int | None = None
         self.closed = False
+        self.has_window = window_records > 0
+        self.guard = nullcontext() if guard is None else guard
+        """To be held while acknowledgements are gathered and the event that carries them is posted."""
+        self.in_flight = InFlightRecords(
+            explicit=explicit, window_records=window_records, guard=self.guard, now_ms=now_ms
+        )
+        # Called for each record: as attributes they cost one call less.
+        self.acknowledge = self.in_flight.acknowledge
+        self.override = self.in_flight.override
         self._decoder = decoder
         self._max_poll_records = max_poll_records
+        self._asked: int | None = None
+        """How many records the present poll has asked for since the last batch came."""
         self._parked: deque[FetchedBatch] = deque()
-        self._decoding: deque[PartitionDecoding] = deque()
+        self._decoding: deque[_Decoding] = deque()
         self._problem: tuple[InFlightPartition, Problem] | None = None
-        self._in_flight: dict[tuple[str, int], list[InFlightPartition]] = {}
         self._renewing: dict[TopicIdPartition, list[_Held]] = {}
         self._returning: deque[_Held] = deque()
         self._errors: deque[KafkaShareError] = deque()
         self._outcomes: deque[AcknowledgementOutcome] = deque()
-        self._unsettled = 0
         self._completed: dict[int, bool] = {}
+
+    @property
+    def acquisition_lock_timeout_ms(self) -> int | None:
+        """What a broker said last; None before the first delivery."""
+        return self.in_flight.lock_ms
 
     # ---- what the mailbox brings
 
@@ -64,6 +120,8 @@ class ApplicationSide:
         for output in outputs:
             if isinstance(output, Deliver):
                 self._parked.append(output.batch)
+                if self.has_window:
+                    self._asked = None  # the core has stopped fetching
             elif isinstance(output, ReportOutcomes):
                 for outcome in output.outcomes:
                     self._settle(outcome)
@@ -79,10 +137,12 @@ class ApplicationSide:
 
     def _settle(self, outcome: AcknowledgementOutcome) -> None:
         self._outcomes.append(outcome)
-        self._unsettled -= sum(run.last - run.first + 1 for run in outcome.runs)
-        assert self._unsettled >= 0, f"{outcome.partition} has more outcomes than acknowledgements"
+        self.in_flight.count_settled(outcome)
         if outcome.acquisition_lock_timeout_ms is not None:
-            self.acquisition_lock_timeout_ms = outcome.acquisition_lock_timeout_ms
+            self.in_flight.lock_ms = outcome.acquisition_lock_timeout_ms
+        if self.has_window:
+            return  # `observe` has done the rest, and renewed records were never away
+        self.in_flight.end(outcome)
         for run in outcome.runs:
             if run.type == AcknowledgeType.RENEW:
                 self._renewal_ended(outcome.partition, run.first, run.last, succeeded=outcome.error is None)
@@ -122,83 +182,134 @@ class ApplicationSide:
     @property
     def has_unsettled(self) -> bool:
         """Whether acknowledgements are under way whose outcome is not known."""
-        return self._unsettled > 0
+        return self.in_flight.has_unsettled
+
+    # ---- open window: called by the background thread
+
+    def observe(self, outputs: Iterable[Output]) -> None:
+        """See outputs before the mailbox has them: whoever waits for an outcome does not wait for a poll."""
+        notices: list[Notice] = []
+        for output in outputs:
+            if isinstance(output, ReportOutcomes):
+                for outcome in output.outcomes:
+                    notices += self.in_flight.end(outcome)
+        for told, error in notices:
+            told(error)
+
+    def hand_over(self, post: Callable[[AcknowledgementsGathered], None]) -> None:
+        """Post what was said (answer to `GatherAcknowledgements`)."""
+        with self.guard:
+            gathered = self.in_flight.gather_announced()
+            if gathered:
+                post(AcknowledgementsGathered(gathered))
+
+    def ended(self) -> None:
+        """The background thread has ended, well or badly: nobody is left waiting."""
+        error = OutcomeUnknownError("the consumer ended before the outcome of the acknowledgement was known")
+        for told, why in self.in_flight.abandon(error):
+            told(why)
 
     # ---- records
 
     @property
     def has_ready(self) -> bool:
         """Whether `collect` has something to give without another answer of a broker."""
-        if self._renewing:
+        if self._renewing or not self.has_room:
             return False
         return bool(self._parked or self._decoding or self._problem or self._returning)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a poll may return records: always, but for a full window."""
+        return not self.has_window or self.in_flight.room() > 0
+
+    def begin_poll(self) -> None:
+        self._asked = None
+
+    def next_ask(self) -> int | None:
+        """How many records the present poll has to ask for now; None while what it asked for stands, 0 without room.
+
+        A poll asks when it begins, when there is room in its full window, and when a batch had nothing for it.
+        """
+        room = min(self._max_poll_records, max(0, self.in_flight.room())) if self.has_window else self._max_poll_records
+        if self._asked is None or self._asked == 0 < room:
+            self._asked = room
+            return room
+        if not self.has_window and self.in_flight.has_words and not self.in_flight.unacknowledged:
+            return room  # the batch had gaps only
+        return None
 
     @property
     def is_renewing(self) -> bool:
         return bool(self._renewing)
 
     def collect(self) -> ShareRecords[object, object] | None:
-        """The records for one poll, renewed ones first; None if there are none (yet).
+        """The records for one poll, renewed ones first; None if there are none (yet), or no room for any.
 
         Raises `DataError` for a record or batch that could not be decoded, when no records come before it.
         """
-        if self._renewing:
+        if self._renewing or not self.has_room:
             return None
         found: dict[TopicPartition, list[Record]] = {}
         try:
             self._fill(found)
         except BaseException:
-            self._put_back(found)
+            self._put_back(record for records in found.values() for record in records)
             raise
         if found:
             return ShareRecords(found)
         if self._problem is not None:
             # What is said about the offsets counts from now on: only now can the application override it.
             (holder, problem), self._problem = self._problem, None
-            holder.fail(problem.runs)
-            self._keep(holder)
+            self.in_flight.fail(holder, problem.runs)
             raise problem.error
         return None
 
     def put_back(self, records: ShareRecords[Any, Any]) -> None:
         """The poll that collected these could not return them after all: they belong to the next one."""
-        self._put_back({where: records.records(where) for where in sorted(records.partitions())})
+        self._put_back(records)
 
-    def _put_back(self, found: Mapping[TopicPartition, list[Record]]) -> None:
-        for where, records in found.items():
-            for holder in list(self._in_flight.get(where, ())):
-                taken = holder.take_back(record.offset for record in records)
-                if taken:
-                    self._returning.append(_Held(holder, taken))
-                self._drop_if_done(holder)
+    def _put_back(self, records: Iterable[Record]) -> None:
+        self._returning.extend(_Held(holder, taken) for holder, taken in self.in_flight.take_back(records))
 
     def _fill(self, found: dict[TopicPartition, list[Record]]) -> None:
-        """Returning records, then decoded ones until a problem, or until one broker's answer more would be too much."""
+        """Returning records, then decoded ones until a problem, or until one broker's answer more would be too much.
+
+        An open window ends it behind the record batch that fills it; the rest of the answer waits for a later poll.
+        """
         while self._returning:
             returning = self._returning[0]
             self._hold(returning.source, [returning.records[o] for o in sorted(returning.records)], found)
             self._returning.popleft()
-        room = self._max_poll_records - sum(map(len, found.values()))
-        self._drop_unsubscribed()
-        while self._problem is None:
+        limit = self._max_poll_records
+        if self.has_window:
+            limit = min(limit, _count(found) + self.in_flight.room())
+        left = limit - _count(found)
+        self._drop_unwanted()
+        while self._problem is None and not (self.has_window and _count(found) >= limit):
             if not self._decoding:
                 if not self._parked:
                     return
                 size = sum(r.last - r.first + 1 for p in self._parked[0].partitions for r in p.acquired)
-                if found and size > room:
+                if found and size > left:
                     return
-                room -= size
-                batch = self._parked.popleft()
-                self.acquisition_lock_timeout_ms = batch.acquisition_lock_timeout_ms
-                self._decoding.extend(PartitionDecoding(p, self._decoder) for p in batch.partitions)
-            self._drop_unsubscribed()
+                left -= size
+                self._begin_batch(self._parked.popleft())
+            self._drop_unwanted()
             if self._decoding:
-                self._decode_partition(self._decoding[0], found)
+                self._decode_partition(self._decoding[0], found, limit)
 
-    def _decode_partition(self, decoding: PartitionDecoding, found: dict[TopicPartition, list[Record]]) -> None:
-        holder = InFlightPartition(decoding.fetched)
-        while True:
-            step = decoding.next_step()
+    def _begin_batch(self, batch: FetchedBatch) -> None:
+        lock_ms = batch.acquisition_lock_timeout_ms
+        self.in_flight.lock_ms = lock_ms
+        for fetched in batch.partitions:
+            lock = self.in_flight.new_lock(fetched, batch.acquired_at_ms, lock_ms)
+            self._decoding.append(_Decoding(fetched, self._decoder, lock))
+
+    def _decode_partition(self, decoding: _Decoding, found: dict[TopicPartition, list[Record]], limit: int) -> None:
+        steps, holder = decoding.steps, decoding.holder
+        while not (self.has_window and _count(found) >= limit):
+            step = steps.next_step()
             if step is None:
                 self._decoding.popleft()
                 break
@@ -206,87 +317,46 @@ class ApplicationSide:
                 self._problem = (holder, step)
                 break
             self._hold(holder, step, found)
-        holder.settle(decoding.take_gaps())
-        self._keep(holder)
+        self.in_flight.settle(holder, steps.take_gaps())
 
-    def _drop_unsubscribed(self) -> None:
-        """Give back what came for topics that have been left since: no poll returns or raises it."""
-        while self._decoding and self._decoding[0].fetched.partition.topic not in self.topics:
-            decoding = self._decoding.popleft()
-            holder = InFlightPartition(decoding.fetched)
+    def _drop_unwanted(self) -> None:
+        """Give back what came for topics that have been left since: no poll returns or raises it.
+
+        What waited for room in an open window until its lock was lost is dropped without a word: it is another's.
+        """
+        while self._decoding:
+            decoding = self._decoding[0]
+            has_left = decoding.topic not in self.topics
+            if not has_left and (self._problem is not None or not self.has_window or not decoding.is_lost):
+                return
+            self._decoding.popleft()
+            if not has_left:
+                continue
             if self._problem is not None:
                 # It is the partition that is being decoded: nothing is decoded behind a problem.
                 (_, problem), self._problem = self._problem, None
-                holder.settle(problem.runs)
-            holder.settle(decoding.release_rest())
-            self._keep(holder)
+                self.in_flight.settle(decoding.holder, problem.runs)
+            self.in_flight.settle(decoding.holder, decoding.steps.release_rest())
 
     def _hold(
         self, holder: InFlightPartition, records: list[Record], found: dict[TopicPartition, list[Record]]
     ) -> None:
-        holder.deliver(records)
-        self._keep(holder)
+        self.in_flight.deliver(holder, records)
         found.setdefault(holder.partition.topic_partition, []).extend(records)
-
-    def _keep(self, holder: InFlightPartition) -> None:
-        if not holder.is_done:
-            holders = self._in_flight.setdefault(holder.partition.topic_partition, [])
-            if holder not in holders:
-                holders.append(holder)
-
-    def _drop_if_done(self, holder: InFlightPartition) -> None:
-        where = holder.partition.topic_partition
-        if holder.is_done:
-            self._in_flight[where].remove(holder)
-            if not self._in_flight[where]:
-                del self._in_flight[where]
 
     @property
     def holds_records(self) -> bool:
         """Whether the application holds delivered records that it has not acknowledged."""
-        return any(h.unacknowledged for holders in self._in_flight.values() for h in holders)
+        return self.in_flight.unacknowledged > 0
 
     # ---- acknowledgements
 
-    def acknowledge(self, topic: str, partition: int, offset: int, kind: AcknowledgeType) -> None:
-        """Raises IllegalStateError in implicit mode, or if the record is not in flight."""
-        if not self.explicit:
-            self._demand_explicit()
-        for holder in self._in_flight.get((topic, partition), ()):
-            if holder.acknowledge(offset, kind):
-                return
-        raise IllegalStateError(
-            f"The record of {topic}-{partition} at offset {offset} cannot be acknowledged: it is not in flight here."
-        )
-
-    def override(self, topic: str, partition: int, offset: int, kind: AcknowledgeType) -> None:
-        """Like `acknowledge`, for an offset whose record could not be delivered.
-
-        Raises InvalidArgumentError for RENEW: nothing would ever end the lock of a record that nobody holds.
-        """
-        self._demand_explicit()
-        if kind is AcknowledgeType.RENEW:
-            raise InvalidArgumentError(
-                f"Offset {offset} of {topic}-{partition} was not delivered, so it cannot be renewed."
-            )
-        for holder in self._in_flight.get((topic, partition), ()):
-            if holder.override(offset, kind):
-                return
-        raise IllegalStateError(
-            f"Offset {offset} of {topic}-{partition} cannot be acknowledged by its offset: "
-            f"that is for records that could not be delivered and have not been committed since."
-        )
-
-    def _demand_explicit(self) -> None:
-        if not self.explicit:
-            raise IllegalStateError(
-                "The consumer acknowledges implicitly; set share_acknowledgement_mode to explicit to do it yourself."
-            )
-
     def demand_all_acknowledged(self) -> None:
-        """Explicit mode: raises IllegalStateError while a delivered record has no acknowledgement."""
-        open_records = sum(h.unacknowledged for holders in self._in_flight.values() for h in holders)
-        if self.explicit and open_records:
+        """Explicit mode without a window: raises IllegalStateError while a delivered record has no acknowledgement."""
+        if not self.explicit or self.has_window:
+            return
+        open_records = self.in_flight.unacknowledged
+        if open_records:
             raise IllegalStateError(
                 f"{open_records} records of the last poll have not been acknowledged; "
                 f"with explicit acknowledgement each needs one before the next poll."
@@ -295,29 +365,27 @@ class ApplicationSide:
     def accept_delivered(self) -> None:
         """Implicit mode: ACCEPT what was delivered. Explicit mode: nothing."""
         if not self.explicit:
-            for holders in self._in_flight.values():
-                for holder in holders:
-                    holder.accept_rest()
+            self.in_flight.accept_rest()
 
     def gather(self) -> tuple[GatheredAcknowledgements, ...]:
-        """Take out all that has been said, to be posted now; the caller must not drop it."""
-        gathered = []
-        for holder in [holder for holders in self._in_flight.values() for holder in holders]:
-            said, renewing = holder.gather()
-            if said is None:
-                continue
-            gathered.append(said)
-            self._unsettled += sum(run.last - run.first + 1 for run in said.runs)
-            if renewing:
-                self._renewing.setdefault(said.partition, []).append(_Held(holder, renewing))
-            self._drop_if_done(holder)
-        return tuple(gathered)
+        """Take out all that has been said, to be posted now under the same `guard`; the caller must not drop it."""
+        if self.has_window:
+            return self.in_flight.gather_said()
+        gathered, renewing = self.in_flight.gather()
+        for holder, records in renewing:
+            self._renewing.setdefault(holder.partition, []).append(_Held(holder, records))
+        return gathered
+
+    def gather_last(self) -> tuple[GatheredAcknowledgements, ...]:
+        """The same for close, after which nothing can be acknowledged any more."""
+        with self.guard:
+            self.in_flight.is_closed = True
+            return self.gather()
 
     def check(self) -> None:
         """Invariants, called by tests after every step."""
-        assert self._unsettled >= 0
-        for holders in self._in_flight.values():
-            assert holders, "an empty list of in-flight partitions was kept"
-            for holder in holders:
-                assert not holder.is_done, f"{holder.partition} is kept without anything in flight"
-                holder.check()
+        self.in_flight.check()
+
+
+def _count(found: Mapping[TopicPartition, list[Record]]) -> int:
+    return sum(map(len, found.values()))

@@ -13,6 +13,8 @@ from typing_extensions import assert_never
 
 from kafka_share.core.coordinator import Coordinator
 from kafka_share.core.events import (
+    AcknowledgementsGathered,
+    AcknowledgementsMade,
     BatchReclaimed,
     ClientInstanceIdWanted,
     CloseRequested,
@@ -37,6 +39,10 @@ from kafka_share.core.observation import Observation
 from kafka_share.core.requests import Requests
 from kafka_share.core.settings import CoreSettings
 from kafka_share.core.telemetry import TelemetryPush
+
+
+_AFTER_CLOSE = (PollEnded, BatchReclaimed, AcknowledgementsMade)
+"""Commands of other threads, or posted before, that may come behind close; it has taken what they are about."""
 
 
 class ShareConsumerCore:
@@ -83,12 +89,14 @@ class ShareConsumerCore:
         | Unsubscribed
         | PollStarted
         | PollEnded
+        | AcknowledgementsMade
+        | AcknowledgementsGathered
         | CommitRequested
         | CloseRequested
         | BatchReclaimed,
         now_ms: int,
     ) -> None:
-        assert self._closing is None or isinstance(event, PollEnded | BatchReclaimed), f"{event!r} after close"
+        assert self._closing is None or isinstance(event, _AFTER_CLOSE), f"{event!r} after close"
         if isinstance(event, PollStarted):
             self._poll_started(event, now_ms)
         elif isinstance(event, PollEnded):
@@ -96,6 +104,10 @@ class ShareConsumerCore:
             self._membership.poll_ended(now_ms)
         elif isinstance(event, CommitRequested):
             self._fetching.commit(event)
+        elif isinstance(event, AcknowledgementsMade):
+            self._fetching.acknowledgements_made(now_ms)
+        elif isinstance(event, AcknowledgementsGathered):
+            self._fetching.acknowledgements.add(event.acknowledgements, now_ms, is_urgent=False)
         elif isinstance(event, SubscriptionChanged):
             assert event.topics, "an empty subscription is Unsubscribed"
             self._topics = event.topics

@@ -17,7 +17,7 @@ from kafka_share.deserializers import Deserializer
 from kafka_share.errors import CorruptRecordError, DataError, RecordDeserializationError
 from kafka_share.protocol.record_batches import CorruptBatchError, RecordBatch, iter_batches
 from kafka_share.protocol.record_format import LENGTH_END, MAGIC_AT, RecordTuple
-from kafka_share.records import AcknowledgeType, ShareRecord, TimestampType
+from kafka_share.records import AcknowledgeType, AcquisitionLock, ShareRecord, TimestampType
 
 GAP = 0
 """The acknowledgement type of an acquired offset that has no record (KIP-932)."""
@@ -28,11 +28,13 @@ _new_record: Callable[[type[Record], tuple[Any, ...]], Record] = tuple.__new__
 
 @attrs.frozen
 class Decoder:
-    """How records are made: the deserializers, and whether checksums are verified."""
+    """How records are made: the deserializers, what is done when they fail, and whether checksums are verified."""
 
     key_deserializer: Deserializer | None = None
     value_deserializer: Deserializer | None = None
     check_crcs: bool = True
+    marks_errors: bool = False
+    """A record that cannot be deserialized becomes a record with an error, instead of a problem."""
 
 
 @attrs.frozen
@@ -50,9 +52,10 @@ class PartitionDecoding:
     without a record up to there. Each acquired offset is in exactly one of the three.
     """
 
-    def __init__(self, fetched: FetchedPartition, decoder: Decoder) -> None:
+    def __init__(self, fetched: FetchedPartition, decoder: Decoder, lock: AcquisitionLock | None = None) -> None:
         self.fetched = fetched
         self._decoder = decoder
+        self._lock = lock
         self._gaps: list[AcknowledgementRun] = []
         self._pending = list(reversed(fetched.acquired))
         self._done_up_to = -1
@@ -200,11 +203,14 @@ class PartitionDecoding:
         _, topic, partition = self.fetched.partition
         kind = TimestampType(batch.timestamp_type)
         epoch = batch.partition_leader_epoch if batch.partition_leader_epoch >= 0 else None
-        keys, values = self._decoder.key_deserializer, self._decoder.value_deserializer
+        keys, values, lock = self._decoder.key_deserializer, self._decoder.value_deserializer, self._lock
         if keys is None and values is None:
-            # Straight from a tuple: saves the call of a Python function with ten arguments for each record.
+            # Straight from a tuple: saves the call of a Python function with a dozen arguments for each record.
             yield [
-                _new_record(ShareRecord, (topic, partition, offset, timestamp, kind, key, value, headers, epoch, count))
+                _new_record(
+                    ShareRecord,
+                    (topic, partition, offset, timestamp, kind, key, value, headers, epoch, count, None, lock),
+                )
                 for offset, timestamp, key, value, headers in raw
             ]
             return
@@ -212,28 +218,50 @@ class PartitionDecoding:
         for item in raw:
             offset, timestamp, key, value, headers = item
             origin: Literal["key", "value"] = "key"
+            failed: RecordDeserializationError | None = None
             try:
                 new_key = key if keys is None else keys.deserialize(topic, headers, key)
                 origin = "value"
                 new_value = value if values is None else values.deserialize(topic, headers, value)
             except Exception as error:  # noqa: BLE001 - whatever the application's deserializer raises is the news
+                failed = self._undeserializable(item, origin, error)
+                new_key, new_value = key, value
+            if failed is not None and not self._decoder.marks_errors:
                 if made:
                     yield made
                     made = []
-                yield self._undeserializable(item, origin, error)
+                yield Problem(failed, (AcknowledgementRun(offset, offset, AcknowledgeType.RELEASE),))
                 continue
             made.append(
-                ShareRecord(topic, partition, offset, timestamp, kind, new_key, new_value, headers, epoch, count)
+                _new_record(
+                    ShareRecord,
+                    (
+                        topic,
+                        partition,
+                        offset,
+                        timestamp,
+                        kind,
+                        new_key,
+                        new_value,
+                        headers,
+                        epoch,
+                        count,
+                        failed,
+                        lock,
+                    ),
+                )
             )
         if made:
             yield made
 
-    def _undeserializable(self, item: RecordTuple, origin: Literal["key", "value"], cause: Exception) -> Problem:
+    def _undeserializable(
+        self, item: RecordTuple, origin: Literal["key", "value"], cause: Exception
+    ) -> RecordDeserializationError:
         offset, timestamp, key, value, headers = item
         where = self.fetched.partition
         error = RecordDeserializationError(
-            f"The {origin} of the record of partition {where} at offset {offset} could not be deserialized: {cause!r}. "
-            f"The record has been marked RELEASE.",
+            f"The {origin} of the record of partition {where} at offset {offset} could not be deserialized: {cause!r}."
+            + ("" if self._decoder.marks_errors else " The record has been marked RELEASE."),
             topic=where.topic,
             partition=where.partition,
             offset=offset,
@@ -244,7 +272,7 @@ class PartitionDecoding:
             timestamp=timestamp,
         )
         error.__cause__ = cause
-        return Problem(error, (AcknowledgementRun(offset, offset, AcknowledgeType.RELEASE),))
+        return error
 
     def _acquired_up_to(self, last_offset: int | None) -> list[AcquiredRange]:
         """Take the acquired ranges up to an offset, cutting the one that reaches beyond it."""

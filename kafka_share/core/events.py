@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
+from kafka_share.records import LockGeneration
+
 if TYPE_CHECKING:
     from uuid import UUID
 
@@ -39,13 +41,15 @@ class GatheredAcknowledgements:
 
     `session_id` names the share session generation that the records were acquired in (from `FetchedPartition`): after
     a reset the broker has released them, and they fail locally instead of being sent. `runs` are ascending and do not
-    overlap; type 0 is GAP.
+    overlap; type 0 is GAP. What `is_late` (said after the end of the lock) is sent apart from the rest, for a broker that
+    refuses it refuses all that the same request says about the partition.
     """
 
     partition: TopicIdPartition
     node_id: int
     session_id: int
     runs: tuple[AcknowledgementRun, ...]
+    is_late: bool = False
 
 
 @attrs.frozen
@@ -59,6 +63,8 @@ class FetchedPartition:
     """Whole record batches; may hold records outside the acquired ranges."""
     acquired: tuple[AcquiredRange, ...]
     """(first, last, delivery_count), ascending, without overlap: the core has cleaned what the broker sent."""
+    locks: LockGeneration = attrs.field(factory=LockGeneration, eq=False, repr=False)
+    """Told by the core when all locks of the partition in this session have ended; the one thing that is shared."""
 
 
 @attrs.frozen
@@ -83,6 +89,8 @@ class AcknowledgementOutcome:
     runs: tuple[AcknowledgementRun, ...]
     error: KafkaShareError | None
     acquisition_lock_timeout_ms: int | None = None
+    sent_at_ms: int | None = None
+    """When the request left, if it was a ShareAcknowledge: a renewed lock may have started right after."""
 
 
 # ---- events: commands of the application
@@ -108,17 +116,31 @@ class PollStarted:
     """A poll waits for records until `deadline_at_ms`. `acknowledgements` ride on the next request to their node.
 
     Each idle node gets at least one fetch for it, even if the deadline is now: poll(0) in a loop makes progress. With
-    `wants_records` false the poll has its records already, and nothing is fetched for it.
+    `wants_records` false the poll has its records already, or has no room for any: nothing is fetched for it.
     """
 
     deadline_at_ms: int
     acknowledgements: tuple[GatheredAcknowledgements, ...] = ()
     wants_records: bool = True
+    max_records: int | None = None
+    """How many to ask each node for, if less than `max_poll_records`. 0: the poll does not take what is parked either."""
 
 
 @attrs.frozen
 class PollEnded:
     """The poll returned (or raised) before its deadline. Posted without waking the driver."""
+
+
+@attrs.frozen
+class AcknowledgementsMade:
+    """In the open window something was acknowledged, by whatever thread; `GatherAcknowledgements` asks for it soon."""
+
+
+@attrs.frozen
+class AcknowledgementsGathered:
+    """What the application's side had to hand over when it was asked; sent with the next fetch, or by itself."""
+
+    acknowledgements: tuple[GatheredAcknowledgements, ...]
 
 
 @attrs.frozen
@@ -223,6 +245,11 @@ class Reclaim:
 
 
 @attrs.frozen
+class GatherAcknowledgements:
+    """Ask the application's side for what was said (after `AcknowledgementsMade`); the driver brings it at once."""
+
+
+@attrs.frozen
 class ReportOutcomes:
     outcomes: tuple[AcknowledgementOutcome, ...]
 
@@ -276,6 +303,8 @@ Event: TypeAlias = (
     | Unsubscribed
     | PollStarted
     | PollEnded
+    | AcknowledgementsMade
+    | AcknowledgementsGathered
     | CommitRequested
     | CloseRequested
     | BatchReclaimed
@@ -290,6 +319,7 @@ Output: TypeAlias = (
     | Disconnect
     | Deliver
     | Reclaim
+    | GatherAcknowledgements
     | ReportOutcomes
     | RaiseError
     | CompleteCommit

@@ -7,9 +7,18 @@ nothing is read ahead. Each node with something to do has a `NodeExchange`.
 from __future__ import annotations
 
 import random
+from typing import Final
 
 from kafka_share.core.acknowledgements import Acknowledgements
-from kafka_share.core.events import Channel, CommitRequested, Deliver, FetchedBatch, FetchedPartition, PollStarted
+from kafka_share.core.events import (
+    Channel,
+    CommitRequested,
+    Deliver,
+    FetchedBatch,
+    FetchedPartition,
+    GatherAcknowledgements,
+    PollStarted,
+)
 from kafka_share.core.membership import Assignment, Membership
 from kafka_share.core.metadata import Metadata
 from kafka_share.core.node_exchange import Fetched, NodeExchange
@@ -19,6 +28,10 @@ from kafka_share.core.settings import CoreSettings
 from kafka_share.core.share_session import Wanted
 from kafka_share.errors import NotLeaderOrFollowerError, OutcomeUnknownError
 from kafka_share.records import Node, TopicIdPartition
+
+
+ACKNOWLEDGE_LINGER_MS: Final = 5
+"""How long acknowledgements that were made between polls (open window) wait for company."""
 
 
 class Fetching:
@@ -50,11 +63,15 @@ class Fetching:
         """Until when a poll waits for records; None: none does."""
         self._is_poll_new = False
         """Even a poll without time asks each idle node once."""
+        self._max_records = settings.max_poll_records
+        """How many the present poll has room for."""
+        self._gather_at_ms: int | None = None
         self._wanted: dict[int, Wanted] = {}
         self._wanted_for: tuple[int, int, frozenset[str]] | None = None
         self._is_incomplete = False
         self._last_asked = -1
         self._departed_checked = 0
+        self._moves_checked = 0
         self._closing_until_ms: int | None = None
         self._wake_at_ms: int | None = None
 
@@ -62,12 +79,20 @@ class Fetching:
 
     def poll_started(self, event: PollStarted, now_ms: int) -> None:
         self.acknowledgements.add(event.acknowledgements, now_ms, is_urgent=False)
-        self._parked.poll_started()
+        if event.max_records != 0:
+            self._parked.poll_started()
+        limit = self._settings.max_poll_records
+        self._max_records = limit if event.max_records is None else min(limit, event.max_records)
         self._is_poll_new = event.wants_records
         self._poll_ends_at_ms = event.deadline_at_ms if event.wants_records else None
 
     def poll_ended(self) -> None:
         self._poll_ends_at_ms = None
+
+    def acknowledgements_made(self, now_ms: int) -> None:
+        """Ask for them after a moment, in which more are made: a request for each would cost more than it gains."""
+        if self._closing_until_ms is None and self._gather_at_ms is None:
+            self._gather_at_ms = now_ms + ACKNOWLEDGE_LINGER_MS
 
     def commit(self, event: CommitRequested) -> None:
         self.acknowledgements.commit(event)
@@ -106,6 +131,7 @@ class Fetching:
         """Send what is due. True if a waiting poll has got what it waited for: records that were renewed."""
         self._wake_at_ms = None
         self._fail_unsendable()
+        self._gather_when_due(now_ms)
         if self._closing_until_ms is not None:
             self._close_sessions(now_ms, self._closing_until_ms)
         else:
@@ -116,6 +142,15 @@ class Fetching:
         self._wake(self.acknowledgements.wake_at_ms())
         return self._end_poll_after_renewal()
 
+    def _gather_when_due(self, now_ms: int) -> None:
+        if self._gather_at_ms is None or self._closing_until_ms is not None:
+            return
+        if now_ms >= self._gather_at_ms:
+            self._gather_at_ms = None
+            self._requests.outputs.append(GatherAcknowledgements())
+        else:
+            self._wake(self._gather_at_ms)
+
     def wake_at_ms(self) -> int | None:
         return self._wake_at_ms
 
@@ -125,12 +160,14 @@ class Fetching:
 
     def _end_poll_after_renewal(self) -> bool:
         has_renewed, self.acknowledgements.has_renewed = self.acknowledgements.has_renewed, False
+        if self._settings.renewed_records_stay:
+            return False
         if has_renewed:
             self._poll_ends_at_ms = None
         return has_renewed
 
     def _send_due(self, now_ms: int) -> None:
-        if self.acknowledgements.has_renewed:
+        if self.acknowledgements.has_renewed and not self._settings.renewed_records_stay:
             self._poll_ends_at_ms = None  # the poll returns with the renewed records: no new ones for it
         is_waiting = self._is_poll_new or (self._poll_ends_at_ms is not None and now_ms < self._poll_ends_at_ms)
         wanted = self._update_wanted() if is_waiting and not self._membership.is_fatal else {}
@@ -165,7 +202,8 @@ class Fetching:
                 # One node is asked at a time: a round over all of them takes no longer than the configured wait.
                 max_wait_ms //= len(wanted) or 1
                 self._last_asked = node_id if is_real else self._last_asked
-            exchange.fetch(here, is_real=is_real, max_wait_ms=max_wait_ms, now_ms=now_ms)
+            max_records = self._max_records if is_real else 0
+            exchange.fetch(here, max_records=max_records, max_wait_ms=max_wait_ms, now_ms=now_ms)
 
     def _must_go_alone(self, node_id: int, now_ms: int) -> bool:
         said = self.acknowledgements
@@ -256,12 +294,19 @@ class Fetching:
         busy = [node_id for node_id in departed if self._exchanges[node_id].is_busy]
         for node_id in departed:
             if node_id not in busy:
-                del self._exchanges[node_id]
+                self._exchanges.pop(node_id).reset()
         if not busy:  # those are looked at again when their requests have ended
             self._departed_checked = self._metadata.version
 
+    def _lose_moved(self) -> None:
+        if self._moves_checked != self._metadata.version:
+            self._moves_checked = self._metadata.version
+            for exchange in self._exchanges.values():
+                exchange.lose_moved()
+
     def _fail_unsendable(self) -> None:
         self._drop_departed()
+        self._lose_moved()
         for node_id in self.acknowledgements.node_ids:
             exchange = self._exchanges.get(node_id)
             if exchange is None:
@@ -309,7 +354,8 @@ class Fetching:
                 self._wake(ready_at_ms)
                 continue
             timeout_ms = min(self._settings.request_timeout_ms, max(1, deadline_at_ms - now_ms))
-            exchange.acknowledge(is_final=True, timeout_ms=timeout_ms, now_ms=now_ms)
+            is_final = not self.acknowledgements.needs_another_request(exchange.node.id)
+            exchange.acknowledge(is_final=is_final, timeout_ms=timeout_ms, now_ms=now_ms)
 
     def check(self) -> None:
         self.acknowledgements.check()

@@ -1,7 +1,6 @@
 """The records that the application holds, and what it has said about each: one `InFlightPartition` per delivery.
 
-Owned by the application's side of the consumer (`core.application`). Encodes nothing and sends nothing: `gather`
-hands over what has been said, as runs.
+Owned by `core.in_flight_records`. Encodes nothing and sends nothing: `gather` hands over what has been said, as runs.
 """
 
 from __future__ import annotations
@@ -12,7 +11,8 @@ from typing import Any
 
 from kafka_share.core.events import FetchedPartition, GatheredAcknowledgements
 from kafka_share.core.offsets import AcknowledgementRun, merged
-from kafka_share.records import AcknowledgeType, ShareRecord
+from kafka_share.core.under_way import OnOutcome, Waiting
+from kafka_share.records import AcknowledgeType, AcquisitionLock, ShareRecord
 
 ACCEPT = int(AcknowledgeType.ACCEPT)
 RENEW = int(AcknowledgeType.RENEW)
@@ -45,6 +45,15 @@ def _accepting(records: list[ShareRecord[Any, Any]]) -> list[AcknowledgementRun]
     return runs_of((record.offset, ACCEPT) for record in records)
 
 
+def _runs_of_types(types: dict[int, int]) -> list[AcknowledgementRun]:
+    """What was said about single offsets, in whatever order."""
+    offsets, kinds = sorted(types), set(types.values())
+    if len(kinds) == 1 and offsets[-1] - offsets[0] + 1 == len(offsets):
+        # One word about neighbours, which is most of what is ever said, needs no look at each.
+        return [AcknowledgementRun(offsets[0], offsets[-1], kinds.pop())]
+    return runs_of((offset, types[offset]) for offset in offsets)
+
+
 class InFlightPartition:
     """What was delivered from one fetched partition and is not acknowledged yet.
 
@@ -54,10 +63,14 @@ class InFlightPartition:
 
     Records stay in the lists they came in until the application speaks of a single one: implicit acknowledgement then
     costs nothing per record.
+
+    In the open window words are final, except RENEW, which leaves the record where it is: `say` and `gather_said` take
+    the place of `acknowledge` and `gather`.
     """
 
-    def __init__(self, fetched: FetchedPartition) -> None:
+    def __init__(self, fetched: FetchedPartition, lock: AcquisitionLock | None = None) -> None:
         self.partition = fetched.partition
+        self.lock = lock
         self.node_id = fetched.node_id
         self.session_id = fetched.session_id
         self._fresh: list[list[ShareRecord[Any, Any]]] = []
@@ -69,6 +82,8 @@ class InFlightPartition:
         self._types: dict[int, int] = {}
         self._settled: list[AcknowledgementRun] = []
         self._failed: set[int] = set()
+        self._waiting: Waiting = {}
+        """Who wants to hear how a word in `_types` ends."""
 
     def deliver(self, records: list[ShareRecord[Any, Any]]) -> None:
         """Take over records in offset order; the list must not change any more."""
@@ -119,6 +134,20 @@ class InFlightPartition:
         self._types[offset] = kind
         return True
 
+    @property
+    def has_words(self) -> bool:
+        return bool(self._types or self._settled or self._accepted)
+
+    def say(self, offset: int, kind: AcknowledgeType, on_outcome: OnOutcome | None) -> bool:
+        """The same in the open window; False also if the record has had its final word."""
+        records = self._look_up() if self._fresh or self._accepted else self._records
+        if offset not in records or self._types.get(offset, RENEW) != RENEW:
+            return False
+        self._types[offset] = kind
+        if on_outcome is not None:
+            self._waiting.setdefault(offset, []).append(on_outcome)
+        return True
+
     def override(self, offset: int, kind: AcknowledgeType) -> bool:
         """Change what was preset for an offset that could not be delivered; False if it is none."""
         if offset not in self._failed:
@@ -135,7 +164,7 @@ class InFlightPartition:
 
     def gather(self) -> tuple[GatheredAcknowledgements | None, dict[int, ShareRecord[Any, Any]]]:
         """Take out all that has been said; the second value holds the records under renewal, by offset."""
-        if not self._types and not self._settled and not self._accepted:
+        if not self.has_words:
             return None, {}
         runs = self._said()
         types, records = self._types, self._records
@@ -153,16 +182,49 @@ class InFlightPartition:
         self._settled = []
         return GatheredAcknowledgements(self.partition, self.node_id, self.session_id, tuple(runs)), renewing
 
+    def gather_said(self, *, spares_failed: bool) -> list[tuple[GatheredAcknowledgements, Waiting]]:
+        """Take out all that has been said in the open window, and who waits for it; renewed records stay.
+
+        What could not be delivered is spared between polls: the application may be about to override it.
+
+        Words that come after the end of their lock are apart from the others: a broker refuses all that one request
+        says about a partition if it has to refuse one of it.
+        """
+        types, waiting, settled = self._types, self._waiting, self._settled
+        self._types, self._waiting, self._settled = {}, {}, []
+        if spares_failed:
+            self._types = {offset: types.pop(offset) for offset in sorted(self._failed)}
+        else:
+            self._failed = set()
+        for offset, kind in types.items():
+            if kind != RENEW:
+                self._records.pop(offset, None)
+        late = [] if self.lock is None else self.lock.lost_among(types)
+        if not late:
+            return [self._part(types, settled, waiting, is_late=False)] if types or settled else []
+        parts = [self._part({offset: types.pop(offset) for offset in late}, settled, waiting, is_late=True)]
+        return [*parts, self._part(types, [], waiting, is_late=False)] if types else parts
+
+    def _part(
+        self, types: dict[int, int], settled: list[AcknowledgementRun], waiting: Waiting, *, is_late: bool
+    ) -> tuple[GatheredAcknowledgements, Waiting]:
+        runs = tuple(merged([*_runs_of_types(types), *settled]))
+        told = {offset: waiting[offset] for offset in types if offset in waiting} if waiting else {}
+        return GatheredAcknowledgements(self.partition, self.node_id, self.session_id, runs, is_late), told
+
+    @property
+    def unsaid(self) -> Waiting:
+        """Who waits for words that have not been gathered."""
+        return self._waiting
+
     def _said(self) -> list[AcknowledgementRun]:
         runs = [run for records in self._accepted for run in _accepting(records)]
-        if self._types:
-            offsets, kinds = sorted(self._types), set(self._types.values())
-            if len(kinds) == 1 and offsets[-1] - offsets[0] + 1 == len(offsets):
-                # One word about neighbours, which is most of what is ever said, needs no look at each.
-                runs.append(AcknowledgementRun(offsets[0], offsets[-1], kinds.pop()))
-            else:
-                runs += runs_of((offset, self._types[offset]) for offset in offsets)
-        return merged([*runs, *self._settled])
+        return merged([*runs, *_runs_of_types(self._types), *self._settled])
+
+    def count_open(self) -> int:
+        """The delivered records without a final word."""
+        finals = sum(kind != RENEW and offset in self._records for offset, kind in self._types.items())
+        return sum(map(len, self._fresh)) + len(self._records) - finals
 
     def check(self) -> None:
         """Invariants: every type belongs to something delivered or failed."""

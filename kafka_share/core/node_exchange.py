@@ -113,12 +113,12 @@ class NodeExchange:
 
     # ---- sending
 
-    def fetch(self, wanted: Wanted, *, is_real: bool, max_wait_ms: int, now_ms: int) -> None:
+    def fetch(self, wanted: Wanted, *, max_records: int, max_wait_ms: int, now_ms: int) -> None:
         """Send a ShareFetch with the differences and, in an open session, all acknowledgements that may go."""
         assert self._under_way is None, "one request at a time"
         units = self._acknowledgements.take(self.node.id, now_ms) if self.session.is_open else {}
-        request = self.session.fetch(wanted, _said(units), is_real=is_real, max_wait_ms=max_wait_ms)
-        self._under_way = _UnderWay(units, now_ms, is_real, max_wait_ms)
+        request = self.session.fetch(wanted, _said(units), max_records=max_records, max_wait_ms=max_wait_ms)
+        self._under_way = _UnderWay(units, now_ms, max_records > 0, max_wait_ms)
         timeout_ms = self._settings.request_timeout_ms
         if timeout_ms <= max_wait_ms:
             timeout_ms += max_wait_ms  # the broker may hold the answer back for max_wait_ms
@@ -220,6 +220,7 @@ class NodeExchange:
             self._requests.raise_error(error)
 
     def _acknowledged(self, response: ShareAcknowledgeResponse, now_ms: int) -> None:
+        sent_at_ms = now_ms if self._under_way is None else self._under_way.sent_at_ms
         units = self._take_back()
         error = error_for_code(response.error_code, response.error_message)
         if error is not None:
@@ -241,7 +242,8 @@ class NodeExchange:
                 if self.session.epoch < 0:  # closing: no second try
                     self._acknowledgements.settle(ended, result)
                 else:
-                    self._acknowledgements.settle_or_retry(ended, result, lock_ms if lock_ms > 0 else None, now_ms)
+                    new_lock = (sent_at_ms, lock_ms) if lock_ms > 0 else None
+                    self._acknowledgements.settle_or_retry(ended, result, new_lock, now_ms)
         self._settle_missing(units)
         self._acknowledgements.flush()
 
@@ -332,7 +334,8 @@ class NodeExchange:
             )
         if not ranges:
             return None
-        return FetchedPartition(where, self.node.id, self.session.session_id, answer.records or b"", ranges)
+        locks = self.session.locks_of(where)
+        return FetchedPartition(where, self.node.id, self.session.session_id, answer.records or b"", ranges, locks)
 
     def _pop(self, units: Units, topic_id: UUID | None, partition: int) -> list[Unit] | None:
         for where in units:
@@ -347,6 +350,16 @@ class NodeExchange:
 
     # ---- queued acknowledgements that can never be sent
 
+    def lose_moved(self) -> None:
+        """Partitions that another node leads now: their new leader does not know our locks."""
+        for where in self.session.locked_partitions:
+            if self._leader_elsewhere(where):
+                self.session.lose_locks(where)
+
+    def _leader_elsewhere(self, where: TopicIdPartition) -> bool:
+        leader = self._metadata.leader(where.topic_id, where.partition)
+        return leader is not None and leader != self.node.id
+
     def fail_unsendable(self) -> None:
         """End queued acknowledgements whose session has ended, or whose partition is led by another node now."""
         self._acknowledgements.fail_queued(self.node.id, self._verdict)
@@ -358,8 +371,7 @@ class NodeExchange:
                 f"the share session in which {unit.partition} was fetched from {self.node} has ended, "
                 f"and the broker has released the records or will"
             )
-        leader = self._metadata.leader(unit.partition.topic_id, unit.partition.partition)
-        if leader is not None and leader != self.node.id:
+        if self._leader_elsewhere(unit.partition):
             return NotLeaderOrFollowerError(f"{unit.partition} is led by another broker than {self.node} now")
         return None
 

@@ -15,7 +15,7 @@ from kafka_share.core.offsets import AcknowledgementRun, encode_runs
 from kafka_share.core.settings import CoreSettings
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
-from kafka_share.records import AcknowledgeType, TopicIdPartition
+from kafka_share.records import AcknowledgeType, LockGeneration, TopicIdPartition
 
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
@@ -41,6 +41,7 @@ class ShareSession:
         self.epoch = INITIAL_EPOCH
         self._settings = settings
         self._partitions: dict[tuple[UUID, int], TopicIdPartition] = {}
+        self._locks: dict[TopicIdPartition, LockGeneration] = {}
         self._synced: Wanted | None = None
         """The wanted partitions that `_partitions` was last made equal to."""
 
@@ -66,15 +67,33 @@ class ShareSession:
             self.epoch = next_epoch(self.epoch)
 
     def reset(self, session_id: int) -> None:
+        for where in list(self._locks):
+            self.lose_locks(where)
         self.session_id = session_id
         self.epoch = INITIAL_EPOCH
         self._partitions = {}
         self._synced = None
 
+    # ---- locks
+
+    @property
+    def locked_partitions(self) -> list[TopicIdPartition]:
+        """Where something was acquired in this session."""
+        return list(self._locks)
+
+    def locks_of(self, where: TopicIdPartition) -> LockGeneration:
+        return self._locks.setdefault(where, LockGeneration())
+
+    def lose_locks(self, where: TopicIdPartition) -> None:
+        """All that was acquired of the partition so far is not locked for us any more."""
+        locks = self._locks.pop(where, None)
+        if locks is not None:
+            locks.has_ended = True
+
     # ---- requests
 
-    def fetch(self, wanted: Wanted, said: Said, *, is_real: bool, max_wait_ms: int) -> ShareFetchRequest:
-        """A ShareFetch; one that is not real has all limits at zero and carries changes and acknowledgements only."""
+    def fetch(self, wanted: Wanted, said: Said, *, max_records: int, max_wait_ms: int) -> ShareFetchRequest:
+        """A ShareFetch; without `max_records` all limits are zero, and it carries changes and acknowledgements only."""
         assert self.is_open or not said, "acknowledgements cannot be sent at epoch 0"
         added, forgotten = self._differences(wanted)
         listed = [*added, *(p for p in said if p not in added)]
@@ -82,7 +101,7 @@ class ShareSession:
         in_session = self._partitions
         left = [*forgotten, *(p for p in said if (p.topic_id, p.partition) not in in_session and p not in forgotten)]
         settings = self._settings
-        records = settings.max_poll_records if is_real else 0
+        is_real = max_records > 0
         return ShareFetchRequest(
             group_id=settings.group_id,
             member_id=settings.member_id,
@@ -90,8 +109,8 @@ class ShareSession:
             max_wait_ms=max_wait_ms if is_real else 0,
             min_bytes=settings.fetch_min_bytes if is_real else 0,
             max_bytes=settings.fetch_max_bytes if is_real else 0,
-            max_records=records,
-            batch_size=records,
+            max_records=max_records,
+            batch_size=max_records,
             share_acquire_mode=1 if settings.record_limit else 0,
             topics=[
                 ShareFetchRequest.FetchTopic(
@@ -125,6 +144,8 @@ class ShareSession:
         if is_final:
             self.epoch = FINAL_EPOCH
             epoch = FINAL_EPOCH
+            for where in list(self._locks):
+                self.lose_locks(where)
         return ShareAcknowledgeRequest(
             group_id=self._settings.group_id,
             member_id=self._settings.member_id,

@@ -25,6 +25,7 @@ from uuid import UUID
 
 from kafka_share.core.admin.events import AdminCommand, CompleteCall
 from kafka_share.core.events import (
+    AcknowledgementsGathered,
     BatchReclaimed,
     CompleteCommit,
     CompleteUnsubscribe,
@@ -32,6 +33,7 @@ from kafka_share.core.events import (
     Disconnect,
     Event,
     FinishClose,
+    GatherAcknowledgements,
     Log,
     Output,
     RaiseError,
@@ -59,12 +61,25 @@ _AT_EXIT_TIMEOUT_MS: Final = 500
 _FOR_THE_MAILBOX: Final = (Deliver, ReportOutcomes, RaiseError, CompleteCommit, CompleteUnsubscribe, CompleteCall)
 
 
+def monotonic_ms() -> int:
+    """The clock of every core: milliseconds of `time.monotonic`."""
+    return time.monotonic_ns() // 1_000_000
+
+
 class Core(Protocol):
     """What the driver needs of a core; `kafka_share.core` has the real ones: a consumer's and an admin client's."""
 
     def handle(self, event: Any, now_ms: int) -> None: ...
     def poll(self, now_ms: int) -> Sequence[Any]: ...
     def wake_at_ms(self) -> int | None: ...
+
+
+class Observer(Protocol):
+    """Somebody who is to see outputs on the network thread, before the mailbox has them, and is asked for words."""
+
+    def observe(self, outputs: Sequence[Output]) -> None: ...
+    def hand_over(self, post: Callable[[AcknowledgementsGathered], None]) -> None: ...
+    def ended(self) -> None: ...
 
 
 class ConsumerDriver:
@@ -75,7 +90,13 @@ class ConsumerDriver:
     """
 
     def __init__(
-        self, core: Core, settings: ConnectionSettings, *, name: str, notify: Callable[[], None] | None = None
+        self,
+        core: Core,
+        settings: ConnectionSettings,
+        *,
+        name: str,
+        notify: Callable[[], None] | None = None,
+        observer: Observer | None = None,
     ) -> None:
         check_sasl(settings)
         self._posted_at_ms: deque[int] = deque()
@@ -91,6 +112,7 @@ class ConsumerDriver:
         self.client_instance_id: UUID | None = None
         """The id of this client in telemetry (KIP-714), once `client_instance_id_told` is set; None: it has none."""
         self.client_instance_id_told = threading.Event()
+        self._observer = observer
         self._core = core
         self._settings = settings
         self._ssl_context = make_ssl_context(settings)
@@ -109,6 +131,7 @@ class ConsumerDriver:
         self._perform: dict[type, Callable[[Any], None]] = {
             Disconnect: self._disconnect,
             Reclaim: self._reclaim,
+            GatherAcknowledgements: self._gather_acknowledgements,
             FinishClose: self._finish,
             Log: self._log,
             TellClientInstanceId: self._tell_client_instance_id,
@@ -160,7 +183,12 @@ class ConsumerDriver:
 
     def now_ms(self) -> int:
         """The core's clock, which deadlines of events are points of: monotonic, milliseconds."""
-        return time.monotonic_ns() // 1_000_000
+        return monotonic_ms()
+
+    @property
+    def is_current_thread(self) -> bool:
+        """Whether this is called on the network thread, where nobody may wait for it."""
+        return self._thread is threading.current_thread()
 
     def stop(self, timeout_ms: int = DEFAULT_STOP_TIMEOUT_MS) -> None:
         """Close all connections, end the thread and wait for it, up to `timeout_ms`. Calling it again does nothing.
@@ -212,6 +240,8 @@ class ConsumerDriver:
             finally:
                 loop.close()
                 self.mailbox.stop()
+                if self._observer is not None:
+                    self._observer.ended()
                 _DRIVERS.discard(self)
                 log.debug("ended thread=%s failure=%r", self._name, self._failure)
 
@@ -328,11 +358,17 @@ class ConsumerDriver:
     def _hand_over(self) -> None:
         if self._outbox:
             outputs, self._outbox = self._outbox, []
+            if self._observer is not None:
+                self._observer.observe(outputs)
             self.mailbox.put_all(outputs)
 
     def _disconnect(self, output: Disconnect) -> None:
         assert self._connections is not None
         self._connections.disconnect(output)
+
+    def _gather_acknowledgements(self, _: GatherAcknowledgements) -> None:
+        assert self._observer is not None, "nobody has announced acknowledgements"
+        self._observer.hand_over(self._inputs.append)
 
     def _reclaim(self, output: Reclaim) -> None:
         self._hand_over()  # the batch may be among the outputs of this very step

@@ -67,7 +67,7 @@ class Mailbox:
         Only a poll takes records. Without `with_records` each `Deliver` stays where it is, so that it can be taken
         back if no poll comes in time.
 
-        A wait ends early, perhaps with nothing, once for `wakeup`; `take(0)` does not use that up. So ask
+        A wait ends early, perhaps with nothing, once for `wakeup` or `interrupt`; `take(0)` does not use that up. So ask
         `consume_wakeup` before the first wait of a call and after each. Raises `InternalError` if the network thread
         has died, now and ever after; `ConsumerClosedError` if nothing is pending, nothing will come and `timeout_ms`
         asks to wait for it; `IllegalStateError` in a process forked from the one that made the mailbox.
@@ -96,6 +96,13 @@ class Mailbox:
         if self._interrupted or self._stopped or self._failure is not None:
             return True
         return any(with_records or not isinstance(output, Deliver) for output in self._pending)
+
+    def interrupt(self) -> None:
+        """End the present or the next wait, and nothing else: there is something to look at. Any thread may call it."""
+        with self._changed:
+            self._interrupted = True
+            self._changed.notify_all()
+        self._tell()
 
     def wakeup(self) -> None:
         """End the present or the next wait, and set the flag of `consume_wakeup`. Any thread may call it."""
