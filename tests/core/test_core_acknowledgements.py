@@ -117,8 +117,10 @@ def test_unwaited_commits_are_merged_when_one_is_under_way() -> None:
     assert outcomes(h) == [(runs((0, 0, 1)), None), (runs((1, 9, 1)), None)]
 
 
+@pytest.mark.better_than_java("commit-sync-waits-for-all")
 @pytest.mark.scenario(82, 83)
 def test_a_waited_commit_is_not_behind_cached_ones_and_waits_for_all_before_it() -> None:
+    """A waited commit waits for what was committed before it, and takes cached acknowledgements along."""
     h = delivered()
     h.commit(1, h.said((0, 0, 1)), wait=False)
     h.commit(2, h.said((1, 1, 1)), wait=False)
@@ -273,6 +275,7 @@ def test_every_partition_has_the_error_when_the_whole_answer_failed(code: int) -
         assert [type(o.error) for o in h.outcomes] == [type(error_for_code(code))] * 2
 
 
+@pytest.mark.better_than_java("outcome-unknown")
 @pytest.mark.pitfall(75)
 @pytest.mark.parametrize("error", [BrokerUnreachableError("broke"), OperationTimeoutError("no answer")])
 def test_the_outcome_is_unknown_when_no_answer_came(error: Exception) -> None:
@@ -326,6 +329,7 @@ def test_acknowledgements_fail_locally_when_the_leader_is_another_node_now() -> 
 # ---- renewals
 
 
+@pytest.mark.better_than_java("renewal-returns-at-once")
 @pytest.mark.pitfall(82, 84)
 def test_renewals_go_alone_and_end_the_wait_when_they_succeed() -> None:
     """Renewals go as a ShareAcknowledge, never inside a fetch, and end the poll's wait when they succeed."""

@@ -60,6 +60,7 @@ def test_no_fetch_is_sent_when_records_have_been_delivered_until_the_next_poll()
     assert len(fetches(h)) == 2
 
 
+@pytest.mark.better_than_java("no-records-for-idle-applications")
 @pytest.mark.scenario(168)
 @pytest.mark.pitfall(49)
 def test_fetches_follow_one_another_while_the_poll_waits_and_stop_when_it_ends() -> None:
@@ -222,6 +223,7 @@ def test_the_old_topic_is_forgotten_with_the_first_fetch_of_the_new_one_when_the
     assert (said_in(request), forgotten_in(request)) == ({(U, 0): []}, [(T, 0)])
 
 
+@pytest.mark.better_than_java("unseen-records-given-back")
 @pytest.mark.pitfall(12, 52)
 @pytest.mark.scenario(6)
 def test_records_of_a_topic_no_longer_subscribed_are_released_when_they_arrive_late() -> None:
@@ -559,7 +561,9 @@ def parked(lock_ms: int = 30_000) -> Harness:
     return h
 
 
+@pytest.mark.better_than_java("no-records-for-idle-applications")
 def test_a_batch_is_taken_back_and_released_when_no_poll_came_within_half_the_lock() -> None:
+    """Records that arrived after their poll had ended are released when no poll came within half their lock time."""
     h = parked()
     h.advance(14_999)
     assert not h.reclaims

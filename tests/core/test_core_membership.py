@@ -91,6 +91,7 @@ def test_the_interval_of_the_latest_answer_counts_when_it_changes() -> None:
     assert beats(h) == [0, 0, 1000, 4000, 7000]
 
 
+@pytest.mark.better_than_java("first-record-in-a-second")
 @pytest.mark.pitfall(2)
 def test_heartbeats_come_in_a_short_series_when_the_assignment_is_empty() -> None:
     """A joined member without an assignment asks again in a short series, then at the interval, and raises nothing."""
@@ -115,6 +116,7 @@ def test_the_series_never_waits_longer_than_the_interval_and_ends_after_two_when
     assert beats(h) == [0, 50, 150, 350, 650, 950, 1250]
 
 
+@pytest.mark.better_than_java("first-record-in-a-second")
 @pytest.mark.pitfall(2)
 def test_the_series_ends_when_the_assignment_arrives() -> None:
     """The first heartbeats bring no partitions, a later one does: the member just waits, and fetches at once then."""
@@ -128,6 +130,7 @@ def test_the_series_ends_when_the_assignment_arrives() -> None:
     assert h.fetch().request.share_session_epoch == 0
 
 
+@pytest.mark.better_than_java("subscription-change-at-once")
 @pytest.mark.scenario(184)
 def test_a_changed_subscription_is_sent_at_once_and_followed_by_the_series_when_a_poll_comes() -> None:
     """The first poll after a changed subscription sends it at once; the new topic is fetched when it is assigned."""
@@ -310,6 +313,7 @@ def test_the_consumer_ends_with_one_error_when_the_group_refuses_it(code: int) -
     assert len(h.errors) == 1
 
 
+@pytest.mark.better_than_java("deleted-group-is-joined-again")
 @pytest.mark.pitfall(10)
 def test_the_member_joins_again_when_its_group_was_deleted() -> None:
     """The group of an idle member was deleted: it joins again, which makes the group anew, and nothing is raised."""
@@ -482,6 +486,7 @@ def test_the_member_leaves_without_names_and_joins_silently_when_polls_stay_away
     assert not h.errors
 
 
+@pytest.mark.better_than_java("long-poll")
 @pytest.mark.scenario(278)
 def test_the_member_stays_when_one_poll_lasts_longer_than_the_interval() -> None:
     """One poll may last longer than max.poll.interval.ms: the clock stands still while it waits."""

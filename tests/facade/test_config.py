@@ -38,16 +38,20 @@ def test_a_name_given_in_both_forms_is_refused() -> None:
         make(**{"max.poll.records": 7, "max_poll_records": 7})
 
 
+@pytest.mark.better_than_java("unknown-settings-refused")
 @pytest.mark.scenario(36)
 @pytest.mark.parametrize("name", sorted(REFUSED))
 def test_an_inapplicable_setting_is_refused_with_the_reason(name: str) -> None:
+    """A setting of other Kafka clients is refused with the place where that matter is configured."""
     for form in (name, name.replace("_", ".")):
         with pytest.raises(ConfigurationError, match="cannot be set on a share consumer") as caught:
             make(**{form: ""})
         assert REFUSED[name] in str(caught.value)
 
 
+@pytest.mark.better_than_java("unknown-settings-refused")
 def test_an_unknown_setting_is_refused_with_the_nearest_name() -> None:
+    """A setting that does not exist is refused, and the message names the nearest one that does."""
     with pytest.raises(ConfigurationError, match=r"fetch_max_byte is not a setting .* fetch_max_bytes"):
         make(fetch_max_byte=1)
 

@@ -63,6 +63,7 @@ def poll_event(consumer: Consumer) -> str:
 # ---- deserializers
 
 
+@pytest.mark.better_than_java("no-acknowledgement-lost")
 @pytest.mark.pitfall(47)
 @pytest.mark.scenario(186)
 def test_the_bad_record_is_raised_until_it_is_rejected_when_a_deserializer_fails(
@@ -227,6 +228,7 @@ def with_unknown_codec(batch: bytes) -> bytes:
     return changed[:17] + crc32c(changed[21:]).to_bytes(4, "big") + changed[21:]
 
 
+@pytest.mark.better_than_java("no-acknowledgement-lost")
 @pytest.mark.pitfall(46, 48)
 @pytest.mark.scenario(191)
 @pytest.mark.parametrize(
@@ -288,6 +290,7 @@ def test_a_wrong_checksum_passes_when_check_crcs_is_off(broker: ReferenceBroker,
     assert [r.value for r in poll_until(make_consumer("t", check_crcs=False), 1)] == [b"valve"]
 
 
+@pytest.mark.better_than_java("cut-off-answers-released")
 @pytest.mark.scenario(191)
 def test_the_rest_comes_again_when_an_answer_was_cut_off(
     broker: ReferenceBroker, make_consumer: MakeConsumer, tampering: FetchTampering

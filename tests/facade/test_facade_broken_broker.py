@@ -93,6 +93,7 @@ def poll_through_protocol_errors(consumer: Consumer) -> list[Record]:
     return found
 
 
+@pytest.mark.better_than_java("outcome-unknown")
 @pytest.mark.pitfall(75)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_commit_says_that_the_outcome_is_unknown_when_its_answer_is_broken(
@@ -144,6 +145,7 @@ def test_poll_raises_when_a_broker_answers_garbage(
     assert [record.value for record in poll_until(consumer, 1)] == [b"later"]
 
 
+@pytest.mark.better_than_java("outage-is-raised")
 def test_poll_raises_once_per_outage_when_no_broker_answers(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
@@ -163,6 +165,7 @@ def test_poll_raises_once_per_outage_when_no_broker_answers(
     assert b"after the outage" in [record.value for record in poll_until(consumer, 1)]
 
 
+@pytest.mark.better_than_java("outage-is-raised")
 def test_poll_raises_when_no_broker_was_ever_there(make_consumer: MakeConsumer) -> None:
     """A wrong bootstrap address is not an endless silence: poll says that nobody answers, and where it looked."""
     consumer = make_consumer("t", bootstrap_servers="127.0.0.1:1", default_api_timeout_ms=300, **SHORT)

@@ -223,6 +223,7 @@ def test_close_completes_without_a_retry_when_the_sessions_end_is_refused(
     assert not group.members
 
 
+@pytest.mark.better_than_java("close-without-errors")
 @pytest.mark.pitfall(35, 88)
 @pytest.mark.scenario(146)
 def test_close_returns_without_an_error_when_the_broker_is_down(
@@ -240,6 +241,7 @@ def test_close_returns_without_an_error_when_the_broker_is_down(
     assert [offset for offset, _ in outcomes.failed] == [0]
 
 
+@pytest.mark.better_than_java("close-without-errors")
 @pytest.mark.scenario(146)
 @pytest.mark.parametrize("polls", [0, 1])
 def test_close_returns_without_an_error_when_no_broker_ever_answered(make_consumer: MakeConsumer, polls: int) -> None:

@@ -139,6 +139,7 @@ def test_commit_raises_illegal_state_when_the_consumer_is_closed(make_consumer: 
     assert isinstance(raised.value, RuntimeError)
 
 
+@pytest.mark.better_than_java("commit-sync-waits-for-all")
 @pytest.mark.pitfall(78)
 @pytest.mark.scenario(82)
 def test_nothing_is_lost_when_async_commits_are_followed_by_a_sync_one(

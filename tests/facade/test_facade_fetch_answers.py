@@ -160,6 +160,7 @@ def test_the_rest_is_delivered_and_a_protocol_error_raised_when_an_acquired_rang
 # ---- errors of one partition
 
 
+@pytest.mark.better_than_java("errors-by-their-own-name")
 @pytest.mark.pitfall(55)
 @pytest.mark.scenario(190)
 @pytest.mark.parametrize(

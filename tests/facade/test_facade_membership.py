@@ -165,6 +165,7 @@ def test_poll_says_so_when_the_group_id_belongs_to_a_group_of_another_type(
     assert not consumer.poll(timeout_ms=100)
 
 
+@pytest.mark.better_than_java("deleted-group-is-joined-again")
 @pytest.mark.pitfall(10)
 def test_the_group_is_made_anew_when_it_was_deleted_while_its_member_was_silent(make_consumer: MakeConsumer) -> None:
     """A member that was silent for its session finds its group deleted: it joins again, and records come."""
@@ -216,6 +217,7 @@ def test_records_can_be_acknowledged_and_the_next_poll_joins_again_when_the_appl
     assert outcomes.succeeded[:2] == [("t", 0, 0), ("t", 0, 1)]
 
 
+@pytest.mark.better_than_java("long-poll")
 @pytest.mark.scenario(278)
 def test_the_member_stays_when_one_poll_waits_for_longer_than_the_interval(
     broker: ReferenceBroker, make_consumer: MakeConsumer

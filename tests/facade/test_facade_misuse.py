@@ -47,6 +47,7 @@ def joined_consumer(broker: ReferenceBroker, make_consumer: MakeConsumer, **conf
     return consumer
 
 
+@pytest.mark.better_than_java("second-poll-raises")
 @pytest.mark.pitfall(90)
 def test_second_thread_is_refused_and_the_first_unharmed_when_both_use_the_consumer(
     broker: ReferenceBroker, make_consumer: MakeConsumer

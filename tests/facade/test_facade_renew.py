@@ -15,6 +15,7 @@ from kafka_share.errors import IllegalStateError, InvalidRecordStateError
 MakeConsumer = Callable[..., Consumer]
 
 
+@pytest.mark.better_than_java("renewal-returns-at-once")
 @pytest.mark.pitfall(82)
 @pytest.mark.scenario(116)
 def test_renewed_records_come_again_when_renewed_by_a_poll(
