@@ -49,7 +49,7 @@ def test_the_list_is_one_id_per_line() -> None:
 @pytest.mark.scenario(309)
 @pytest.mark.pitfall(111)
 def test_the_column_of_groups_grows_with_the_longest_id_when_states_are_listed() -> None:
-    """The states' table is as wide as its longest group id, and at least 15; without a group only the header is left."""
+    """The states' table is as wide as its longest group id, at least 15; without a group only the header is left."""
     assert tables.group_states([listing(LONG_GROUP), listing("g1", GroupState.STABLE)]) == (
         "GROUP                    STATE\na-group-with-a-long-name Empty\ng1                       Stable\n"
     )

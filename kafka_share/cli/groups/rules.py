@@ -61,7 +61,7 @@ class Options:
     def given(self, name: str) -> bool:
         """Whether the option was on the command line."""
         value = getattr(self, name)
-        return value not in (None, False, ())
+        return value is not None and value is not False and value != ()  # 0 and "" were given
 
 
 ACTIONS: Final = ("list", "describe", "delete", "reset_offsets", "delete_offsets", "alter")
