@@ -114,7 +114,10 @@ def test_user_and_password_come_from_the_jaas_entry(tmp_path: Path, mechanism: s
         (f'sasl.mechanism=PLAIN\nsasl.jaas.config={SCRAM_LOGIN} username="u" password="geheim";', "PlainLoginModule"),
         (f'sasl.mechanism=PLAIN\nsasl.jaas.config={PLAIN_LOGIN} password="geheim";', "has no username"),
         (f'sasl.mechanism=PLAIN\nsasl.jaas.config={PLAIN_LOGIN} username="u" password="geheim"', "a semicolon"),
-        (f'sasl.mechanism=PLAIN\nsasl.jaas.config={PLAIN_LOGIN} username="u" password="geheim;', "cannot be read behind"),
+        (
+            f'sasl.mechanism=PLAIN\nsasl.jaas.config={PLAIN_LOGIN} username="u" password="geheim;',
+            "cannot be read behind",
+        ),
         ("sasl.mechanism=PLAIN\nsasl.jaas.config=geheim", "cannot be read"),
     ],
 )
@@ -134,7 +137,9 @@ def test_a_mechanism_is_ignored_when_the_protocol_has_no_sasl(tmp_path: Path) ->
 
 def test_options_of_a_login_module_may_stand_without_quotes() -> None:
     """Words, single and double quotes; the class is named without its package."""
-    module = parse_jaas("x.y.PlainLoginModule REQUIRED username=alice password='it''s' serviceName=\"k\" ;".replace("''", ""))
+    module = parse_jaas(
+        "x.y.PlainLoginModule REQUIRED username=alice password='it''s' serviceName=\"k\" ;".replace("''", "")
+    )
     assert (module.name, module.options) == (
         "PlainLoginModule",
         {"username": "alice", "password": "its", "serviceName": "k"},
@@ -201,7 +206,10 @@ def test_a_store_of_javas_is_refused_with_the_commands_that_make_it_pem(tmp_path
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("ssl.truststore.type=PEM\nssl.truststore.location={0}/nowhere.pem", "nowhere.pem cannot be read: No such file"),
+        (
+            "ssl.truststore.type=PEM\nssl.truststore.location={0}/nowhere.pem",
+            "nowhere.pem cannot be read: No such file",
+        ),
         ("ssl.truststore.type=PEM\nssl.truststore.location={0}/empty", "is not PEM"),
         ("ssl.truststore.certificates=nonsense", "ssl.truststore.certificates cannot be used"),
         ("ssl.truststore.type=JKS\nssl.truststore.certificates=x", "ssl.truststore.type is JKS"),
