@@ -72,6 +72,16 @@ def test_brokers_are_asked_instead_of_bootstrap_addresses_when_they_are_known() 
     assert second.node == NODES[1]
 
 
+def test_a_broker_that_owes_an_answer_is_not_asked_when_another_one_is_free() -> None:
+    """Answers come in order on a connection, so a question goes where the fewest are awaited."""
+    machine, cluster = core(), Cluster()
+    (first,) = started(machine)
+    machine.handle(ResponseReceived(first.send_id, cluster.answer(first.request, -1)), 0)
+    machine.poll(0)
+    asked = [started(machine, call_id=call_id)[0].node.id for call_id in range(2, 8)]
+    assert asked == [1, 2, 3, -1, 1, 2]
+
+
 def test_the_next_address_is_asked_when_one_fails() -> None:
     """A bootstrap address that cannot be reached is left alone for a while; the next one is asked at once."""
     machine = core(BOOTSTRAP, OTHER)

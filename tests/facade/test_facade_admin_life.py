@@ -102,15 +102,14 @@ def test_tasks_wait_side_by_side(broker: ReferenceBroker, servers: str) -> None:
         async with AsyncShareAdmin(bootstrap_servers=servers) as admin:
             broker.faults.delay(DESCRIBE, 60_000)
             hanging = asyncio.create_task(admin.describe_share_groups(["g"]))
-            while not broker.requests(DESCRIBE):
-                await asyncio.sleep(0.005)
-            described = await asyncio.gather(*(admin.describe_topics(["t"]) for _ in range(5)))
+            await asyncio.to_thread(wait_for_request, broker)
+            described = await asyncio.gather(*(admin.describe_topics(["t"], timeout_ms=5_000) for _ in range(5)))
             assert [list(found) for found in described] == [["t"]] * 5
             assert not hanging.done()
             hanging.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await hanging
-            assert (await admin.describe_cluster()).share_version == 1
+            assert (await admin.describe_cluster(timeout_ms=5_000)).share_version == 1
 
     asyncio.run(main())
 
@@ -123,7 +122,7 @@ def test_a_wait_with_a_time_limit_of_asyncio_ends_in_time(broker: ReferenceBroke
             broker.faults.delay(DESCRIBE, 60_000)
             with pytest.raises(asyncio.TimeoutError):
                 await asyncio.wait_for(admin.describe_share_groups(["g"]), 0.1)
-            assert list(await admin.describe_topics(["t"])) == ["t"]
+            assert list(await admin.describe_topics(["t"], timeout_ms=5_000)) == ["t"]
 
     asyncio.run(main())
 

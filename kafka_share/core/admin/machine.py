@@ -7,6 +7,7 @@ which broker gets a question that names none, when a broker that failed may be a
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -202,7 +203,8 @@ class AdminCore:
 
     def _node_for(self, question: Question, now_ms: int) -> tuple[Node | None, int]:
         if question.node is None:
-            return self._nodes.some(now_ms)
+            load = Counter(node_id for _, _, node_id in self._under_way.values())
+            return self._nodes.some(load, now_ms)
         ready_at_ms = self._nodes.ready_at_ms(question.node.id)
         return (question.node if ready_at_ms <= now_ms else None), ready_at_ms
 

@@ -7,7 +7,7 @@ asks for by its throttle time.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from kafka_share.core.admin.settings import AdminSettings
 from kafka_share.core.backoff import Backoff
@@ -33,12 +33,17 @@ class Nodes:
         self._backoffs = {node_id: backoff for node_id, backoff in self._backoffs.items() if node_id in kept}
         self._muted_until_ms = {node_id: at for node_id, at in self._muted_until_ms.items() if node_id in kept}
 
-    def some(self, now_ms: int) -> tuple[Node | None, int]:
-        """A broker for a question that any of them can answer; or None and the time when there may be one."""
-        # One that has answered has an open connection.
-        brokers = sorted(self._brokers, key=lambda node: node.id != self._last_answered)
-        candidates = (*brokers, *self._settings.bootstrap)
-        for node in candidates:
+    def some(self, load: Mapping[int, int], now_ms: int) -> tuple[Node | None, int]:
+        """A broker for a question that any of them can answer; or None and the time when there may be one.
+
+        `load` has the number of answers that are awaited from a node: a broker answers in order, so that a slow answer
+        holds up those behind it. Among equals the one that has answered goes first, since its connection is open.
+        """
+        candidates = (*self._brokers, *self._settings.bootstrap)
+        by_preference = sorted(
+            candidates, key=lambda node: (load.get(node.id, 0), node.id < 0, node.id != self._last_answered)
+        )
+        for node in by_preference:
             if self.ready_at_ms(node.id) <= now_ms:
                 return node, now_ms
         return None, min(self.ready_at_ms(node.id) for node in candidates)
