@@ -66,6 +66,8 @@ class ConformanceMatrix:
         return str(dict(report.user_properties).get(NOTE, "yes"))
 
     def pytest_sessionfinish(self) -> None:
+        if not self._rows:
+            return  # a run of other tests: what is written stays true
         self._file.write_text(self._text(), encoding="utf-8")
 
     def _text(self) -> str:

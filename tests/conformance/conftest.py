@@ -11,7 +11,7 @@ import gc
 import os
 import uuid
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,14 @@ import pytest
 from admin_over_wire import Admin
 from conformance_matrix import ConformanceMatrix
 from kafka_server import VERSIONS, KafkaUnavailableError
-from kafka_targets import REFERENCE, Target, running
+from kafka_targets import REFERENCE, SETTINGS, Target, running
+from our_client_probe import java, runs
+from our_client_probe.page import SideBySide
 
 from kafka_share import KafkaShareConsumer
 
 MATRIX = Path(__file__).parents[2] / "docs" / "conformance.md"
+SIDE_BY_SIDE = MATRIX.with_name("client-side-by-side.md")
 REAL_KAFKA_TIMEOUT_S = 600
 """The first test on a version fetches it, if it is not there yet, and starts it."""
 NONE_CHOSEN = "none"
@@ -32,6 +35,7 @@ NONE_CHOSEN = "none"
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("write_matrix"):
         config.pluginmanager.register(ConformanceMatrix(MATRIX))
+        config.pluginmanager.register(SideBySide(SIDE_BY_SIDE))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -40,6 +44,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         if fixture in metafunc.fixturenames:
             targets = [REFERENCE, *(_real(version) for version in versions if wanted)]
             metafunc.parametrize(fixture, targets, indirect=True, scope="session")
+    if "probed_kafka" in metafunc.fixturenames:
+        targets = [REFERENCE, *(_real(version) for version in versions if version == java.VERSION)]
+        metafunc.parametrize("probed_kafka", targets, indirect=True, scope="session")
     if "real_version" in metafunc.fixturenames:
         targets = [_real(version) for version in versions] or [NONE_CHOSEN]
         metafunc.parametrize("real_version", targets, indirect=True, scope="session")
@@ -57,9 +64,9 @@ def _real(version: str) -> Any:
     return pytest.param(version, marks=[pytest.mark.real_kafka, pytest.mark.timeout(REAL_KAFKA_TIMEOUT_S)])
 
 
-def _started(target_id: str, nodes: int) -> Iterator[Target]:
+def _started(target_id: str, nodes: int, settings: Mapping[str, str] = SETTINGS) -> Iterator[Target]:
     try:
-        with running(target_id, nodes=nodes) as target:
+        with running(target_id, nodes=nodes, settings=settings) as target:
             yield target
     except KafkaUnavailableError as error:
         pytest.skip(str(error))
@@ -87,6 +94,12 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[Target]:
 def cluster(request: pytest.FixtureRequest) -> Iterator[Target]:
     """Each target with three nodes."""
     yield from _started(request.param, 3)
+
+
+@pytest.fixture(scope="session")
+def probed_kafka(request: pytest.FixtureRequest) -> Iterator[Target]:
+    """The reference broker, and Kafka of the version whose answers are kept, with the settings of the Java probe."""
+    yield from _started(request.param, 1, runs.settings(request.param))
 
 
 @pytest.fixture(scope="session")

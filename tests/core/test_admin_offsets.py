@@ -75,7 +75,7 @@ def answer(*groups: _Group) -> Any:
 @pytest.mark.scenario(294, 295)
 @pytest.mark.better_than_java("start-beyond-the-end-shown")
 def test_a_partition_has_its_start_and_lag_and_none_while_nothing_is_stored() -> None:
-    """Start, epoch and lag come through, a lag below zero too; a start below zero means that nothing is stored: None."""
+    """Start, epoch and lag come through, even a lag below zero; a start below zero is None: nothing is stored."""
     found = run(
         offsets.list_share_group_offsets({"g": None}),
         answer(described("g", partition(2, 7, 5), partition(0, -1), partition(1, 100, -90, epoch=-1))),

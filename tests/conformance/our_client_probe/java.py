@@ -1,0 +1,16 @@
+"""What Apache's client answered on Apache's broker, as the Java program printed it; texts of errors are left out."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from probe_runs import CLIENT
+
+VERSION: Final = "4.3.1"
+"""Of Apache Kafka, client and broker."""
+
+
+def java_answers() -> dict[str, str]:
+    """Scenario -> answer."""
+    lines = CLIENT.reference(VERSION.rpartition(".")[0])
+    return {scenario: line[len(scenario) + 2 :] for scenario, line in lines.items()}
