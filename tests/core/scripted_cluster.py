@@ -24,6 +24,7 @@ from kafka_share.core.events import (
     Event,
     FetchedBatch,
     FinishClose,
+    GatherAcknowledgements,
     GatheredAcknowledgements,
     Log,
     Output,
@@ -217,6 +218,8 @@ class Harness:
         self.commits: list[CompleteCommit] = []
         self.unsubscribed: list[int] = []
         self.reclaims: list[int] = []
+        self.gathers: list[int] = []
+        """When the core asked for what was acknowledged; the test answers with `AcknowledgementsGathered`."""
         self.disconnects: list[int] = []
         self.logs: list[Log] = []
         self.instance_ids: list[UUID | None] = []
@@ -254,6 +257,8 @@ class Harness:
                 self.unsubscribed.append(output.request_id)
             elif isinstance(output, Reclaim):
                 self.reclaims.append(output.batch_id)
+            elif isinstance(output, GatherAcknowledgements):
+                self.gathers.append(self.now_ms)
             elif isinstance(output, Disconnect):
                 self.disconnects.append(output.node_id)
             elif isinstance(output, Log):
