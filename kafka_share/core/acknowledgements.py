@@ -163,12 +163,6 @@ class Acknowledgements:
         """Whether something queued must go now, as a request of its own."""
         return any(unit.is_urgent and unit.backoff.ready_at_ms <= now_ms for unit in self._first_in_line(node_id))
 
-    def speaks_of(self, node_id: int, now_ms: int, is_meant: Callable[[TopicIdPartition], bool]) -> bool:
-        """Whether something queued that may go now is about a partition that is meant."""
-        return any(
-            unit.backoff.ready_at_ms <= now_ms and is_meant(unit.partition) for unit in self._first_in_line(node_id)
-        )
-
     def _first_in_line(self, node_id: int) -> list[Unit]:
         """The queued units, without those that certainly stay behind one that waits to be tried again."""
         queue = self._queues.get(node_id, [])

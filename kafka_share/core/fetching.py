@@ -29,7 +29,6 @@ from kafka_share.core.share_session import Wanted
 from kafka_share.errors import NotLeaderOrFollowerError, OutcomeUnknownError
 from kafka_share.records import Node, TopicIdPartition
 
-
 ACKNOWLEDGE_LINGER_MS: Final = 5
 """How long acknowledgements that were made between polls (open window) wait for company."""
 
@@ -194,7 +193,7 @@ class Fetching:
         ready_at_ms = exchange.ready_at_ms()
         if ready_at_ms > now_ms:
             self._wake(ready_at_ms)
-        elif may_acknowledge and (not here or self._must_go_alone(node_id, now_ms)):
+        elif may_acknowledge and (self.acknowledgements.is_urgent(node_id, now_ms) or not here):
             exchange.acknowledge(is_final=False, timeout_ms=self._settings.request_timeout_ms, now_ms=now_ms)
         elif must_fetch:
             max_wait_ms = self._settings.fetch_max_wait_ms
@@ -204,16 +203,6 @@ class Fetching:
                 self._last_asked = node_id if is_real else self._last_asked
             max_records = self._max_records if is_real else 0
             exchange.fetch(here, max_records=max_records, max_wait_ms=max_wait_ms, now_ms=now_ms)
-
-    def _must_go_alone(self, node_id: int, now_ms: int) -> bool:
-        said = self.acknowledgements
-        return said.is_urgent(node_id, now_ms) or said.speaks_of(node_id, now_ms, self._may_be_deleted)
-
-    def _may_be_deleted(self, where: TopicIdPartition) -> bool:
-        """Whether no fetch may name the partition: up to Kafka 4.3 one unknown topic id fails all of a ShareFetch."""
-        if self._metadata.topic_name(where.topic_id) is None:
-            return True
-        return where.topic in self._membership.subscription and where.topic_id not in self._membership.topic_ids
 
     def _next_in_turn(self, wanted: dict[int, Wanted], now_ms: int) -> int | None:
         """record_limit: the node whose turn it is, leaving out those that cannot be asked now."""

@@ -152,8 +152,6 @@ class Membership:
         """In force since the last poll."""
         self.assignment: Assignment = ()
         self.assignment_version = 0
-        self.topic_ids: frozenset[UUID] = frozenset()
-        """The topics of which something is assigned."""
         self.epoch = JOIN_EPOCH
         self._settings = settings
         self._metadata = metadata
@@ -414,7 +412,6 @@ class Membership:
     def _assign(self, assignment: Assignment) -> None:
         self.assignment = assignment
         self.assignment_version += 1
-        self.topic_ids = frozenset(topic_id for topic_id, _ in assignment)
 
     # ---- errors
 

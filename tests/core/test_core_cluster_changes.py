@@ -48,10 +48,10 @@ def outcomes(h: Harness) -> list[type | None]:
 
 @pytest.mark.pitfall(32)
 @pytest.mark.scenario(227, 230)
-def test_acknowledgements_of_a_deleted_topic_go_alone_and_by_its_old_id_when_it_was_made_again() -> None:
-    """Records of a deleted topic are acknowledged by its old id, in a request that no fetch can fail with.
+def test_acknowledgements_of_a_deleted_topic_go_by_its_old_id_when_it_was_made_again() -> None:
+    """Records of a deleted topic are acknowledged by its old id, which the same request forgets; the new id is added.
 
-    Brokers up to 4.3 refuse a whole ShareFetch for one unknown topic id, a ShareAcknowledge only its partition.
+    A broker up to 4.3 that is to forget an unknown topic id answers the request; one that is not refuses all of it.
     """
     h = Harness({tp(): 1, OTHER: 1}).joined()
     h.answer(h.fetch(), fetch_answer(fetch_data(tp(), (0, 9, 1)), fetch_data(OTHER, (0, 0, 1))))
@@ -59,12 +59,15 @@ def test_acknowledgements_of_a_deleted_topic_go_alone_and_by_its_old_id_when_it_
     h.heartbeat = lambda request: heartbeat_answer(2, [AGAIN, OTHER])
     h.advance(1_100)
     h.start_poll(60_000, h.said((0, 9, 1)), h.said((0, 0, 1), where=OTHER))
-    assert not h.asked(ShareFetchRequest)
-    assert said_in(h.acknowledge().request) == {(T, 0): batches((0, 9, [1])), (V, 0): batches((0, 0, [1]))}
-    h.answer(h.acknowledge(), acknowledge_answer((tp(), 100), (OTHER, 0)))
-    assert outcomes(h) == [UnknownTopicIdError, None]
     request = h.fetch().request
-    assert (said_in(request), forgotten_in(request)) == ({(U, 0): []}, [(T, 0)])
+    assert said_in(request) == {(T, 0): batches((0, 9, [1])), (V, 0): batches((0, 0, [1]))}
+    assert forgotten_in(request) == [(T, 0)]
+    h.answer(h.fetch(), fetch_answer(fetch_data(tp(), acknowledge_error=100), fetch_data(OTHER)))
+    assert outcomes(h) == [UnknownTopicIdError, None]
+    h.answer(h.fetch(), fetch_answer())
+    request = h.fetch().request
+    assert (said_in(request), forgotten_in(request)) == ({}, [])
+    assert (U, 0) in {where for _, sent in h.sent_of(ShareFetchRequest) for where in said_in(sent)}
 
 
 @pytest.mark.pitfall(31, 52)
