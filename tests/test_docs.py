@@ -32,6 +32,8 @@ from kafka_share.broker.handler_table import advertised_versions
 from kafka_share.broker.reference_broker import EMBEDDED_DEFAULTS as DIFFERENT_DEFAULTS
 from kafka_share.cli.broker import main as broker_command
 from kafka_share.cli.demo import demo as demo_command
+from kafka_share.cli.groups.command import main as groups_command
+from kafka_share.cli.groups.rules import Options, check
 from kafka_share.config import REFUSED, ShareConsumerConfig
 from kafka_share.core.log_events import LOG_EVENTS
 from kafka_share.core.metric_table import METRICS, NODE_METRICS
@@ -44,6 +46,8 @@ PYTHON = [block for block in BLOCKS if block.language == "python"]
 CONSUMER = ROOT / "docs" / "consumer.md"
 BROKER = ROOT / "docs" / "reference-broker.md"
 DEMO = ROOT / "docs" / "demo.md"
+COMMANDS = ROOT / "docs" / "command-line.md"
+OPTION_NAMES = {field.name for field in attrs.fields(Options)}
 OBSERVABILITY = ROOT / "docs" / "observability.md"
 ORDERS = [b'{"id": 1}', b'{"id": 2}', b'{"id": 3}']
 
@@ -196,15 +200,27 @@ def test_the_options_of_a_command_exist_when_a_page_shows_it(block: Block) -> No
         words = shlex.split(line, comments=True)
         if words[:1] == ["kafka-share-broker"]:
             broker_command.make_context(words[0], words[1:])
+        elif words[:1] == ["kafka-share-groups"]:
+            context = groups_command.make_context(words[0], words[1:])
+            check(Options(**{name: value for name, value in context.params.items() if name in OPTION_NAMES}))
         elif words[:2] == ["kafka-share", "demo"]:
             demo_command.make_context(words[1], words[2:])
         else:
             assert "kafka-share" not in words[:1], f"unknown command: {line}"
 
 
-@pytest.mark.parametrize(("page", "command"), [(BROKER, broker_command), (DEMO, demo_command)], ids=["broker", "demo"])
-def test_the_table_of_options_has_every_option_with_its_default(page: Path, command: click.Command) -> None:
-    rows = table_below(page, "| option |")
+@pytest.mark.parametrize(
+    ("page", "header", "command"),
+    [
+        pytest.param(BROKER, "| option |", broker_command, id="broker"),
+        pytest.param(DEMO, "| option |", demo_command, id="demo"),
+        pytest.param(COMMANDS, "| option of kafka-share-groups |", groups_command, id="groups"),
+    ],
+)
+def test_the_table_of_options_has_every_option_with_its_default(
+    page: Path, header: str, command: click.Command
+) -> None:
+    rows = table_below(page, header)
     named = {name: default for names, default, _ in rows for name in re.findall(r"--[\w-]+", names)}
     options = [one for one in command.params if isinstance(one, click.Option)]
     assert sorted(named) == sorted(name for one in options for name in (*one.opts, *one.secondary_opts))
