@@ -329,6 +329,9 @@ def test_the_cluster_topics_and_offsets_are_described(broker: ReferenceBroker, a
     topic = admin.describe_topics(["t", "nix"])
     assert [p.leader.id for p in topic["t"].partitions] == [broker.leader("t", number) for number in range(3)]
     assert isinstance(topic["nix"], UnknownTopicOrPartitionError)
+    assert topic["t"].authorized_operations is None
+    allowed = admin.describe_topics(["t"], include_authorized_operations=True)["t"].authorized_operations
+    assert {AclOperation.READ, AclOperation.DESCRIBE} < allowed
     assert list(admin.describe_topics()) == ["t", "u"]
     broker.produce("t", b"1", timestamp_ms=1_000)
     broker.produce("t", b"2", timestamp_ms=2_000)
