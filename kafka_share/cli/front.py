@@ -49,7 +49,7 @@ class ToolFailedError(Exception):
         return OURS.failed if self.kind == "state" else codes.failed
 
 
-class ToolCommand(click.Command):
+class _Tool(click.Command):
     """A command that ends with the exit codes of `exit_codes`, and shows errors without stack traces.
 
     Errors of the operation go to standard error; `errors_on_stdout` moves them to standard output, in Apache's shape,
@@ -108,6 +108,14 @@ class ToolCommand(click.Command):
             traceback.print_exc()
 
 
+class ToolCommand(_Tool):
+    """A tool that is one command."""
+
+
+class ToolGroup(_Tool, click.Group):
+    """A tool with sub-commands; what they return is the exit code, what they raise is shown in the same way."""
+
+
 def tool_command(
     name: str, *, errors_on_stdout: Callable[[Sequence[str]], bool] | None = None, **settings: Any
 ) -> Callable[[Callable[..., int | None]], ToolCommand]:
@@ -125,6 +133,11 @@ def tool_command(
         return make(function)
 
     return decorate
+
+
+def sub_command(name: str, **settings: Any) -> Callable[[Callable[..., int | None]], click.Command]:
+    """Turn a function into a sub-command of a `ToolGroup`."""
+    return click.command(name, context_settings=CONTEXT_SETTINGS, no_args_is_help=True, **settings)
 
 
 def connection_options(function: Decorated) -> Decorated:
@@ -148,8 +161,25 @@ def behaviour_options(function: Decorated) -> Decorated:
         is_flag=True,
         help="Exit as Apache's tools do: 0 after an error that was printed, 1 after a wrong option or --help.",
     )
-    debug = click.option(_DEBUG_OPTION, is_flag=True, help="Log to standard error, and show stack traces.")
-    return habit(debug(function))
+    return habit(debug_option(function))
+
+
+def debug_option(function: Decorated) -> Decorated:
+    """`debug`, for tools that have no model among Apache's."""
+    return click.option(_DEBUG_OPTION, is_flag=True, help="Log to standard error, and show stack traces.")(function)
+
+
+def timeout_option(function: Decorated) -> Decorated:
+    """`timeout_ms`, for tools that have no model among Apache's."""
+    return click.option(
+        "--timeout",
+        "timeout_ms",
+        type=click.IntRange(1),
+        default=30_000,
+        show_default=True,
+        metavar="MS",
+        help="How long each call to the cluster may take, in milliseconds.",
+    )(function)
 
 
 def client_settings(bootstrap_server: str, command_config: Path | None, client: type) -> dict[str, Any]:

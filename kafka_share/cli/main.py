@@ -9,15 +9,22 @@ import click
 
 from kafka_share._version import VERSION
 from kafka_share.cli.demo import demo
+from kafka_share.cli.doctor.command import doctor
+from kafka_share.cli.export_lag import export_lag
+from kafka_share.cli.front import CONTEXT_SETTINGS, ToolGroup
+from kafka_share.cli.watch.command import watch
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.group(cls=ToolGroup, context_settings=CONTEXT_SETTINGS)
 @click.version_option(VERSION, prog_name="kafka-share")
 def cli() -> None:
     """Share groups of Apache Kafka (Queues for Kafka, KIP-932) from the command line."""
 
 
 cli.add_command(demo)
+cli.add_command(doctor)
+cli.add_command(export_lag)
+cli.add_command(watch)
 
 
 def main() -> None:

@@ -1,0 +1,1 @@
+"""`kafka-share doctor`: why nothing arrives. `facts` asks the cluster, `diagnosis` judges, `command` shows."""

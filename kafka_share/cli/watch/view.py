@@ -1,0 +1,75 @@
+"""How a reading looks: tables for a terminal, one line for everything else. Pure functions."""
+
+from __future__ import annotations
+
+from rich.console import Group
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from kafka_share.cli.groups.tables import UNKNOWN, assignment
+from kafka_share.cli.watch.rates import Reading
+
+MAX_ROWS = 30
+"""So many members and partitions are drawn; the rest is counted."""
+
+
+def line(reading: Reading, time: str) -> str:
+    """One line of words, for logs and pipes."""
+    snapshot = reading.snapshot
+    return (
+        f"{time} {snapshot.group_id} {snapshot.state.value} members={len(snapshot.members)} "
+        f"partitions={len(snapshot.partitions)} lag={_shown(snapshot.lag)} rate={_rate(reading.rate)}"
+    )
+
+
+def screen(reading: Reading, time: str) -> Group:
+    """Headline, partitions, members."""
+    snapshot = reading.snapshot
+    headline = Text(
+        f"{snapshot.group_id}  {snapshot.state.value}  {len(snapshot.members)} members  "
+        f"lag {_shown(snapshot.lag)}  {_rate(reading.rate)} records/s  {time}",
+        style="bold",
+    )
+    return Group(headline, _partitions(reading), _members(reading))
+
+
+def _partitions(reading: Reading) -> Table:
+    table = Table("TOPIC", box=None, pad_edge=False)
+    for name in ("PARTITION", "START-OFFSET", "END-OFFSET", "LAG", "RECORDS/S", "MEMBERS"):
+        table.add_column(name, justify="right")
+    partitions = reading.snapshot.partitions
+    for one in partitions[:MAX_ROWS]:
+        table.add_row(
+            escape(one.where.topic),
+            str(one.where.partition),
+            _shown(one.start_offset),
+            _shown(one.end_offset),
+            _shown(one.lag),
+            _rate(reading.rates.get(one.where)),
+            str(len(one.member_ids)),
+        )
+    _tell_of_more(table, len(partitions))
+    return table
+
+
+def _members(reading: Reading) -> Table:
+    table = Table("CONSUMER-ID", "HOST", "CLIENT-ID", "ASSIGNMENT", box=None, pad_edge=False)
+    members = reading.snapshot.members
+    for member in members[:MAX_ROWS]:
+        table.add_row(*map(escape, (member.member_id, member.client_host, member.client_id, assignment(member))))
+    _tell_of_more(table, len(members))
+    return table
+
+
+def _tell_of_more(table: Table, count: int) -> None:
+    if count > MAX_ROWS:
+        table.add_row(f"... and {count - MAX_ROWS} more")
+
+
+def _shown(number: int | None) -> str:
+    return UNKNOWN if number is None else str(number)
+
+
+def _rate(rate: float | None) -> str:
+    return UNKNOWN if rate is None else f"{rate:.1f}"
