@@ -17,7 +17,7 @@ from kafka_share.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
-from kafka_share.protocol.classic import DeleteGroupsRequest, ListGroupsRequest
+from kafka_share.protocol.classic import CreatePartitionsRequest, DeleteGroupsRequest, ListGroupsRequest
 from kafka_share.protocol.share_group import ShareGroupDescribeRequest, ShareGroupHeartbeatRequest
 from kafka_share.protocol.share_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -250,6 +250,73 @@ def test_everything_is_unsupported_when_share_groups_are_off() -> None:
     world = World(share_version=0)
     assert beat(world, names=["t"]).error_code == UnsupportedVersionError.code
     assert describe(world).error_code == UnsupportedVersionError.code
+
+
+def names_of(world: World, answer: Any) -> dict[str | None, list[int]] | None:
+    """What a heartbeat assigns, by topic name."""
+    if answer.assignment is None:
+        return None
+    return {world.cluster.topic_name(t.topic_id): sorted(t.partitions) for t in answer.assignment.topic_partitions}
+
+
+@pytest.mark.scenario(170)
+def test_everybody_has_an_assignment_and_hears_of_no_other_when_two_members_share_a_topic() -> None:
+    """Two members get a part each, at epochs that rise; a heartbeat without news carries no assignment."""
+    world = World(config={"group.share.assignment.interval.ms": "0"})
+    epochs = {member: beat(world, member, names=["t"]).member_epoch for member in ("a", "b")}
+    assert epochs["b"] > epochs["a"]
+    world.topic("t", 2)
+    found: dict[str, list[list[int]]] = {}
+    for _ in range(4):
+        for member, epoch in epochs.items():
+            answer = beat(world, member, epoch)
+            epochs[member] = answer.member_epoch
+            found[member] = assigned(answer) or found.get(member, [])
+    assert sorted(found.values()) == [[[0]], [[1]]]
+    assert assigned(beat(world, "a", epochs["a"])) is None
+
+
+@pytest.mark.scenario(171)
+def test_the_assignment_is_the_same_when_a_member_leaves_and_joins_again_with_its_id() -> None:
+    """A member leaves and joins again with its old id: a higher epoch, and its partitions at once."""
+    world = World(config={"group.share.assignment.interval.ms": "0"})
+    world.topic("t", 2)
+    epoch = joined(world)
+    beat(world, epoch=-1)
+    again = beat(world, names=["t"])
+    assert again.member_epoch > epoch
+    assert assigned(again) == [[0, 1]]
+
+
+@pytest.mark.pitfall(19)
+@pytest.mark.scenario(172)
+def test_the_assignment_follows_when_topics_are_created_grow_and_are_deleted() -> None:
+    """Subscribed topics appear, grow and go: each time the member's next heartbeats bring exactly what there is."""
+    world = World(config={"group.share.assignment.interval.ms": "0"})
+    epoch = beat(world, names=["foo", "bar", "baz"]).member_epoch
+    known: dict[str | None, list[int]] = {}
+
+    def settled() -> dict[str | None, list[int]]:
+        nonlocal epoch, known
+        for _ in range(3):
+            answer = beat(world, epoch=epoch)
+            assert answer.member_epoch >= epoch
+            epoch, told = answer.member_epoch, names_of(world, answer)
+            known = known if told is None else told
+        return known
+
+    foo = world.topic("foo", 2)
+    world.topic("bar", 3)
+    assert settled() == {"foo": [0, 1], "bar": [0, 1, 2]}
+    world.topic("baz", 4)
+    assert settled() == {"foo": [0, 1], "bar": [0, 1, 2], "baz": [0, 1, 2, 3]}
+    grown = CreatePartitionsRequest.CreatePartitionsTopic(name="bar", count=6, assignments=None)
+    assert world.ask(CreatePartitionsRequest(topics=[grown], timeout_ms=1)).results[0].error_code == 0
+    assert settled() == {"foo": [0, 1], "bar": [0, 1, 2, 3, 4, 5], "baz": [0, 1, 2, 3]}
+    before = epoch
+    world.cluster.delete_topic(foo, world.now_ms)
+    assert settled() == {"bar": [0, 1, 2, 3, 4, 5], "baz": [0, 1, 2, 3]}
+    assert epoch > before
 
 
 # ---- offsets

@@ -205,7 +205,7 @@ def test_waiting_fetch_is_answered_when_an_acknowledgement_moves_the_start(
     assert acquired(waiting.receive()) == [(120, 179, 1)]
 
 
-@pytest.mark.scenario(149)
+@pytest.mark.scenario(149, 254, 255)
 def test_final_fetch_acquires_nothing_and_releases_what_was_held(broker: ReferenceBroker, member: MakeMember) -> None:
     """A holds the first of two batches and ends its session by a ShareFetch of epoch -1: B gets both, C gets none."""
     first, second, third = member("a"), member("b"), member("c")

@@ -313,7 +313,10 @@ def test_loss_is_reported_when_an_idle_connection_breaks() -> None:
         assert isinstance(expect_loss(client, Channel.DATA), BrokerUnreachableError)
 
 
+@pytest.mark.pitfall(34)
 def test_connection_closes_when_an_answer_does_not_come_in_time() -> None:
+    """An answer that is late ends its connection, so that it never arrives in a later share session."""
+
     def script(connection: Accepted) -> None:
         connection.negotiate()
         connection.read()
