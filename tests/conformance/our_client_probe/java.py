@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from probe_runs import CLIENT
@@ -10,7 +13,8 @@ VERSION: Final = "4.3.1"
 """Of Apache Kafka, client and broker."""
 
 
-def java_answers() -> dict[str, str]:
+@functools.cache
+def java_answers() -> Mapping[str, str]:
     """Scenario -> answer."""
     lines = CLIENT.reference(VERSION.rpartition(".")[0])
-    return {scenario: line[len(scenario) + 2 :] for scenario, line in lines.items()}
+    return MappingProxyType({scenario: line[len(scenario) + 2 :] for scenario, line in lines.items()})
