@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
+from copy import deepcopy
 from typing import Any
 
 import pytest
 
 from kafka_share import ShareRecord, TopicPartition
-from kafka_share.records import ShareRecords, TimestampType
+from kafka_share.errors import RecordDeserializationError
+from kafka_share.records import AcquisitionLock, LockGeneration, ShareRecords, TimestampType
 
 
 def record(partition: int = 0, offset: int = 5, value: Any = b"secret") -> ShareRecord[bytes | None, Any]:
@@ -35,6 +37,24 @@ def test_a_record_can_be_in_a_set_when_its_value_cannot() -> None:
 def test_records_differ_when_one_field_differs() -> None:
     assert record() != record(value=b"other")
     assert record() != record(partition=1)
+
+
+def test_a_record_is_equal_to_its_copy_without_lock_and_error() -> None:
+    """Those are about one delivery to one consumer; a copy in another process has no lock, and says so."""
+    now_ms = 1_000
+    lock = AcquisitionLock(31_000, LockGeneration(), lambda: now_ms)
+    error = RecordDeserializationError(
+        "bad", topic="t", partition=0, offset=5, origin="value", key=None, value=b"bad", headers=(), timestamp=1
+    )
+    plain, held = record(), record()._replace(lock=lock, error=error)
+    assert (held.lock_deadline_ms, held.lock_remaining_ms(), held.lock_lost) == (31_000, 30_000, False)
+    for copy in (pickle.loads(pickle.dumps(held)), deepcopy(held)):
+        assert copy == held == plain
+        assert copy._replace(value=b"other") != held
+        assert hash(copy) == hash(held)
+        assert isinstance(copy.error, RecordDeserializationError)
+        assert copy.error.value == b"bad"
+        assert (copy.lock, copy.lock_deadline_ms, copy.lock_remaining_ms(), copy.lock_lost) == (None, None, 0, False)
 
 
 def test_a_record_cannot_be_changed() -> None:
