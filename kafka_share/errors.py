@@ -398,6 +398,10 @@ class InvalidRecordError(BrokerError, code=87, name="INVALID_RECORD", fault="cal
     """A record failed the broker's validation."""
 
 
+class ThrottlingQuotaExceededError(BrokerError, code=89, name="THROTTLING_QUOTA_EXCEEDED", retriable=True):
+    """The client does something more often than the broker allows."""
+
+
 class UnknownTopicIdError(BrokerError, code=100, name="UNKNOWN_TOPIC_ID", retriable=True):
     """The broker does not know the topic id: deleted or just created."""
 
@@ -412,6 +416,14 @@ class FencedMemberEpochError(BrokerError, code=110, name="FENCED_MEMBER_EPOCH", 
 
 class UnsupportedAssignorError(BrokerError, code=112, name="UNSUPPORTED_ASSIGNOR", fault="caller"):
     """The broker does not have this assignor."""
+
+
+class UnknownSubscriptionIdError(BrokerError, code=117, name="UNKNOWN_SUBSCRIPTION_ID"):
+    """The broker wants other metrics now than those it asked for."""
+
+
+class TelemetryTooLargeError(BrokerError, code=118, name="TELEMETRY_TOO_LARGE"):
+    """The broker takes no push of metrics of that size."""
 
 
 class InvalidRecordStateError(BrokerError, code=121, name="INVALID_RECORD_STATE", fault="group"):

@@ -13,13 +13,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafka_share.broker import appending
+from kafka_share.broker.client_metrics import ClientMetrics
 from kafka_share.broker.configs import Configs, ResourceType
 from kafka_share.broker.consumer_groups import ConsumerGroups
 from kafka_share.broker.delayed_fetch import DelayedFetches
 from kafka_share.broker.events import ConnectionClosed, ConnectionOpened, Reply, RequestArrived
 from kafka_share.broker.group_coordinator import GroupCoordinator
 from kafka_share.broker.group_ids import GroupIds
-from kafka_share.broker.handler_table import HANDLERS, advertised_versions
+from kafka_share.broker.handler_table import HANDLERS, TELEMETRY_HANDLERS, advertised_versions
 from kafka_share.broker.handlers import consumer_group, fetch
 from kafka_share.broker.kafka_version import KAFKA_4_3
 from kafka_share.broker.refusals import Refusal
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from random import Random
     from uuid import UUID
 
+    from kafka_share.broker.client_metrics import MetricsSubscription
     from kafka_share.broker.events import Event, Message, Output, RequestContext
     from kafka_share.broker.kafka_version import Behaviour
     from kafka_share.broker.settings import GroupSettings
@@ -74,6 +76,7 @@ class Cluster:
         self.share_version = share_version
         self.configs = Configs(config, behaviour)
         self.api_versions = advertised_versions(behaviour)
+        self.client_metrics = ClientMetrics(random)
         self.nodes = {node_id: Node(node_id, "", 0) for node_id in node_ids}
         self.topics = Topics(node_ids, random)
         self.share_states = ShareCoordinator(self, behaviour)
@@ -134,7 +137,8 @@ class Cluster:
             node.check()
 
     def _request(self, context: RequestContext, request: Message, now_ms: int) -> None:
-        response = HANDLERS[context.api_key](self, context, request, now_ms)
+        handler = HANDLERS.get(context.api_key) or TELEMETRY_HANDLERS[context.api_key]
+        response = handler(self, context, request, now_ms)
         if response is not None:
             self._outputs.append(Reply(context, response))
 
@@ -207,6 +211,13 @@ class Cluster:
         return self.configs.broker_int("group.share.max.share.sessions")
 
     # ---- changes
+
+    def want_client_metrics(self, subscription: MetricsSubscription | None) -> None:
+        """Have clients push metrics, or none; only with a subscription the APIs for it are offered."""
+        self.client_metrics.subscription = subscription
+        self.api_versions = advertised_versions(self.behaviour)
+        if subscription is not None:
+            self.api_versions |= dict.fromkeys(TELEMETRY_HANDLERS, (0, 0))
 
     def create_topic(self, name: str, replicas: Sequence[Sequence[int]] | None = None) -> Topic:
         """Make a topic; without `replicas` with the broker's default numbers. Name and nodes have been validated."""

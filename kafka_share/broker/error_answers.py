@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kafka_share.protocol import classic, share_acknowledge, share_fetch, share_group, share_offsets, share_state
+from kafka_share.protocol import (
+    classic,
+    share_acknowledge,
+    share_fetch,
+    share_group,
+    share_offsets,
+    share_state,
+    telemetry,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +45,8 @@ _TOP_LEVEL: Final[dict[int, type[Any]]] = {
         share_acknowledge.ShareAcknowledgeResponse,
         share_offsets.AlterShareGroupOffsetsResponse,
         share_offsets.DeleteShareGroupOffsetsResponse,
+        telemetry.GetTelemetrySubscriptionsResponse,
+        telemetry.PushTelemetryResponse,
     )
 }
 

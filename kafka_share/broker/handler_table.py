@@ -26,6 +26,7 @@ from kafka_share.broker.handlers import (
     share_group,
     share_offsets,
     share_state,
+    telemetry,
     topics,
     transactions,
 )
@@ -86,6 +87,11 @@ HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
         92: share_offsets.handle_delete,
     }
 )
+
+TELEMETRY_HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
+    {71: telemetry.handle_subscriptions, 72: telemetry.handle_push}
+)
+"""Offered, in version 0, only while the cluster has a subscription to client metrics."""
 
 KAFKA_VERSIONS: Final[Mapping[int, tuple[int, int]]] = MappingProxyType(
     {

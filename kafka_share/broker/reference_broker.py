@@ -14,6 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
 
+from kafka_share.broker.client_metrics import MetricsSubscription
 from kafka_share.broker.clock import BrokerClock
 from kafka_share.broker.cluster import Cluster
 from kafka_share.broker.config_keys import BROKER_KEYS
@@ -28,14 +29,16 @@ from kafka_share.errors import ConfigurationError, IllegalStateError, InvalidArg
 from kafka_share.protocol.record_batches import encode_batch, iter_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
     from types import TracebackType
 
+    from kafka_share.broker.client_metrics import MetricsPush
     from kafka_share.broker.events import Message, RequestContext
     from kafka_share.broker.faults import FaultPlan
     from kafka_share.broker.kafka_version import Behaviour
     from kafka_share.broker.share_partition import SharePartitionSnapshot
     from kafka_share.broker.topics import Partition
+    from kafka_share.protocol.record_format import Codec
 
 T = TypeVar("T")
 
@@ -321,6 +324,26 @@ class ReferenceBroker:
         """Change broker settings while it runs. Raises `ConfigurationError`; then nothing changed."""
         values = {name: _text(value) for name, value in config.items()}
         self._call(lambda: self._cluster.configs.set_values(ResourceType.BROKER, "", values))
+
+    def subscribe_to_client_metrics(
+        self,
+        *metrics: str,
+        interval_ms: int = 300_000,
+        max_bytes: int = 1_048_576,
+        delta: bool = True,
+        codecs: Sequence[Codec] = ("zstd", "lz4", "gzip", "snappy"),
+    ) -> None:
+        """Have clients push the metrics whose names begin so ("*": all); without any name nothing is wanted any more.
+
+        From then on connections are offered GetTelemetrySubscriptions and PushTelemetry (KIP-714), which needs the
+        extra `telemetry`. `codecs` are those that pushes may be compressed with, the preferred one first.
+        """
+        wanted = MetricsSubscription(metrics, interval_ms, max_bytes, delta, tuple(codecs)) if metrics else None
+        self._call(lambda: self._cluster.want_client_metrics(wanted))
+
+    def client_metrics(self) -> tuple[MetricsPush, ...]:
+        """What clients have pushed, oldest first, decoded; the latest thousand."""
+        return self._call(lambda: tuple(self._cluster.client_metrics.pushes))
 
     # ---- nodes
 
