@@ -13,6 +13,7 @@ from typing import Any, Final
 
 # Before kafka-python: kafka_share loads its schemas without the deprecation warning that would end the run.
 from kafka_share.protocol.classic import DescribeConfigsRequest
+from kafka_share.protocol.share_group import ShareGroupDescribeRequest
 
 # isort: split
 from kafka import KafkaAdminClient, KafkaProducer
@@ -33,6 +34,7 @@ _LOOK_EVERY_S: Final = 0.02
 _GROUP: Final = 32
 """DescribeConfigs' number for the configs of a group."""
 _DESCRIBE_CONFIGS_VERSION: Final = 4
+_SHARE_GROUP_DESCRIBE_VERSION: Final = 1
 
 
 class Admin:
@@ -41,7 +43,10 @@ class Admin:
     def __init__(self, bootstrap_servers: str) -> None:
         self._servers = bootstrap_servers.split(",")
         self._admin = KafkaAdminClient(bootstrap_servers=self._servers, client_id="conformance-admin")
-        self._producer = KafkaProducer(bootstrap_servers=self._servers, client_id="conformance-producer", linger_ms=20)
+        self._producer = self._new_producer()
+
+    def _new_producer(self) -> KafkaProducer:
+        return KafkaProducer(bootstrap_servers=self._servers, client_id="conformance-producer", linger_ms=20)
 
     def __enter__(self) -> Self:
         return self
@@ -53,6 +58,32 @@ class Admin:
     def create_topic(self, topic: str, *, partitions: int = 1) -> None:
         spec = {topic: {"num_partitions": partitions, "replication_factor": 1}}
         self._admin.create_topics(spec, wait_for_metadata=True)
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic, and wait until its name is free."""
+        self._admin.delete_topics([topic])
+        end_at_s = time.monotonic() + _TIMEOUT_S
+        while topic in self._admin.list_topics():
+            assert time.monotonic() < end_at_s, f"{topic} is still there"
+            time.sleep(_LOOK_EVERY_S)
+
+    def grow_topic(self, topic: str, partitions: int) -> None:
+        """Give a topic more partitions, and wait until each has a leader."""
+        self._admin.create_partitions({topic: partitions})
+        end_at_s = time.monotonic() + _TIMEOUT_S
+        while len([leader for leader in self.leaders(topic).values() if leader >= 0]) < partitions:
+            assert time.monotonic() < end_at_s, f"{topic} does not grow"
+            time.sleep(_LOOK_EVERY_S)
+        self._producer.close(timeout=_TIMEOUT_S)  # it would go on with the partitions that it knows
+        self._producer = self._new_producer()
+
+    def share_members(self, group: str) -> int:
+        """How many members a share group has, by its coordinator on a target with one node."""
+        host, port = self._servers[0].rsplit(":", 1)
+        with socket.create_connection((host, int(port)), timeout=_TIMEOUT_S) as connection:
+            answer: Any = call(connection, ShareGroupDescribeRequest(group_ids=[group]), _SHARE_GROUP_DESCRIBE_VERSION)
+        assert answer.groups[0].error_code == 0, f"{group} is not described: {answer.groups[0]}"
+        return len(answer.groups[0].members)
 
     def leaders(self, topic: str) -> dict[int, int]:
         """Partition -> id of the node that leads it."""

@@ -300,6 +300,73 @@ def test_records_come_again_when_a_member_unsubscribes_and_subscribes_anew(flow:
     assert values(poll_until(consumer, 1)) == [b"a2"]
 
 
+# ---- what changes around a member
+
+
+@pytest.mark.pitfall(32)
+@pytest.mark.scenario(228)
+def test_only_new_records_come_when_a_topic_was_deleted_and_created_again(flow: Flow) -> None:
+    """A topic is deleted and created again under its name: its new records come, from offset 0 with count 1."""
+    flow.produce(b"old 1", b"old 2")
+    consumer = flow.member(allow_auto_create_topics=False, metadata_max_age_ms=1_000)
+    told = outcomes_of(consumer)
+    poll_until(consumer, 2)
+    flow.admin.delete_topic(flow.topic)
+    flow.admin.create_topic(flow.topic)
+    flow.produce(b"new")
+    [record] = poll_until(consumer, 1)
+    assert (record.value, record.offset, record.delivery_count) == (b"new", 0, 1)
+    assert set(consumer.commit_sync().values()) == {None}
+    assert [offset for offset, error in told if error is None] == [0]
+    assert [offset for offset, error in told if error is not None] == [0, 1], "those of the old topic"
+
+
+@pytest.mark.pitfall(57)
+@pytest.mark.scenario(232)
+def test_new_partitions_are_consumed_when_a_topic_grows(flow: Flow) -> None:
+    """A topic grows from one partition to three while it is consumed: the new ones are delivered too."""
+    flow.produce(b"before")
+    consumer = flow.member()
+    poll_until(consumer, 1)
+    flow.admin.grow_topic(flow.topic, 3)
+    for partition in range(3):
+        flow.produce(b"%d" % partition, partition=partition)
+    assert sorted(values(poll_until(consumer, 3))) == [b"0", b"1", b"2"]
+
+
+@pytest.mark.pitfall(11)
+@pytest.mark.scenario(276, 277)
+def test_held_records_stay_valid_and_polls_go_on_when_the_application_stalled(flow: Flow) -> None:
+    """A member that polls too late has left the group: what it holds can be acknowledged, and it joins again."""
+    flow.produce(b"1")
+    slow = flow.explicit(max_poll_interval_ms=500)
+    [held] = poll_until(slow, 1)
+    wait_until(lambda: flow.admin.share_members(flow.group) == 0)
+    slow.acknowledge(held)
+    assert set(slow.commit_sync().values()) == {None}
+    flow.produce(b"2")
+    assert values(poll_until(slow, 1, slow.acknowledge)) == [b"2"]
+    assert flow.admin.share_members(flow.group) == 1
+
+
+@pytest.mark.pitfall(18)
+def test_a_group_with_an_odd_id_is_served_like_any_other(
+    kafka: Target, kafka_admin: Admin, unique: Names, closing: Keep
+) -> None:
+    """A group whose id has colons, spaces, slashes and other alphabets: delivered, accepted, not delivered again."""
+    topic, group = unique("t"), unique("a:b/c d #%? grüße 日本 " + "x" * 300)
+    flow = Flow(kafka, kafka_admin, topic, group, closing)
+    kafka_admin.create_topic(topic)
+    kafka_admin.set_group_config(group, {"share.auto.offset.reset": "earliest"})
+    flow.produce(b"1")
+    first = flow.member()
+    poll_until(first, 1)
+    assert set(first.commit_sync().values()) == {None}
+    first.close()
+    flow.produce(b"2")
+    assert values(poll_until(flow.member(), 1)) == [b"2"]
+
+
 # ---- what cannot be delivered
 
 
