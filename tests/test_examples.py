@@ -15,7 +15,7 @@ from kafka_share import KafkaShareConsumer
 from kafka_share.broker import ReferenceBroker
 
 EXAMPLES = ROOT / "examples"
-PROGRAMS = ("commit_callback.py", "lock_renewal.py", "worker.py")
+PROGRAMS = ("commit_callback.py", "lag_alert.py", "lock_renewal.py", "reset_offsets.py", "worker.py", "worker_pool.py")
 
 
 def run(*arguments: str) -> list[str]:
@@ -80,6 +80,11 @@ def test_worker_stops_cleanly_when_it_gets_a_signal(number: signal.Signals) -> N
         assert first.value == b"marker"
 
 
+def test_a_pool_of_threads_settles_every_job_through_one_consumer() -> None:
+    """Sixty jobs, four threads, twenty records in work at a time: each acknowledgement is confirmed by the broker."""
+    assert example("worker_pool.py") == ["60 done"]
+
+
 def test_renewals_keep_the_record_when_the_work_outlasts_its_lock() -> None:
     """Work of 4 s under a lock of 3 s: one delivery, and three renewals."""
     assert example("lock_renewal.py", "--max-records", "1") == [
@@ -97,6 +102,48 @@ def test_callback_hears_of_every_record_once() -> None:
     assert all(told), lines
     offsets = [(m[1], offset) for m in told if m is not None for offset in range(int(m[2]), int(m[3]) + 1)]
     assert sorted(offsets) == sorted((str(partition), offset) for partition in (0, 1) for offset in range(50))
+
+
+def test_offsets_are_reset_only_when_asked_to() -> None:
+    """The script shows the change; with --execute it makes it, and a second run has nothing to move."""
+    with ReferenceBroker() as broker:
+        broker.create_topic("orders", partitions=2)
+        for number in range(4):
+            broker.produce("orders", b"order %d" % number, timestamp_ms=number * 1_000)
+        where = ("--bootstrap-server", broker.bootstrap_servers)
+        assert example("reset_offsets.py", *where, "--to", "latest") == [
+            "orders-0: - -> 4",
+            "orders-1: - -> 0",
+            "nothing was changed; add --execute to do it",
+        ]
+        assert broker.share_group("reports") is None
+        lines = example("reset_offsets.py", *where, "--to", "1970-01-01T00:00:02+00:00", "--execute")
+        assert lines == ["orders-0: - -> 2", "orders-1: - -> 0"]
+        assert broker.stored_offset("reports", "orders", 0) == 2
+        assert example("reset_offsets.py", *where, "--execute") == ["orders-0: 2 -> 0", "orders-1: 0 -> 0"]
+
+
+def test_offsets_are_not_reset_while_the_group_has_members() -> None:
+    with ReferenceBroker() as broker:
+        broker.create_topic("orders")
+        servers = broker.bootstrap_servers
+        with KafkaShareConsumer[bytes, bytes]("orders", bootstrap_servers=servers, group_id="reports") as consumer:
+            consumer.poll(timeout_ms=100)
+            command = [sys.executable, "-W", "error", str(EXAMPLES / "reset_offsets.py"), "--execute"]
+            done = subprocess.run(
+                [*command, "--bootstrap-server", servers],
+                env=environment(),
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        assert (done.returncode, done.stderr) == (1, "group reports has 1 members; stop them first\n")
+
+
+def test_a_group_that_falls_behind_is_told_once() -> None:
+    """Three looks at a group that is behind: one alert."""
+    assert example("lag_alert.py", "--rounds", "3", "--every", "0.01") == ["ALERT reports is 20 records behind"]
+    assert example("lag_alert.py", "--limit", "20") == []
 
 
 def test_the_tests_to_copy_pass(tmp_path: Path) -> None:
