@@ -48,6 +48,7 @@ from kafka_share.errors import (
     WakeupError,
 )
 from kafka_share.network.driver import ConsumerDriver, monotonic_ms
+from kafka_share.network.interrupts import Interrupts
 from kafka_share.network.settings import connection_settings
 from kafka_share.observing import Observable
 from kafka_share.records import (
@@ -97,11 +98,12 @@ class KafkaShareConsumer(Observable, Generic[K, V]):
         self._config = settings = ShareConsumerConfig.from_mapping(config)
         names = topic_set(topics)
         self._has_window = settings.explicit_window_records > 0
+        self._interrupts = Interrupts()
         self._application = ApplicationSide(
             explicit=settings.share_acknowledgement_mode == "explicit",
             decoder=Decoder(
-                settings.key_deserializer,
-                settings.value_deserializer,
+                self._interrupts.interruptible(settings.key_deserializer),
+                self._interrupts.interruptible(settings.value_deserializer),
                 settings.check_crcs,
                 settings.deserialization_errors == "mark",
             ),
@@ -180,31 +182,34 @@ class KafkaShareConsumer(Observable, Generic[K, V]):
         `BrokerUnreachableError` once per outage, when no broker has answered for `default_api_timeout_ms`.
         Acknowledgements are never lost by an exception.
         """
-        with self._exclusive("poll"), self._measured_poll() as measured:
-            deadline_at_ms = self._now_ms() + timeout("timeout_ms", timeout_ms)
-            self._take_arrived(with_records=self._application.has_room)
-            self._raise_pending()
-            self._run_callback()
-            if not self._application.topics:
-                raise IllegalStateError("The consumer is not subscribed to any topics.")
-            self._application.demand_all_acknowledged()
-            self._raise_wakeup()
-            self._application.accept_delivered()
-            self._start_poll(deadline_at_ms)
-            records: ShareRecords[K, V] | None = None
-            try:
+        records: ShareRecords[K, V] | None = None
+        try:
+            with self._exclusive("poll"), self._measured_poll() as measured:
+                deadline_at_ms = self._now_ms() + timeout("timeout_ms", timeout_ms)
+                self._take_arrived(with_records=self._application.has_room)
+                self._raise_pending()
+                self._run_callback()
+                if not self._application.topics:
+                    raise IllegalStateError("The consumer is not subscribed to any topics.")
+                self._application.demand_all_acknowledged()
+                self._raise_wakeup()
+                self._application.accept_delivered()
+                self._start_poll(deadline_at_ms)
                 try:
-                    records = self._wait_for_records(deadline_at_ms)
-                finally:
-                    self._run_callback()
-                measured.records = len(records)
-                return records
-            except BaseException:
-                if records is not None:
-                    # An interrupt struck in the callback: what the application never saw must not be accepted.
-                    self._application.put_back(records)
-                self._post(PollEnded(), wake=False)
-                raise
+                    try:
+                        records = self._wait_for_records(deadline_at_ms)
+                        measured.records = len(records)
+                    finally:
+                        self._run_callback()
+                except BaseException:
+                    self._post(PollEnded(), wake=False)
+                    raise
+            return records
+        except BaseException:
+            if records is not None:
+                # An interrupt struck on the way out: what the application never saw must not be accepted.
+                self._application.put_back(records)
+            raise
 
     def _start_poll(self, deadline_at_ms: int) -> None:
         application = self._application
@@ -241,7 +246,7 @@ class KafkaShareConsumer(Observable, Generic[K, V]):
             if left_ms <= 0:
                 return ShareRecords({})
             had_room = application.has_room
-            application.take(self._mailbox.take(left_ms, with_records=had_room))
+            application.take(self._mailbox.take(left_ms, with_records=had_room, waiting=self._interrupts.waiting()))
             self._raise_wakeup()
             if not had_room:
                 self._take_arrived(with_records=application.has_room)
@@ -419,7 +424,7 @@ class KafkaShareConsumer(Observable, Generic[K, V]):
             for outcome in iter(self._application.pop_outcome, None):
                 offsets = frozenset(o for run in outcome.runs for o in range(run.first, run.last + 1))
                 try:
-                    self._callback({outcome.partition: offsets}, outcome.error)
+                    self._interrupts.run_outside(self._callback, {outcome.partition: offsets}, outcome.error)
                 except Exception:
                     log.exception("the acknowledgement commit callback raised")
         finally:
@@ -506,7 +511,8 @@ class KafkaShareConsumer(Observable, Generic[K, V]):
             left_ms = deadline_at_ms - self._now_ms()
             if left_ms <= 0:
                 return
-            self._application.take(self._mailbox.take(left_ms, with_records=False))
+            waiting = self._interrupts.waiting()
+            self._application.take(self._mailbox.take(left_ms, with_records=False, waiting=waiting))
 
     def _raise_pending(self) -> None:
         error = self._application.pop_error()
@@ -522,11 +528,12 @@ class KafkaShareConsumer(Observable, Generic[K, V]):
         """The guard of `_enter`, released at the end of the block."""
         if self._has_window and self._driver is not None and self._driver.is_current_thread:
             raise ConcurrentUseError(f"{method} must not be called from a callback of a future")
-        self._enter(method, when_closed=when_closed)
-        try:
-            yield
-        finally:
-            self._guard.release()
+        with self._interrupts:
+            self._enter(method, when_closed=when_closed)
+            try:
+                yield
+            finally:
+                self._guard.release()
 
     def _enter(self, method: str, *, when_closed: bool = False) -> None:
         """Take the guard: one caller at a time, none from inside the callback, none after close."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable
-from typing import Final
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Final
 
 from kafka_share.core.events import Deliver, Output
 from kafka_share.core.measurements import Measurements
@@ -61,22 +62,25 @@ class Mailbox:
             self._changed.notify_all()
         self._tell()
 
-    def take(self, timeout_ms: int, *, with_records: bool = True) -> list[Output]:
-        """All pending outputs; waits up to `timeout_ms` for the first one.
+    def take(
+        self, timeout_ms: int, *, with_records: bool = True, waiting: AbstractContextManager[Any] | None = None
+    ) -> list[Output]:
+        """All pending outputs; waits up to `timeout_ms` for the first one, inside of `waiting`.
 
         Only a poll takes records. Without `with_records` each `Deliver` stays where it is, so that it can be taken
         back if no poll comes in time.
 
-        A wait ends early, perhaps with nothing, once for `wakeup` or `interrupt`; `take(0)` does not use that up. So ask
-        `consume_wakeup` before the first wait of a call and after each. Raises `InternalError` if the network thread
-        has died, now and ever after; `ConsumerClosedError` if nothing is pending, nothing will come and `timeout_ms`
-        asks to wait for it; `IllegalStateError` in a process forked from the one that made the mailbox.
+        A wait ends early, perhaps with nothing, once for `wakeup` or `interrupt`; `take(0)` does not use that up. So
+        ask `consume_wakeup` before the first wait of a call and after each. Raises `InternalError` if the network
+        thread has died, now and ever after; `ConsumerClosedError` if nothing is pending, nothing will come and
+        `timeout_ms` asks to wait for it; `IllegalStateError` in a process forked from the one that made the mailbox.
         """
         if os.getpid() != self._process_id:
             raise IllegalStateError("This consumer belongs to the parent process; make a new one after fork().")
         with self._changed:
             if timeout_ms > 0:
-                self._changed.wait_for(lambda: self._has_news(with_records), timeout_ms / 1000)
+                with waiting or nullcontext():
+                    self._changed.wait_for(lambda: self._has_news(with_records), timeout_ms / 1000)
                 self._interrupted = False
             if self._failure is not None:
                 raise InternalError(f"the network thread died: {self._failure!r}") from self._failure
