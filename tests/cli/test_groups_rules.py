@@ -46,7 +46,7 @@ RESET = f"{SERVER} --reset-offsets --group g"
         (f"{SERVER} --list --timeout 0", "is not in the range"),
         (f"{SERVER} --list --nonsense", "No such option"),
         ("--bootstrap-server nonsense --list", "is not host:port"),
-        (f"{SERVER} --list --command-config /nowhere", "/nowhere cannot be read"),
+        (f"{SERVER} --list --command-config /nowhere", "cannot be read: No such file"),
     ],
 )
 @pytest.mark.scenario(309, 314, 315)

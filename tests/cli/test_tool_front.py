@@ -1,0 +1,126 @@
+"""How the command-line tools end: exit codes, streams, and what an error looks like."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+
+import click
+import pytest
+
+from kafka_share.cli.exit_codes import APACHE, OURS, chosen_exit_codes
+from kafka_share.cli.front import ToolFailedError, behaviour_options, logging_to_stderr, tool_command
+from kafka_share.cli.remedies import REMEDIES, with_remedy
+from kafka_share.errors import (
+    BrokerUnreachableError,
+    ConfigurationError,
+    KafkaShareError,
+    NonEmptyGroupError,
+    RemoteProtocolError,
+)
+
+
+def ended(action: Callable[[], int | None], *arguments: str, on_stdout: bool = False) -> int:
+    """The exit code of a tool that does this."""
+
+    @tool_command("tool", errors_on_stdout=(lambda _: True) if on_stdout else None)
+    @click.option("--go", is_flag=True)
+    @behaviour_options
+    def tool(go: bool, apache_exit_codes: bool, debug: bool) -> int | None:
+        """Does something."""
+        return action()
+
+    with pytest.raises(SystemExit) as caught:
+        tool.main(["--go", *arguments], prog_name="tool")
+    assert isinstance(caught.value.code, int)
+    return caught.value.code
+
+
+def failing(error: BaseException) -> Callable[[], int | None]:
+    def action() -> int | None:
+        raise error
+
+    return action
+
+
+def test_a_tool_ends_with_what_its_function_returns() -> None:
+    """None is success."""
+    assert ended(lambda: None) == 0
+    assert ended(lambda: 1) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "ours", "apache"),
+    [
+        pytest.param(ToolFailedError("no"), 1, 0, id="operation"),
+        pytest.param(ToolFailedError("no", "value"), 2, 0, id="value"),
+        pytest.param(ToolFailedError("no", "state"), 1, 1, id="state"),
+        pytest.param(NonEmptyGroupError(), 1, 0, id="broker"),
+        pytest.param(ConfigurationError("no"), 2, 1, id="setting"),
+        pytest.param(click.UsageError("no"), 2, 1, id="usage"),
+        pytest.param(KeyboardInterrupt(), 130, 130, id="interrupted"),
+        pytest.param(ZeroDivisionError("no"), 1, 0, id="defect"),
+        pytest.param(OSError("no"), 1, 0, id="operating system"),
+    ],
+)
+@pytest.mark.pitfall(111)
+def test_errors_have_exit_codes_that_scripts_can_use(
+    error: BaseException, ours: int, apache: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """1 the operation failed, 2 an option is wrong, 130 interrupted; or what Apache's tools end with."""
+    assert ended(failing(error)) == ours
+    assert ended(failing(error), "--apache-exit-codes") == apache
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_an_error_goes_to_standard_error_unless_the_tool_is_like_apaches(capsys: pytest.CaptureFixture[str]) -> None:
+    """Kafka's own tool for share groups prints errors of the operation on standard output, after an empty line."""
+    ended(failing(ToolFailedError("it is so")))
+    assert capsys.readouterr() == ("", "Error: it is so\n")
+    ended(failing(ToolFailedError("it is so")), on_stdout=True)
+    assert capsys.readouterr() == ("\nError: it is so\n", "")
+    ended(failing(ToolFailedError("it is so", "state")), on_stdout=True)
+    assert capsys.readouterr() == ("", "\nError: it is so\n")
+
+
+def test_a_defect_says_how_to_see_more(capsys: pytest.CaptureFixture[str]) -> None:
+    """An unexpected exception is one line without --debug, and the whole stack trace with it."""
+    ended(failing(ZeroDivisionError("no")))
+    assert capsys.readouterr().err == "Error: ZeroDivisionError: no (a defect; --debug shows where)\n"
+    ended(failing(ZeroDivisionError("no")), "--debug")
+    assert "in action" in capsys.readouterr().err
+
+
+def test_a_reader_that_has_seen_enough_is_no_error_message(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A closed pipe ends the tool silently."""
+    monkeypatch.setattr(sys, "stdout", sys.stdout)  # put back afterwards: the tool replaces it
+    assert ended(failing(BrokenPipeError(32, "Broken pipe"))) == 1
+    assert capsys.readouterr().err == ""
+
+
+def test_the_habit_is_known_before_the_options_are_understood() -> None:
+    """The flag counts wherever it stands."""
+    assert chosen_exit_codes(["--nonsense", "--apache-exit-codes"]) is APACHE
+    assert chosen_exit_codes(["--list"]) is OURS
+
+
+def test_every_remedy_is_found_by_its_error() -> None:
+    """An error without a remedy is shown as it is."""
+    for kind, remedy in REMEDIES.items():
+        error: KafkaShareError = kind("what happened")
+        assert with_remedy(error).endswith(f"({remedy})")
+    assert with_remedy(BrokerUnreachableError("x")).startswith("x (check --bootstrap-server")
+    assert with_remedy(RemoteProtocolError("x")) == "x"
+
+
+def test_logging_is_as_before_when_a_tool_has_ended() -> None:
+    """With --debug the package logs to standard error, otherwise nothing is shown; both only while the tool runs."""
+    logger = logging.getLogger("kafka_share")
+    before = (list(logger.handlers), logger.level, logger.propagate)
+    for debug in (True, False):
+        with logging_to_stderr(debug):
+            assert logging.getLogger("kafka_share.network").isEnabledFor(logging.WARNING) is debug
+        assert (list(logger.handlers), logger.level, logger.propagate) == before
