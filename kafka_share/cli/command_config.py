@@ -43,16 +43,20 @@ def read_command_config(path: Path, client: type) -> CommandConfig:
     key store in a format of Java's, and a SASL mechanism that needs Java code.
     """
     try:
-        with path.open("rb") as file:
-            properties = {name: value for name, value in javaproperties.load(file).items() if name}
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise ConfigurationError(f"{path} is no Java property file: {error}") from error
-    try:
-        return settings_of(properties, client)
+        return settings_of(read_properties(path), client)
     except ConfigurationError as error:
         raise ConfigurationError(f"{path}: {error}") from error
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """What stands in a Java property file. Raises `ConfigurationError` for one that cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return {name: value for name, value in javaproperties.load(file).items() if name}
+    except OSError as error:
+        raise ConfigurationError(f"cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigurationError(f"no Java property file: {error}") from error
 
 
 def settings_of(properties: Mapping[str, str], client: type) -> CommandConfig:

@@ -12,13 +12,14 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, Literal, NoReturn, TypeVar
 
 import click
 
-from kafka_share.cli.command_config import read_command_config
+from kafka_share.cli.command_config import CommandConfig, read_command_config, settings_of
 from kafka_share.cli.exit_codes import APACHE, APACHE_OPTION, OURS, ExitCodes, chosen_exit_codes
 from kafka_share.cli.remedies import with_remedy
 from kafka_share.errors import ConfigurationError, KafkaShareError
@@ -182,18 +183,27 @@ def timeout_option(function: Decorated) -> Decorated:
     )(function)
 
 
-def client_settings(bootstrap_server: str, command_config: Path | None, client: type) -> dict[str, Any]:
+def client_settings(
+    bootstrap_server: str,
+    command_config: Path | None,
+    client: type,
+    command_properties: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, Any]:
     """Keyword arguments for a client with this attrs class of settings; warnings go to standard error.
 
-    Raises `ConfigurationError` for a file that cannot be used.
+    `command_properties` win over the file. Raises `ConfigurationError` for what cannot be used.
     """
     settings: dict[str, Any] = {}
     if command_config is not None:
-        read = read_command_config(command_config, client)
-        for warning in read.warnings:
-            click.echo(f"Warning: {command_config}: {warning}", err=True)
-        settings = read.settings
-    return {**settings, "bootstrap_servers": bootstrap_server}
+        settings = _settings_with_warnings(str(command_config), read_command_config(command_config, client))
+    own = _settings_with_warnings("--command-property", settings_of(command_properties, client))
+    return {**settings, **own, "bootstrap_servers": bootstrap_server}
+
+
+def _settings_with_warnings(source: str, read: CommandConfig) -> dict[str, Any]:
+    for warning in read.warnings:
+        click.echo(f"Warning: {source}: {warning}", err=True)
+    return read.settings
 
 
 @contextlib.contextmanager

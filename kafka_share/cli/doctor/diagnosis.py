@@ -236,8 +236,8 @@ def _held(partition: PartitionFacts, facts: Facts, group: ShareGroupDescription)
     waiting = partition.record_count if partition.waiting is None else partition.waiting
     return _cause(
         "locks-held",
-        f"In partition {partition.partition} {waiting} records wait and nothing moved within {facts.observed_ms} ms: they are "
-        f"held under acquisition locks by {who}.",
+        f"In partition {partition.partition} {waiting} records wait and nothing moved within {facts.observed_ms} ms: "
+        f"they are held under acquisition locks by {who}.",
         "See what that application does with them: acknowledged late or never, they come back only when their lock "
         f"ends ({lock_ms} ms), as long as it is not renewed. With share.isolation.level read_committed an open "
         "transaction of a producer looks the same.",
