@@ -7,6 +7,7 @@ A comment before a Python block says how it is run. None: as a program of its ow
 from __future__ import annotations
 
 import ast
+import inspect
 import logging
 import re
 import shlex
@@ -25,7 +26,7 @@ import pytest
 import trustme
 from documentation import ROOT, Block, anchors, blocks_of, environment, links_of, pages, prose_of, table_below
 
-from kafka_share import KafkaShareConsumer
+from kafka_share import AsyncShareAdmin, KafkaShareAdmin, KafkaShareConsumer, admin_values
 from kafka_share.broker import ReferenceBroker
 from kafka_share.broker.config_keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS, ConfigKey
 from kafka_share.broker.handler_table import advertised_versions
@@ -34,7 +35,7 @@ from kafka_share.cli.broker import main as broker_command
 from kafka_share.cli.demo import demo as demo_command
 from kafka_share.cli.groups.command import main as groups_command
 from kafka_share.cli.groups.rules import Options, check
-from kafka_share.config import REFUSED, ShareConsumerConfig
+from kafka_share.config import REFUSED, ShareAdminConfig, ShareConsumerConfig
 from kafka_share.core.log_events import LOG_EVENTS
 from kafka_share.core.metric_table import METRICS, NODE_METRICS
 from kafka_share.errors import ConfigurationError
@@ -44,6 +45,7 @@ from kafka_share.protocol.share_fetch import ShareFetchRequest
 BLOCKS = [block for page in pages() for block in blocks_of(page)]
 PYTHON = [block for block in BLOCKS if block.language == "python"]
 CONSUMER = ROOT / "docs" / "consumer.md"
+ADMIN = ROOT / "docs" / "admin.md"
 BROKER = ROOT / "docs" / "reference-broker.md"
 DEMO = ROOT / "docs" / "demo.md"
 COMMANDS = ROOT / "docs" / "command-line.md"
@@ -120,6 +122,12 @@ def test_a_block_runs_when_it_is_given_a_broker_too(block: Block, broker: Refere
         run(block, {"consumer": consumer, "broker": broker})
 
 
+@pytest.mark.parametrize("block", marked("uses: admin"))
+def test_a_block_runs_when_it_is_given_an_admin_client(block: Block, broker: ReferenceBroker) -> None:
+    with KafkaShareAdmin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        run(block, {"admin": admin})
+
+
 @pytest.mark.parametrize("block", marked("uses: tls"))
 def test_security_settings_are_accepted_when_the_files_exist(
     block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -187,7 +195,8 @@ def test_a_block_is_valid_python_when_it_is_not_run(block: Block) -> None:
 
 
 def test_every_mark_is_known() -> None:
-    known = ("", "uses: consumer", "uses: broker, explicit consumer", "uses: tls", "runs until interrupted")
+    uses = ("uses: admin", "uses: consumer", "uses: broker, explicit consumer", "uses: tls")
+    known = ("", *uses, "runs until interrupted")
     assert [b.place for b in PYTHON if b.mark not in known and not b.mark.startswith("not run: ")] == []
 
 
@@ -237,6 +246,24 @@ def test_the_table_of_settings_has_every_setting_with_its_default() -> None:
     fields = attrs.fields(ShareConsumerConfig)
     expected = [(f.name, "required" if f.default is attrs.NOTHING else str(f.default)) for f in fields]
     assert rows == expected
+
+
+def test_the_page_of_the_admin_client_names_its_settings_methods_and_values() -> None:
+    settings = prose_of(ADMIN).partition("(consumer.md#settings):")[2].partition(".\n\n")[0]
+    assert re.findall(r"`(\w+)`", settings) == [field.name for field in attrs.fields(ShareAdminConfig)]
+    methods = [re.match(r"`(\w+)", row[0])[1] for row in table_below(ADMIN, "| method |")]  # type: ignore[index]
+    assert methods == [name for name in vars(KafkaShareAdmin) if not name.startswith("_")]
+    values = {row[0].strip("`"): re.findall(r"`([a-z]\w+)`", row[1]) for row in table_below(ADMIN, "| value |")}
+    classes = {name: kind for name, kind in vars(admin_values).items() if attrs.has(kind)}
+    assert values == {name: [field.name for field in attrs.fields(kind)] for name, kind in classes.items()}
+
+
+def test_the_twins_of_the_admin_client_have_the_same_methods() -> None:
+    for name, method in vars(KafkaShareAdmin).items():
+        if not name.startswith("_"):
+            twin = getattr(AsyncShareAdmin, name)
+            assert inspect.iscoroutinefunction(twin), name
+            assert inspect.signature(twin) == inspect.signature(method), name
 
 
 def accepted(name: str, value: Any) -> bool:
