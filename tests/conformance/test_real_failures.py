@@ -23,6 +23,7 @@ from kafka_server import KafkaServer, KafkaUnavailableError
 from kafka_targets import SETTINGS, controlled
 
 from kafka_share import KafkaShareConsumer, KafkaShareError, TopicIdPartition
+from kafka_share.protocol.classic import FindCoordinatorRequest
 from kafka_share.protocol.share_offsets import DescribeShareGroupOffsetsRequest
 
 PARTITIONS = 2
@@ -234,24 +235,77 @@ def check(account: Account, held: set[At]) -> None:
     assert held <= set(account.settled), "a record whose acknowledgement nobody received did not come again"
 
 
+@pytest.mark.pitfall(28)
 @pytest.mark.parametrize("while_held", [True, False], ids=["while records are held", "at any moment"])
 @pytest.mark.parametrize("mode", ["explicit", "implicit"])
 def test_nothing_is_lost_and_nothing_settled_twice_when_the_only_broker_is_killed(
     one_node: KafkaServer, mode: str, while_held: bool, record_property: Callable[[str, object], None]
 ) -> None:
+    """The only broker is killed and started again: every record is settled once, and each word about it reported."""
     topic = f"killed-{mode}-{while_held}"
     account, held = work_through(one_node, topic, mode, lambda _: 1, while_held=while_held)
     record_property("account", account.story)
     check(account, held)
 
 
+@pytest.mark.pitfall(30)
+@pytest.mark.scenario(242)
 @pytest.mark.parametrize("mode", ["explicit", "implicit"])
 def test_nothing_is_lost_and_nothing_settled_twice_when_a_leader_is_killed(
     three_nodes: KafkaServer, mode: str, record_property: Callable[[str, object], None]
 ) -> None:
     # Node 1 is the controller too; without it no leader would be chosen.
+    """One of three brokers is killed: its partitions get other leaders, and every record is settled once."""
     account, held = work_through(
         three_nodes, f"moved-{mode}", mode, lambda leaders: next(node for node in leaders.values() if node != 1)
     )
     record_property("account", account.story)
     check(account, held)
+
+
+def coordinator(kafka: KafkaServer, group: str) -> int | None:
+    """The node that coordinates a group; None while none does."""
+    request = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
+    host, port = kafka.bootstrap_servers.split(",")[0].rsplit(":", 1)
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        [found] = call(connection, request, 4).coordinators
+    return found.node_id if found.error_code == 0 else None
+
+
+@pytest.mark.pitfall(5)
+@pytest.mark.scenario(270)
+def test_the_member_goes_on_and_learns_a_new_assignment_when_its_coordinator_is_killed(
+    three_nodes: KafkaServer,
+) -> None:
+    """The node that coordinates the group is killed: nothing is raised, and another coordinator serves the member."""
+    groups = [f"coordinated-{number}" for number in range(30)]
+    end_at_s = time.monotonic() + PATIENCE_S
+    while any(coordinator(three_nodes, group) is None for group in groups):
+        assert time.monotonic() < end_at_s, "there is no coordinator"
+    # Node 1 is the controller too; without it no other coordinator would be found.
+    group, victim = next((g, n) for g in groups if (n := coordinator(three_nodes, g)) not in (1, None))
+    with Admin(three_nodes.bootstrap_servers) as admin:
+        admin.set_group_config(group, {"share.auto.offset.reset": "earliest"})
+        places = {}
+        for topic in ("coordinated", "coordinated-later"):
+            admin.create_topic(topic, partitions=3)
+            places[topic] = next(p for p, leader in admin.leaders(topic).items() if leader != victim)
+            admin.produce(topic, [b"1"], partition=places[topic])
+        consumer = KafkaShareConsumer("coordinated", bootstrap_servers=three_nodes.bootstrap_servers, group_id=group)
+        with consumer:
+            seen: list[str] = []
+
+            def poll_for(topic: str) -> None:
+                limit_at_s = time.monotonic() + PATIENCE_S
+                while topic not in seen:
+                    assert time.monotonic() < limit_at_s, f"no record of {topic} came"
+                    seen.extend(record.topic for record in consumer.poll(timeout_ms=200))
+
+            poll_for("coordinated")
+            assert victim is not None
+            three_nodes.kill(victim)
+            try:
+                consumer.subscribe(["coordinated", "coordinated-later"])
+                poll_for("coordinated-later")
+            finally:
+                three_nodes.restart(victim)
