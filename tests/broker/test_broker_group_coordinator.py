@@ -196,7 +196,9 @@ def test_a_newcomer_is_refused_and_members_may_rejoin_when_the_group_is_full() -
     assert beat(world, "a", names=["t"]).error_code == 0
 
 
+@pytest.mark.scenario(291)
 def test_a_group_is_described_with_its_members_when_it_exists() -> None:
+    """A group is described with members, epochs and, if asked for, the operations that the caller may do."""
     world = World()
     topic = world.topic("t", 1)
     joined(world)

@@ -73,6 +73,8 @@ def test_values_are_whole_when_producers_compress_with_each_codec(flow: Flow) ->
     assert values(poll_until(flow.member(), len(sent))) == sent
 
 
+@pytest.mark.scenario(23)
+@pytest.mark.pitfall(44)
 def test_polls_are_no_larger_than_asked_when_the_record_limit_is_strict(flow: Flow, record_property: Note) -> None:
     """record_limit: polls return no more than max_poll_records out of one large batch."""
     flow.produce(*(str(i).encode() for i in range(10)))
@@ -95,6 +97,8 @@ def test_polls_are_no_larger_than_asked_when_the_record_limit_is_strict(flow: Fl
 # ---- implicit acknowledgement
 
 
+@pytest.mark.scenario(39)
+@pytest.mark.pitfall(65)
 def test_records_are_accepted_when_the_next_poll_comes(flow: Flow) -> None:
     """Implicit mode: the next poll accepts what the previous one returned."""
     flow.produce(b"1", b"2", b"3")
@@ -153,6 +157,8 @@ def test_release_comes_back_and_reject_does_not_when_acknowledged_explicitly(flo
     assert not consumer.poll(timeout_ms=700)
 
 
+@pytest.mark.scenario(57)
+@pytest.mark.pitfall(66, 68)
 def test_poll_is_refused_when_a_record_is_unacknowledged_and_the_last_type_counts(flow: Flow) -> None:
     """Explicit mode: a poll with an unacknowledged record raises, and the last type said counts."""
     flow.produce(b"1", b"2")
@@ -172,6 +178,8 @@ def test_poll_is_refused_when_a_record_is_unacknowledged_and_the_last_type_count
         consumer.acknowledge(again)
 
 
+@pytest.mark.scenario(100)
+@pytest.mark.pitfall(70)
 def test_a_record_is_set_aside_when_its_delivery_count_reaches_the_limit(flow: Flow) -> None:
     """A record that is released again and again is delivered five times and then no more."""
     flow.produce(b"poison")
@@ -186,6 +194,8 @@ def test_a_record_is_set_aside_when_its_delivery_count_reaches_the_limit(flow: F
 # ---- locks
 
 
+@pytest.mark.scenario(127)
+@pytest.mark.pitfall(71)
 def test_a_record_goes_to_another_member_when_its_lock_expires(flow: Flow) -> None:
     """A lock that runs out gives the record to another member, and the late acknowledgement fails."""
     flow.admin.set_group_config(flow.group, {"share.record.lock.duration.ms": str(LOCK_MS)})
@@ -201,6 +211,8 @@ def test_a_record_goes_to_another_member_when_its_lock_expires(flow: Flow) -> No
     assert set(other.commit_sync().values()) == {None}
 
 
+@pytest.mark.scenario(120)
+@pytest.mark.pitfall(82)
 def test_a_record_stays_with_its_member_when_the_lock_is_renewed(flow: Flow, record_property: Note) -> None:
     """RENEW keeps a record locked beyond the lock's duration, without a new delivery."""
     flow.admin.set_group_config(flow.group, {"share.record.lock.duration.ms": str(3 * LOCK_MS)})
@@ -242,6 +254,7 @@ def test_held_records_go_to_the_next_member_when_their_holder_closes(flow: Flow,
     assert counts(poll_until(flow.member(), 2)) == [(b"1", count), (b"2", count)]
 
 
+@pytest.mark.scenario(155)
 def test_each_record_is_accepted_once_when_two_members_share_a_partition(flow: Flow) -> None:
     """Two members share one partition: both get records, and each record is accepted once."""
     members = [flow.member(max_poll_records=10) for _ in range(2)]
@@ -266,6 +279,8 @@ def test_each_record_is_accepted_once_when_two_members_share_a_partition(flow: F
     assert not seen[0] & seen[1], "a record was delivered to both while its lock held"
 
 
+@pytest.mark.scenario(31)
+@pytest.mark.pitfall(89)
 def test_poll_is_interrupted_and_loses_nothing_when_wakeup_is_called(flow: Flow) -> None:
     """wakeup interrupts the next poll and a waiting one, once, and loses nothing."""
     consumer = flow.member()
@@ -370,6 +385,8 @@ def test_a_group_with_an_odd_id_is_served_like_any_other(
 # ---- what cannot be delivered
 
 
+@pytest.mark.scenario(186)
+@pytest.mark.pitfall(47)
 def test_a_record_can_be_rejected_when_its_deserializer_fails(flow: Flow) -> None:
     """A record whose deserializer fails is reported with its place, can be rejected, and holds up no other."""
 

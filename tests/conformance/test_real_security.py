@@ -90,33 +90,41 @@ def refusal(keep: Keep, settings: Mapping[str, Any]) -> str:
     return str(caught.value)
 
 
+@pytest.mark.scenario(283)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("listener", ["SASL_PLAINTEXT", "SASL_SSL"])
 def test_a_record_comes_when_the_password_is_right(
     secured: Secured, unique: Callable[[str], str], closing: Keep, listener: str, mechanism: str
 ) -> None:
+    """PLAIN and SCRAM, with and without TLS: a member with the right password consumes."""
     assert_consumes(secured, unique("g"), closing, secured.login(listener, mechanism))
 
 
+@pytest.mark.scenario(283)
 def test_a_record_comes_when_both_sides_show_certificates(
     secured: Secured, unique: Callable[[str], str], closing: Keep
 ) -> None:
+    """TLS with certificates on both sides: a member consumes."""
     assert_consumes(secured, unique("g"), closing, secured.certificate())
 
 
+@pytest.mark.scenario(283, 284)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("listener", ["SASL_PLAINTEXT", "SASL_SSL"])
 def test_poll_says_so_at_once_when_the_password_is_wrong(
     secured: Secured, closing: Keep, listener: str, mechanism: str
 ) -> None:
+    """A wrong password is raised by the first poll, and nothing is consumed."""
     text = refusal(closing, secured.login(listener, mechanism, "wrong"))
     assert mechanism in text or "credentials" in text or "password" in text, text
     assert "wrong" not in text, "the password is in the message"
 
 
+@pytest.mark.scenario(283)
 def test_poll_says_so_at_once_when_the_brokers_authority_is_unknown(
     secured: Secured, closing: Keep, tmp_path: Path
 ) -> None:
+    """A broker whose certificate nobody trusted has signed is refused, and poll says so."""
     stranger = tmp_path / "stranger.pem"
     trustme.CA().cert_pem.write_to_path(str(stranger))
     text = refusal(closing, {**secured.login("SASL_SSL", "PLAIN"), "ssl_cafile": str(stranger)})

@@ -162,7 +162,7 @@ def test_the_rest_is_delivered_and_a_protocol_error_raised_when_an_acquired_rang
 
 @pytest.mark.better_than_java("errors-by-their-own-name")
 @pytest.mark.pitfall(55)
-@pytest.mark.scenario(190)
+@pytest.mark.scenario(190, 287)
 @pytest.mark.parametrize(
     "kind",
     [CorruptMessageError, TopicAuthorizationFailedError, CoordinatorNotAvailableError],

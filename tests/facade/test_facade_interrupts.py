@@ -76,6 +76,7 @@ def interrupted_everywhere(call: Callable[[], Any], check: Callable[[Any], None]
     raise AssertionError("the call never came to its end")
 
 
+@pytest.mark.scenario(32)
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("mode", ["implicit", "explicit"])
 def test_each_record_is_seen_and_accepted_once_when_polls_are_interrupted_anywhere(
@@ -146,6 +147,7 @@ def test_each_acknowledgement_is_sent_and_reported_once_when_commits_are_interru
     assert left_for_others(broker, make_consumer, "t") == []
 
 
+@pytest.mark.scenario(32)
 def test_commit_sync_raises_and_its_acknowledgements_go_all_the_same_when_it_is_interrupted(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:

@@ -99,6 +99,7 @@ def test_the_member_survives_when_its_coordinator_is_loading(
 # ---- refusals
 
 
+@pytest.mark.scenario(288)
 @pytest.mark.pitfall(7)
 def test_the_consumer_recovers_when_rights_on_its_topic_are_given(
     broker: ReferenceBroker, make_consumer: MakeConsumer
@@ -114,7 +115,7 @@ def test_the_consumer_recovers_when_rights_on_its_topic_are_given(
 
 
 @pytest.mark.pitfall(8)
-@pytest.mark.scenario(268, 270, 271)
+@pytest.mark.scenario(268, 270, 271, 286)
 @pytest.mark.parametrize("code", [30, 81, 42, 35, 69])
 def test_one_poll_raises_and_later_ones_are_empty_when_the_group_refuses_the_member(
     broker: ReferenceBroker, make_consumer: MakeConsumer, code: int

@@ -42,7 +42,9 @@ def serve_one(connection: Accepted) -> None:
 # ---- opening and versions
 
 
+@pytest.mark.scenario(342)
 def test_highest_common_version_is_spoken_when_both_know_several() -> None:
+    """Each API is spoken in the highest version that both sides know."""
     seen = []
 
     def script(connection: Accepted) -> None:

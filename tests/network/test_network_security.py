@@ -299,13 +299,17 @@ def test_requests_are_answered_when_plain_succeeds() -> None:
         answer_of(client, peer)
 
 
+@pytest.mark.scenario(283)
 def test_requests_are_answered_when_plain_succeeds_over_tls(cafile: str) -> None:
+    """SASL PLAIN over TLS."""
     settings = {**sasl(), "security_protocol": "SASL_SSL", "ssl_cafile": cafile}
     with talking(serve_plain, context=server_context(), **settings) as (client, peer):
         answer_of(client, peer)
 
 
+@pytest.mark.scenario(283, 341)
 def test_broker_s_words_come_at_once_when_the_password_is_wrong(caplog: pytest.LogCaptureFixture) -> None:
+    """A wrong password: the broker's own words become the error, without another try."""
     caplog.set_level("DEBUG")
     with talking(serve_plain, **sasl(password="guessed")) as (client, peer):
         error = error_of(client, peer)
@@ -446,7 +450,9 @@ def test_hint_names_sasl_when_the_broker_closes_on_the_first_request() -> None:
         assert "demand SASL" in str(error_of(client, peer))
 
 
+@pytest.mark.scenario(284)
 def test_client_authenticates_again_before_its_session_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Credentials are asked for anew before a session ends, on the same connection."""
     monkeypatch.setattr(connection_module, "REAUTHENTICATE_AFTER", 0.0001)
     due = threading.Event()
     original = Connection._reauthenticate_when_quiet
