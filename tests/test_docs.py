@@ -32,9 +32,14 @@ from kafka_share.broker.config_keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS, 
 from kafka_share.broker.handler_table import advertised_versions
 from kafka_share.broker.reference_broker import EMBEDDED_DEFAULTS as DIFFERENT_DEFAULTS
 from kafka_share.cli.broker import main as broker_command
+from kafka_share.cli.console.command import main as console_command
 from kafka_share.cli.demo import demo as demo_command
+from kafka_share.cli.doctor.command import doctor as doctor_command
+from kafka_share.cli.export_lag import export_lag as export_lag_command
 from kafka_share.cli.groups.command import main as groups_command
 from kafka_share.cli.groups.rules import Options, check
+from kafka_share.cli.main import cli
+from kafka_share.cli.watch.command import watch as watch_command
 from kafka_share.config import REFUSED, ShareAdminConfig, ShareConsumerConfig
 from kafka_share.core.log_events import LOG_EVENTS
 from kafka_share.core.metric_table import METRICS, NODE_METRICS
@@ -49,6 +54,7 @@ ADMIN = ROOT / "docs" / "admin.md"
 BROKER = ROOT / "docs" / "reference-broker.md"
 DEMO = ROOT / "docs" / "demo.md"
 COMMANDS = ROOT / "docs" / "command-line.md"
+SUB_COMMANDS = cli.commands
 OPTION_NAMES = {field.name for field in attrs.fields(Options)}
 OBSERVABILITY = ROOT / "docs" / "observability.md"
 ORDERS = [b'{"id": 1}', b'{"id": 2}', b'{"id": 3}']
@@ -212,8 +218,10 @@ def test_the_options_of_a_command_exist_when_a_page_shows_it(block: Block) -> No
         elif words[:1] == ["kafka-share-groups"]:
             context = groups_command.make_context(words[0], words[1:])
             check(Options(**{name: value for name, value in context.params.items() if name in OPTION_NAMES}))
-        elif words[:2] == ["kafka-share", "demo"]:
-            demo_command.make_context(words[1], words[2:])
+        elif "kafka-share-console" in words:
+            console_command.make_context("kafka-share-console", words[words.index("kafka-share-console") + 1 :])
+        elif words[:1] == ["kafka-share"]:
+            SUB_COMMANDS[words[1]].make_context(words[1], words[2:])
         else:
             assert "kafka-share" not in words[:1], f"unknown command: {line}"
 
@@ -224,6 +232,10 @@ def test_the_options_of_a_command_exist_when_a_page_shows_it(block: Block) -> No
         pytest.param(BROKER, "| option |", broker_command, id="broker"),
         pytest.param(DEMO, "| option |", demo_command, id="demo"),
         pytest.param(COMMANDS, "| option of kafka-share-groups |", groups_command, id="groups"),
+        pytest.param(COMMANDS, "| option of kafka-share-console |", console_command, id="console"),
+        pytest.param(COMMANDS, "| option of kafka-share doctor |", doctor_command, id="doctor"),
+        pytest.param(COMMANDS, "| option of kafka-share watch |", watch_command, id="watch"),
+        pytest.param(COMMANDS, "| option of kafka-share export-lag |", export_lag_command, id="export-lag"),
     ],
 )
 def test_the_table_of_options_has_every_option_with_its_default(
