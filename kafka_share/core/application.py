@@ -322,12 +322,13 @@ class ApplicationSide:
     def _drop_unwanted(self) -> None:
         """Give back what came for topics that have been left since: no poll returns or raises it.
 
-        What waited for room in an open window until its lock was lost is dropped without a word: it is another's.
+        What waited until its lock was lost, for room in an open window or for the answer to a renewal, is dropped
+        without a word: it is another's.
         """
         while self._decoding:
             decoding = self._decoding[0]
             has_left = decoding.topic not in self.topics
-            if not has_left and (self._problem is not None or not self.has_window or not decoding.is_lost):
+            if not has_left and (self._problem is not None or not decoding.is_lost):
                 return
             self._decoding.popleft()
             if not has_left:

@@ -56,10 +56,23 @@ class InFlightRecords:
 
     def deliver(self, holder: InFlightPartition, records: list[Record]) -> None:
         with self.guard:
+            if not self._window_records:
+                self._supersede(holder, records)
             holder.deliver(records)
             if self._window_records:
                 self._held += len(records)
             self._keep(holder)
+
+    def _supersede(self, holder: InFlightPartition, records: list[Record]) -> None:
+        """Forget older deliveries of these records: a record that is handed out anew was not locked any more.
+
+        It is acknowledged by its place, so that a word about it is for the latest delivery; nobody could say one about
+        the older ones, and the next poll would demand it. In an open window a record names its delivery.
+        """
+        for older in list(self._by_place.get(holder.partition.topic_partition, ())):
+            if older is not holder and older.partition == holder.partition:
+                older.take_back(record.offset for record in records)
+                self._drop_if_done(older)
 
     def settle(self, holder: InFlightPartition, runs: Iterable[AcknowledgementRun]) -> None:
         """Gaps, and what is given back unseen."""
