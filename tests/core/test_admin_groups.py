@@ -369,6 +369,24 @@ def test_a_coordinator_that_never_answers_times_out() -> None:
     assert isinstance(describe("g", answer=lambda *_: None, cluster=cluster)["g"], OperationTimeoutError)
 
 
+def test_the_last_trouble_is_told_when_silence_follows_it() -> None:
+    """The timeout of a broker that first was loading and then said nothing has the loading as its cause."""
+    found = describe("g", answer=in_turn(refused(LOADING), None))
+    assert isinstance(found["g"].__cause__, CoordinatorLoadInProgressError)
+    answers = by_node(n1=listed("a"), n2=in_turn(listed(error=LOADING), None), n3=listed())
+    listing = run(groups.list_groups(None, None), script((ListGroupsRequest, answers)))
+    assert isinstance(listing.errors[NODES[2]].__cause__, CoordinatorLoadInProgressError)
+    assert [g.group_id for g in listing.groups] == ["a"]
+
+
+def test_a_look_up_that_nobody_answers_times_out() -> None:
+    """The groups whose coordinator could not be looked up say that no broker was reached, or that time ran out."""
+    silent = script((FindCoordinatorRequest, in_turn(LOST, None)))
+    found = run(groups.describe_share_groups(["g"], False), silent)
+    assert isinstance(found["g"], OperationTimeoutError)
+    assert found["g"].__cause__ is LOST
+
+
 def test_a_group_that_the_answer_leaves_out_has_an_error() -> None:
     """A coordinator that answers without a word on a group is a defect of the broker, and reported as one."""
     found = describe("g", answer=lambda *_: ShareGroupDescribeResponse(groups=[]))

@@ -215,6 +215,29 @@ def test_offsets_and_lag_follow_what_is_acknowledged(broker: ReferenceBroker, ad
         assert admin.list_share_group_offsets({"g": None})["g"][where].lag == 2
 
 
+@pytest.mark.scenario(296)
+@pytest.mark.pitfall(106)
+def test_what_another_member_holds_counts_in_the_lag(broker: ReferenceBroker, admin: Any) -> None:
+    """A record that one of two members has fetched and not acknowledged is part of the lag until it is."""
+    broker.set_group_config("g", share_auto_offset_reset="earliest")
+    where = TopicPartition("u", 0)
+
+    def lag() -> Any:
+        return admin.list_share_group_offsets({"g": None})["g"][where].lag
+
+    broker.produce("u", b"0")
+    with member(broker, "g", "u") as one, member(broker, "g", "u") as two:
+        poll_until(one, 1, one.acknowledge)
+        one.commit_sync()
+        assert lag() == 0
+        broker.produce("u", b"1")
+        (held,) = poll_until(two, 1)
+        assert lag() == 1
+        two.acknowledge(held)
+        two.commit_sync()
+        assert lag() == 0
+
+
 @pytest.mark.scenario(300)
 @pytest.mark.pitfall(104)
 def test_altered_offsets_are_shown_and_used(broker: ReferenceBroker, admin: Any) -> None:

@@ -23,6 +23,7 @@ from kafka_share.errors import (
     KafkaShareError,
     NetworkError,
     NotCoordinatorError,
+    OperationTimeoutError,
     RebootstrapRequiredError,
     RemoteProtocolError,
     error_for_code,
@@ -103,6 +104,8 @@ def ask_every(
         replies = yield Ask(tuple(Question(request, node, min_version) for node in asked))
         for node, reply in zip(asked, replies, strict=True):
             waiting[node] += 1
+            if isinstance(reply, OperationTimeoutError):
+                continue  # what stood in the way before says more
             error = reply if isinstance(reply, KafkaShareError) else error_in(reply)
             is_loading = isinstance(error, CoordinatorLoadInProgressError | CoordinatorNotAvailableError)
             if error is not None:
@@ -180,10 +183,12 @@ def _find_coordinators(search: _Search, group_ids: tuple[str, ...]) -> Conversat
         return
     request = FindCoordinatorRequest(key_type=KEY_TYPE_GROUP, coordinator_keys=list(group_ids))
     (reply,) = yield Ask((Question(request, None, _BATCHED_FIND_COORDINATOR),))
+    if isinstance(reply, OperationTimeoutError):
+        return  # what stood in the way before says more
     if isinstance(reply, KafkaShareError):
-        _raise_unless_passing(reply)
-        for group_id in group_ids:
-            search.troubles.setdefault(group_id, reply)
+        if not may_pass(reply):
+            raise reply
+        search.troubles.update(dict.fromkeys(group_ids, reply))
         return
     for found in reply.coordinators:
         if found.key not in search.waiting:
@@ -221,8 +226,3 @@ def _take(search: _Search, what: GroupRequest[Any], node: Node, groups: list[str
             search.troubles[group_id] = result
         else:
             search.finish(group_id, result)
-
-
-def _raise_unless_passing(error: KafkaShareError) -> None:
-    if not may_pass(error) and not isinstance(error, TimeoutError):
-        raise error
