@@ -208,8 +208,8 @@ class ShareConsumerConfig(ClientConfig):
     metrics_num_samples: int = attrs.field(default=2, validator=integer(1))
     metrics_sample_window_ms: int = attrs.field(default=30_000, validator=integer(1))
     """Averages, maxima and rates of metrics() are those of so many windows of this length."""
-    enable_metrics_push: bool = attrs.field(default=False, validator=boolean)
-    """Push metrics to brokers that ask for them (KIP-714)."""
+    enable_metrics_push: bool = attrs.field(default=True, validator=boolean)
+    """Push metrics to brokers that ask for them (KIP-714); the others get nothing."""
     metadata_max_age_ms: int = attrs.field(default=300_000, validator=integer(0))
 
     def __attrs_post_init__(self) -> None:

@@ -40,7 +40,6 @@ from kafka_share.core.requests import Requests
 from kafka_share.core.settings import CoreSettings
 from kafka_share.core.telemetry import TelemetryPush
 
-
 _AFTER_CLOSE = (PollEnded, BatchReclaimed, AcknowledgementsMade)
 """Commands of other threads, or posted before, that may come behind close; it has taken what they are about."""
 
@@ -58,7 +57,9 @@ class ShareConsumerCore:
         self._coordinator = Coordinator(settings, self._metadata, self._requests, source)
         self._membership = Membership(settings, self._metadata, self._coordinator, self._requests, source)
         self._fetching = Fetching(settings, self._metadata, self._membership, self._requests, source)
-        self._telemetry = TelemetryPush(settings, self._metadata, self._requests, self.measurements, source)
+        self._telemetry = TelemetryPush(
+            settings, self._metadata, self._coordinator, self._requests, self.measurements, source
+        )
         self._topics: frozenset[str] = frozenset()
         """What the application subscribes to; in force from the next poll on."""
         self._unsubscribing: list[Unsubscribed] = []

@@ -24,6 +24,7 @@ from uuid import UUID
 import attrs
 
 from kafka_share.core.backoff import Backoff
+from kafka_share.core.coordinator import Coordinator
 from kafka_share.core.events import Channel, Message, TellClientInstanceId
 from kafka_share.core.measurements import Measurements
 from kafka_share.core.metadata import Metadata
@@ -55,7 +56,7 @@ class State(enum.Enum):
 
 
 class Trigger(enum.Enum):
-    WANTED = "brokers are known, or the id is asked for"
+    WANTED = "the group's coordinator is known, or the id is asked for"
     SENT = "request sent"
     SUBSCRIBED = "metrics are wanted"
     REFUSED = "nothing is wanted, or an error: ask again later"
@@ -74,6 +75,7 @@ TRANSITIONS: Final[Mapping[tuple[State, Trigger], State]] = MappingProxyType(
         (State.PUSHING, Trigger.PUSHED): State.PUSH_NEEDED,
         (State.PUSHING, Trigger.REFUSED): State.SUBSCRIPTION_NEEDED,
         (State.PUSH_NEEDED, Trigger.CLOSED): State.LAST_PUSH_NEEDED,
+        (State.PUSHING, Trigger.CLOSED): State.LAST_PUSH_NEEDED,
         (State.LAST_PUSH_NEEDED, Trigger.SENT): State.LAST_PUSH,
         **{(state, Trigger.STOPPED): State.OFF for state in State},
     }
@@ -123,6 +125,7 @@ class TelemetryPush:
         self,
         settings: CoreSettings,
         metadata: Metadata,
+        coordinator: Coordinator,
         requests: Requests,
         measurements: Measurements,
         source: random.Random,
@@ -130,6 +133,7 @@ class TelemetryPush:
         self.state = State.IDLE if settings.enable_metrics_push else State.OFF
         self._settings = settings
         self._metadata = metadata
+        self._coordinator = coordinator
         self._requests = requests
         self._measurements = measurements
         self._source = source
@@ -146,6 +150,7 @@ class TelemetryPush:
         self._base: dict[tuple[str, int | None], float] = {}
         """With delta temporality: the totals at the last push that was taken."""
         self._carried: dict[tuple[str, int | None], float] = {}
+        self._carried_at_ms = 0
         self._complained: dict[str, None] = {}
         self._wake_at_ms: int | None = None
 
@@ -160,7 +165,9 @@ class TelemetryPush:
     def close(self, deadline_at_ms: int) -> None:
         """Push for the last time, if there is somebody who wants it; `is_closed` tells when that has ended."""
         self._closing_until_ms = deadline_at_ms
-        if self.state is State.PUSH_NEEDED:
+        if self.state is State.PUSHING:
+            self._taken()  # most likely; its answer is not waited for
+        if self.state in (State.PUSH_NEEDED, State.PUSHING):
             self._go(Trigger.CLOSED)
         elif self.state is not State.OFF:
             self._go(Trigger.STOPPED)
@@ -175,7 +182,7 @@ class TelemetryPush:
         self._wake_at_ms = None
         if self._counted_from_ms is None:
             self._counted_from_ms = now_ms
-        if self.state is State.IDLE and (self._is_id_wanted or self._metadata.knows_brokers):
+        if self.state is State.IDLE and (self._is_id_wanted or self._coordinator.node is not None):
             self._due_at_ms = now_ms
             self._go(Trigger.WANTED)
         if self.state is State.LAST_PUSH_NEEDED:
@@ -187,7 +194,7 @@ class TelemetryPush:
         if now_ms < self._due_at_ms:
             self._wake_at_ms = self._due_at_ms
             return
-        node, at_ms = self._metadata.some_node(now_ms)
+        node, at_ms = self._some_node(now_ms)
         if node is None:
             self._wake_at_ms = at_ms
         elif self.state is State.SUBSCRIPTION_NEEDED:
@@ -196,13 +203,21 @@ class TelemetryPush:
         else:
             self._push(node, now_ms)
 
+    def _some_node(self, now_ms: int) -> tuple[Node | None, int]:
+        """Any broker will do: the coordinator, to which there is a connection, or else what the metadata names."""
+        node = self._coordinator.node
+        if node is not None and self._requests.ready_at_ms(node.id, Channel.CONTROL) <= now_ms:
+            return node, now_ms
+        return self._metadata.some_node(now_ms)
+
     def wake_at_ms(self) -> int | None:
         return self._wake_at_ms
 
     def _send(self, node: Node, request: Message, timeout_ms: int, answered: Callable[[Message, int], None]) -> None:
         self._node_id = node.id
         self._go(Trigger.SENT)
-        self._requests.send(node, Channel.CONTROL, request, timeout_ms, answered, self._failed)
+        failed = self._last_failed if self.state is State.LAST_PUSH else self._failed
+        self._requests.send(node, Channel.CONTROL, request, timeout_ms, answered, failed)
 
     # ---- pushes
 
@@ -220,7 +235,7 @@ class TelemetryPush:
     def _push_last(self, now_ms: int) -> None:
         assert self._subscription is not None, "a push that nobody asked for"
         assert self._closing_until_ms is not None, "the last push before the end"
-        node, _ = self._metadata.some_node(now_ms)
+        node, _ = self._some_node(now_ms)
         timeout_ms = min(LAST_PUSH_LIMIT_MS, self._settings.request_timeout_ms, self._closing_until_ms - now_ms)
         metrics = None if node is None or timeout_ms <= 0 else self._encoded(self._subscription, now_ms)
         if self.state is State.OFF:
@@ -230,7 +245,7 @@ class TelemetryPush:
             return
         request = self._request(self._subscription, metrics)
         request.terminating = True
-        self._send(node, request, timeout_ms, self._pushed)
+        self._send(node, request, timeout_ms, self._last_pushed)
 
     def _request(self, subscription: Subscription, metrics: bytes) -> PushTelemetryRequest:
         return PushTelemetryRequest(
@@ -277,6 +292,7 @@ class TelemetryPush:
     def _points(self, subscription: Subscription, now_ms: int, *, with_nodes: bool) -> list[otlp.Point]:
         points: list[otlp.Point] = []
         self._carried = {}
+        self._carried_at_ms = now_ms
         for reading in readings(self._measurements, now_ms):
             name = telemetry_name(reading.metric)
             if not subscription.wants(name) or (reading.node_id is not None and not with_nodes):
@@ -315,7 +331,7 @@ class TelemetryPush:
     # ---- answers
 
     def _subscribed(self, response: GetTelemetrySubscriptionsResponse, now_ms: int) -> None:
-        if self.state is State.OFF:
+        if self.state is not State.ASKING:
             return
         error = error_for_code(response.error_code)
         if error is not None:
@@ -346,11 +362,14 @@ class TelemetryPush:
         self._due_at_ms = now_ms + round(new.interval_ms * self._source.uniform(0.5, 1.5))
         self._go(Trigger.SUBSCRIBED)
 
+    def _last_pushed(self, response: PushTelemetryResponse, now_ms: int) -> None:
+        self._stop("closed")
+
+    def _last_failed(self, error: KafkaShareError, now_ms: int) -> None:
+        self._stop(str(error))
+
     def _pushed(self, response: PushTelemetryResponse, now_ms: int) -> None:
-        if self.state is State.OFF:
-            return
-        if self.state is State.LAST_PUSH or self._closing_until_ms is not None:
-            self._stop("closed")
+        if self.state is not State.PUSHING:
             return
         error = error_for_code(response.error_code)
         if error is not None:
@@ -359,11 +378,16 @@ class TelemetryPush:
         assert self._subscription is not None
         self._refused_in_a_row = 0
         self._backoff.succeeded()
-        if self._subscription.is_delta:
-            self._base = self._carried
-            self._counted_from_ms = now_ms
+        self._taken()
         self._due_at_ms = now_ms + self._subscription.interval_ms
         self._go(Trigger.PUSHED)
+
+    def _taken(self) -> None:
+        """The broker has what the push under way carries: differences count from that moment."""
+        assert self._subscription is not None
+        if self._subscription.is_delta:
+            self._base = self._carried
+            self._counted_from_ms = self._carried_at_ms
 
     def _refused(self, error: BrokerError, now_ms: int) -> None:
         interval_ms = DEFAULT_INTERVAL_MS if self._subscription is None else self._subscription.interval_ms
@@ -379,9 +403,9 @@ class TelemetryPush:
             self._stop(str(error))
 
     def _failed(self, error: KafkaShareError, now_ms: int) -> None:
-        if self.state is State.OFF:
+        if self.state not in (State.ASKING, State.PUSHING):
             return
-        if isinstance(error, UnsupportedVersionError) or self._closing_until_ms is not None:
+        if isinstance(error, UnsupportedVersionError):
             self._stop(str(error))
             return
         self._backoff.failed(now_ms)

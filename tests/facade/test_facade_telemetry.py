@@ -41,7 +41,7 @@ def test_share_metrics_arrive_when_a_broker_subscribes_to_them(
 ) -> None:
     """A subscription to the share consumer's metrics gets their names and values, and a last push at close."""
     broker.subscribe_to_client_metrics(SHARE, interval_ms=100, delta=False)
-    consumer = make_consumer(topic, enable_metrics_push=True)
+    consumer = make_consumer(topic)
     assert len(poll_until(consumer, 2)) == 2
     wait_for_pushes(broker, 2)
     consumer.close()
@@ -65,7 +65,7 @@ def test_neither_api_is_called_when_the_broker_does_not_offer_it(
     broker: ReferenceBroker, make_consumer: MakeConsumer, topic: str
 ) -> None:
     """A broker without a receiver of metrics never sees one of the two requests, and close is as quick as ever."""
-    consumer = make_consumer(topic, enable_metrics_push=True)
+    consumer = make_consumer(topic)
     assert len(poll_until(consumer, 2)) == 2
     assert consumer.client_instance_id(timeout_ms=20_000) is None
     consumer.close()
@@ -75,9 +75,9 @@ def test_neither_api_is_called_when_the_broker_does_not_offer_it(
 def test_neither_api_is_called_when_the_push_is_off(
     broker: ReferenceBroker, make_consumer: MakeConsumer, topic: str
 ) -> None:
-    """By default nothing is pushed, whatever a broker asks for."""
+    """With enable_metrics_push off nothing is pushed, whatever a broker asks for."""
     broker.subscribe_to_client_metrics("*", interval_ms=100)
-    with make_consumer(topic) as consumer:
+    with make_consumer(topic, enable_metrics_push=False) as consumer:
         assert len(poll_until(consumer, 2)) == 2
     assert broker.requests(GET) == broker.requests(PUSH) == []
 
@@ -87,7 +87,7 @@ def test_client_instance_id_is_that_of_the_pushes(
 ) -> None:
     """The id is known before the first poll, stays the same, and is known after close too."""
     broker.subscribe_to_client_metrics("*", interval_ms=100)
-    consumer = make_consumer(topic, enable_metrics_push=True)
+    consumer = make_consumer(topic)
     name = consumer.client_instance_id(timeout_ms=20_000)
     assert name is not None
     (push, *_) = wait_for_pushes(broker, 1)
@@ -99,14 +99,14 @@ def test_client_instance_id_is_that_of_the_pushes(
 def test_client_instance_id_is_refused_when_the_push_is_off(make_consumer: MakeConsumer) -> None:
     """Without enable_metrics_push there is no id; a negative timeout is refused with it."""
     with pytest.raises(IllegalStateError, match="enable_metrics_push"):
-        make_consumer("t").client_instance_id(timeout_ms=0)
+        make_consumer("t", enable_metrics_push=False).client_instance_id(timeout_ms=0)
     with pytest.raises(InvalidArgumentError, match="negative"):
-        make_consumer("t", enable_metrics_push=True).client_instance_id(timeout_ms=-1)
+        make_consumer("t").client_instance_id(timeout_ms=-1)
 
 
 def test_client_instance_id_is_none_when_no_broker_answers(make_consumer: MakeConsumer) -> None:
     """Nobody at the bootstrap address: the time runs out, and nothing is raised."""
-    consumer = make_consumer("t", bootstrap_servers="127.0.0.1:1", enable_metrics_push=True)
+    consumer = make_consumer("t", bootstrap_servers="127.0.0.1:1")
     assert consumer.client_instance_id(timeout_ms=50) is None
     consumer.close()
     assert consumer.client_instance_id(timeout_ms=50) is None
@@ -117,7 +117,7 @@ def test_metric_of_the_application_is_pushed_until_it_is_unregistered(
 ) -> None:
     """A function of the application is called for each push, as long as it is registered."""
     broker.subscribe_to_client_metrics("org.example.", interval_ms=100)
-    consumer = make_consumer(topic, enable_metrics_push=True)
+    consumer = make_consumer(topic)
     consumer.register_metric_for_subscription("org.example.backlog", lambda: 42)
     consumer.poll(timeout_ms=0)
     (push, *_) = wait_for_pushes(broker, 1)
@@ -135,7 +135,7 @@ def test_new_subscription_is_followed_when_the_operator_changes_it(
 ) -> None:
     """After a change the broker refuses the old subscription, and the client pushes what is wanted now."""
     broker.subscribe_to_client_metrics(f"{SHARE}fetch.", interval_ms=50)
-    consumer = make_consumer(topic, enable_metrics_push=True)
+    consumer = make_consumer(topic)
     consumer.poll(timeout_ms=0)
     wait_for_pushes(broker, 1)
     broker.subscribe_to_client_metrics(f"{SHARE}coordinator.", interval_ms=50, codecs=["gzip"])
