@@ -462,3 +462,10 @@ def test_every_difference_from_java_has_its_tests_and_they_have_it() -> None:
         for part in page.split("- Tests (`")[1:]
     }
     assert listed == _better_than_java()
+
+
+def test_the_feature_table_names_every_method_of_the_consumer() -> None:
+    rows = table_below(ROOT / "docs" / "feature-table.md", "| kafka_share, blocking |")
+    named = [re.match(r"`(\w+)", row[0]) for row in rows]
+    methods = {match[1] for match in named if match} - {"KafkaShareConsumer", "for"}
+    assert methods == {name for name in dir(KafkaShareConsumer) if not name.startswith("_")}
