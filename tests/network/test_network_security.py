@@ -294,6 +294,21 @@ def serve_scram(algorithm: str, user: str, forge: bool = False) -> Callable[[Acc
     return script
 
 
+def test_authentications_and_connections_are_measured() -> None:
+    """A login that succeeds and one that is refused each count once, and only the first makes a connection."""
+    with talking(serve_plain, **sasl()) as (client, peer):
+        answer_of(client, peer)
+        measured = client.driver.measurements
+        assert (measured.authentications.count, measured.failed_authentications.count) == (1, 0)
+        assert (measured.connections_made.count, measured.connection_count) == (1, 1)
+    assert (measured.connections_closed.count, measured.connection_count, measured.unsent_count) == (1, 0, 0)
+    with talking(serve_plain, **sasl(password="guessed")) as (client, peer):
+        error_of(client, peer)
+    measured = client.driver.measurements
+    assert (measured.authentications.count, measured.failed_authentications.count) == (0, 1)
+    assert (measured.connections_made.count, measured.connection_count, measured.unsent_count) == (0, 0, 0)
+
+
 def test_requests_are_answered_when_plain_succeeds() -> None:
     with talking(serve_plain, **sasl()) as (client, peer):
         answer_of(client, peer)
@@ -316,6 +331,8 @@ def test_broker_s_words_come_at_once_when_the_password_is_wrong(caplog: pytest.L
     assert isinstance(error, AuthenticationError)
     assert "no such user or password" in str(error)
     assert "guessed" not in caplog.text + str(error)
+    (record,) = [record for record in caplog.records if getattr(record, "event", "") == "authentication-failed"]
+    assert (record.levelname, record.channel) == ("WARNING", "control")  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("algorithm", ["sha256", "sha512"])
