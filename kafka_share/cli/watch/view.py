@@ -27,7 +27,7 @@ def screen(reading: Reading, time: str) -> Group:
     """Headline, partitions, members."""
     snapshot = reading.snapshot
     headline = Text(
-        f"{snapshot.group_id}  {snapshot.state.value}  {len(snapshot.members)} members  "
+        f"{snapshot.group_id}  {snapshot.state.value}  members {len(snapshot.members)}  "
         f"lag {_shown(snapshot.lag)}  {_rate(reading.rate)} records/s  {time}",
         style="bold",
     )
