@@ -42,6 +42,7 @@ class Interrupts:
         if self._depth == 0:
             self._is_waiting = self._is_outside = False  # where a handler raised at the end of a block, they were left
             try:
+                self._handlers = {}
                 for number in SIGNALS:
                     handler = signal.getsignal(number)
                     if callable(handler):
@@ -68,8 +69,9 @@ class Interrupts:
             return
         number = numbers.pop()
         try:
-            if signal.getsignal(number) == self._note:  # else the application has set another one meanwhile
-                signal.signal(number, self._handlers[number])
+            present = signal.signal(number, self._handlers[number])
+            if present != self._note:
+                signal.signal(number, present)  # the application has set another one meanwhile
         finally:
             self._restore(numbers)
 
