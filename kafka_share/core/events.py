@@ -41,8 +41,8 @@ class GatheredAcknowledgements:
 
     `session_id` names the share session generation that the records were acquired in (from `FetchedPartition`): after
     a reset the broker has released them, and they fail locally instead of being sent. `runs` are ascending and do not
-    overlap; type 0 is GAP. What `is_late` (said after the end of the lock) is sent apart from the rest, for a broker that
-    refuses it refuses all that the same request says about the partition.
+    overlap; type 0 is GAP. What `is_late` (said after the end of the lock) is sent apart from the rest, for a broker
+    that refuses it refuses all that the same request says about the partition.
     """
 
     partition: TopicIdPartition
@@ -123,7 +123,7 @@ class PollStarted:
     acknowledgements: tuple[GatheredAcknowledgements, ...] = ()
     wants_records: bool = True
     max_records: int | None = None
-    """How many to ask each node for, if less than `max_poll_records`. 0: the poll does not take what is parked either."""
+    """How many to ask each node for, if less than `max_poll_records`. 0: not even what is parked is taken."""
 
 
 @attrs.frozen
