@@ -155,6 +155,21 @@ def connection_options(function: Decorated) -> Decorated:
     return server(config(function))
 
 
+def property_option(name: str, metavar: str, help_text: str) -> Callable[[Decorated], Decorated]:
+    """An option NAME=VALUE that may be repeated; its value is a dict."""
+    return click.option(name, multiple=True, metavar=metavar, callback=_properties, help=help_text)
+
+
+def _properties(_: click.Context, parameter: click.Parameter, values: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for value in values:
+        name, separator, text = value.partition("=")
+        if not separator:
+            raise click.BadParameter(f"'{value}' is not NAME=VALUE", param=parameter)
+        found[name.strip()] = text
+    return found
+
+
 def behaviour_options(function: Decorated) -> Decorated:
     """`apache_exit_codes` and `debug`; both take effect in `ToolCommand` and in `logging_to_stderr`."""
     habit = click.option(

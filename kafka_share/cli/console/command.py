@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +27,7 @@ from kafka_share.cli.front import (
     client_settings,
     connection_options,
     logging_to_stderr,
+    property_option,
     tool_command,
 )
 from kafka_share.config import ShareAdminConfig, ShareConsumerConfig
@@ -57,25 +58,11 @@ Exit codes:
 """
 
 
-def _properties(_: click.Context, parameter: click.Parameter, values: Sequence[str]) -> dict[str, str]:
-    found = {}
-    for value in values:
-        name, separator, text = value.partition("=")
-        if not separator:
-            raise click.BadParameter(f"'{value}' is not NAME=VALUE", param=parameter)
-        found[name.strip()] = text
-    return found
-
-
 def _deserializer(_: click.Context, parameter: click.Parameter, name: str) -> Deserializer:
     found = deserializer_of(name)
     if found is None:
         raise click.BadParameter(f"there is no '{name}'; use one of {', '.join(DESERIALIZERS)}", param=parameter)
     return found
-
-
-def _given(name: str, metavar: str, text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    return click.option(name, multiple=True, metavar=metavar, callback=_properties, help=text)
 
 
 @tool_command("kafka-share-console", epilog=_EPILOG)
@@ -100,8 +87,8 @@ def _given(name: str, metavar: str, text: str) -> Callable[[Callable[..., Any]],
     show_default=True,
     help="How records are printed; Java's class names are known for the default and for no output.",
 )
-@_given("--formatter-property", "NAME=VALUE", f"One of {', '.join(PROPERTIES)}. May be repeated.")
-@_given("--property", "NAME=VALUE", "Old name of --formatter-property.")
+@property_option("--formatter-property", "NAME=VALUE", f"One of {', '.join(PROPERTIES)}. May be repeated.")
+@property_option("--property", "NAME=VALUE", "Old name of --formatter-property.")
 @click.option(
     "--formatter-config",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -116,7 +103,7 @@ def _given(name: str, metavar: str, text: str) -> Callable[[Callable[..., Any]],
     show_default=True,
     help=f"One of {', '.join(DESERIALIZERS)}, or the Java class of the same name.",
 )
-@_given("--command-property", "NAME=VALUE", "A setting of the client. May be repeated.")
+@property_option("--command-property", "NAME=VALUE", "A setting of the client. May be repeated.")
 @click.option("--produce", "is_producing", is_flag=True, help="Write each line of standard input as a record instead.")
 @click.option("--key-separator", metavar="TEXT", help="With --produce: a line is a key, this, and a value.")
 @click.option("--enable-systest-events", is_flag=True, help="Print a JSON line at the end, for Kafka's system tests.")
