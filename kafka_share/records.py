@@ -152,7 +152,7 @@ class ShareRecord(NamedTuple, Generic[K, V]):
     `timestamp_type` (`TimestampType`), `key` and `value` (bytes or None, or what the deserializer made of them),
     `headers` (tuple of (str, bytes or None), in the producer's order, names may repeat), `leader_epoch` (int or None),
     `delivery_count` (int, 1 for the first delivery), `error` (None, or with `deserialization_errors="mark"` why key or
-    value could not be deserialized: both are then the raw bytes). `lock` is what `lock_deadline_ms`, `lock_lost` and
+    value could not be deserialized: both are then the raw bytes). `lock` is what `lock_deadline`, `lock_lost` and
     `lock_remaining_ms` ask; it is None for a record that was made by hand or unpickled.
     """
 
@@ -170,13 +170,13 @@ class ShareRecord(NamedTuple, Generic[K, V]):
     lock: AcquisitionLock | None = None
 
     @property
-    def lock_deadline_ms(self) -> int | None:
-        """When this consumer's lock of the record ends, in milliseconds of `time.monotonic`; None if it has no lock.
+    def lock_deadline(self) -> float | None:
+        """When this consumer's lock of the record ends, in seconds of `time.monotonic`; None if it has no lock.
 
         Counted from when the request that acquired (or renewed) it left, so the broker's lock never ends before it.
         A renewal moves it.
         """
-        return None if self.lock is None else self.lock.deadline_of(self.offset)
+        return None if self.lock is None else self.lock.deadline_of(self.offset) / 1000
 
     def lock_remaining_ms(self) -> int:
         """How long this consumer still has the lock: 0 if it is lost or the record has none."""

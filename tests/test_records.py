@@ -47,14 +47,14 @@ def test_a_record_is_equal_to_its_copy_without_lock_and_error() -> None:
         "bad", topic="t", partition=0, offset=5, origin="value", key=None, value=b"bad", headers=(), timestamp=1
     )
     plain, held = record(), record()._replace(lock=lock, error=error)
-    assert (held.lock_deadline_ms, held.lock_remaining_ms(), held.lock_lost) == (31_000, 30_000, False)
+    assert (held.lock_deadline, held.lock_remaining_ms(), held.lock_lost) == (31.0, 30_000, False)
     for copy in (pickle.loads(pickle.dumps(held)), deepcopy(held)):
         assert copy == held == plain
         assert copy._replace(value=b"other") != held
         assert hash(copy) == hash(held)
         assert isinstance(copy.error, RecordDeserializationError)
         assert copy.error.value == b"bad"
-        assert (copy.lock, copy.lock_deadline_ms, copy.lock_remaining_ms(), copy.lock_lost) == (None, None, 0, False)
+        assert (copy.lock, copy.lock_deadline, copy.lock_remaining_ms(), copy.lock_lost) == (None, None, 0, False)
 
 
 def test_a_record_cannot_be_changed() -> None:

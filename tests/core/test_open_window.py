@@ -364,11 +364,11 @@ def test_a_record_tells_when_its_lock_ends_and_a_renewal_moves_it() -> None:
     side.deliver(0, 2)
     one, other = side.collect()
     side.now_ms += 10_000
-    assert (one.lock_deadline_ms, one.lock_remaining_ms(), one.lock_lost) == (31_000, 20_000, False)
+    assert (one.lock_deadline, one.lock_remaining_ms(), one.lock_lost) == (31.0, 20_000, False)
     side.say(other, RENEW)
     side.gathered()
     side.settle(Run(1, 1, RENEW), sent_at_ms=side.now_ms)
-    assert (one.lock_deadline_ms, other.lock_deadline_ms) == (31_000, 41_000)
+    assert (one.lock_deadline, other.lock_deadline) == (31.0, 41.0)
     side.now_ms = 31_000
     assert (one.lock_lost, other.lock_lost) == (True, False)
     assert (one.lock_remaining_ms(), other.lock_remaining_ms()) == (0, 10_000)

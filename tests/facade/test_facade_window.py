@@ -241,11 +241,11 @@ def test_a_renewed_record_stays_with_its_holder_and_has_a_later_deadline(
     """RENEW is answered while nobody polls, no poll returns the record again, and its final word is accepted."""
     produce_values(broker, "t", 1)
     (record,) = poll_until(consumer, 1)
-    before_ms = record.lock_deadline_ms
-    assert before_ms is not None
+    before = record.lock_deadline
+    assert before is not None
     assert outcome(consumer.acknowledge_with_result(record, RENEW)) is None
-    assert record.lock_deadline_ms is not None
-    assert record.lock_deadline_ms >= before_ms
+    assert record.lock_deadline is not None
+    assert record.lock_deadline >= before
     broker.produce("t", b"next")
     assert offsets(poll_until(consumer, 1)) == [1]
     assert outcome(consumer.acknowledge_with_result(record)) is None
