@@ -17,6 +17,8 @@ from kafka_share.protocol.share_fetch import ShareFetchRequest
 
 MakeConsumer = Callable[..., Consumer]
 SHARE_FETCH = ShareFetchRequest.API_KEY
+LATE_MS = 20_000
+"""How late a delayed answer is, on the broker's clock: later than a test would wait, earlier than a lock ends."""
 
 
 @pytest.fixture
@@ -228,13 +230,13 @@ def test_records_of_a_fast_broker_come_at_once_when_another_is_slow(make_consume
         produce_values(broker, "t", 1, partition=0)
         produce_values(broker, "t", 1, partition=1)
         poll_until(consumer, 2)
-        broker.faults.delay(SHARE_FETCH, 600_000, node_id=slow)
+        broker.faults.delay(SHARE_FETCH, LATE_MS, node_id=slow)
         consumer.poll(timeout_ms=0)
         wait_until(lambda: broker.faults.pending() == 0)
         produce_values(broker, "t", 1, partition=1)
         produce_values(broker, "t", 1, partition=0)
         assert [record.partition for record in poll_until(consumer, 1)] == [0]
-        broker.advance(600_000)
+        broker.advance(LATE_MS)
         assert [record.partition for record in poll_until(consumer, 1)] == [1]
         consumer.close()
 
