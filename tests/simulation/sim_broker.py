@@ -201,8 +201,8 @@ class SimulatedBroker:
                     self._reply(output)
         finally:
             self._is_running = False
-        self.cluster.check()
         self.witness.stepped()
+        self.cluster.check()
         self._arm()
 
     def _arm(self) -> None:

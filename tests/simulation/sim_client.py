@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Generator
-from typing import Protocol
+from typing import Any, Protocol
 
 from sim_driver import SimulatedDriver
 from sim_facade import Confidant, SimulatedFacade, Wait
@@ -22,7 +22,7 @@ from kafka_share.core.decoding import Decoder
 from kafka_share.core.member_id import new_member_id
 from kafka_share.core.membership import State
 from kafka_share.core.settings import CoreSettings
-from kafka_share.records import Node, RecordHeaders
+from kafka_share.records import Node, RecordHeaders, ShareRecord
 
 
 class PoisonDeserializer:
@@ -63,6 +63,8 @@ class SimulatedClient:
         """The faults are over: the application works quickly and accepts everything."""
         self.should_close = False
         self.close_took_ms = 0
+        self.held: list[ShareRecord[Any, Any]] = []
+        """Open window: what the application has in work."""
         self.has_ended = False
         self._time = time
         self._wait: Wait | None = None
@@ -82,6 +84,7 @@ class SimulatedClient:
             reconnect_backoff_max_ms=500,
             metadata_max_age_ms=3_000,
             allow_auto_create_topics=profile.auto_create,
+            renewed_records_stay=profile.window_records > 0,
         )
         self.driver = SimulatedDriver(name, settings, source, time, network, trace, self._on_news, ahead_ms)
         self.facade: SimulatedFacade
@@ -92,8 +95,11 @@ class SimulatedClient:
             explicit=self.profile.explicit,
             decoder=Decoder(None, PoisonDeserializer()),
             max_poll_records=self.profile.max_poll_records,
+            now_ms=self.driver.now_ms,
+            window_records=self.profile.window_records,
         )
         self.facade = SimulatedFacade(self.driver, side, auditor, API_TIMEOUT_MS)
+        self.driver.observer = self.facade
         self._life = life(self)
         self._time.after(0, lambda: self.driver.run(self._resume))
 

@@ -28,9 +28,12 @@ def value_of(topic: str, partition: int, offset: int) -> bytes:
 
 
 class ClientAudit:
-    """One application's books."""
+    """One application's books. With `keeps_renewed` (an open window) a renewed record stays in its hands."""
 
-    def __init__(self, name: str, member_id: str, group_id: str, books: Books, trace: Trace) -> None:
+    def __init__(
+        self, name: str, member_id: str, group_id: str, books: Books, trace: Trace, *, keeps_renewed: bool
+    ) -> None:
+        self._keeps_renewed = keeps_renewed
         self._name = name
         self._member_id = member_id
         self._group_id = group_id
@@ -62,7 +65,7 @@ class ClientAudit:
                 if where not in acquired:
                     raise ComplaintError(f"{self._name} acknowledges {where}, which it was not handed out")
                 if self._in_hand[where]:
-                    self._in_hand[where] -= 1
+                    self._in_hand[where] -= kind != RENEW or not self._keeps_renewed
                 elif kind in (ACCEPT, RENEW):
                     raise ComplaintError(f"{self._name} acknowledges {where}, which its application does not hold")
                 self._unreported[partition, offset, kind] += 1

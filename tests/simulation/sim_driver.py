@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from sim_connection import Connections
 from sim_network import NEVER, Network
@@ -24,6 +25,7 @@ from kafka_share.core.events import (
     Disconnect,
     Event,
     FinishClose,
+    GatherAcknowledgements,
     Output,
     RaiseError,
     Reclaim,
@@ -34,6 +36,13 @@ from kafka_share.core.settings import CoreSettings
 from kafka_share.network.mailbox import Mailbox
 
 FOR_THE_MAILBOX = (Deliver, ReportOutcomes, RaiseError, CompleteCommit, CompleteUnsubscribe)
+
+
+class Observer(Protocol):
+    """The application's side, as far as the background half calls it."""
+
+    def observe(self, outputs: Sequence[Output]) -> None: ...
+    def hand_over(self, post: Callable[[Event], None]) -> None: ...
 
 
 class SimulatedDriver:
@@ -53,6 +62,7 @@ class SimulatedDriver:
         self.name = name
         self.core = ShareConsumerCore(settings, source)
         self.mailbox = Mailbox(notify)
+        self.observer: Observer
         self.is_dead = False
         self.has_finished = False
         self.paused_until_ms = 0
@@ -145,6 +155,8 @@ class SimulatedDriver:
             if self.mailbox.reclaim(output.batch_id):
                 self._trace.count("batch taken back from the mailbox")
                 self._inputs.append(BatchReclaimed(output.batch_id))
+        elif isinstance(output, GatherAcknowledgements):
+            self.observer.hand_over(self._inputs.append)
         elif isinstance(output, FOR_THE_MAILBOX):
             self._outbox.append(output)
         elif isinstance(output, FinishClose):
@@ -156,6 +168,7 @@ class SimulatedDriver:
     def _hand_over(self) -> None:
         if self._outbox:
             outputs, self._outbox = self._outbox, []
+            self.observer.observe(outputs)
             self.mailbox.put_all(outputs)
 
     def _arm(self) -> None:

@@ -7,7 +7,7 @@ said about records, and of every outcome.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Protocol, TypeVar
 
 import attrs
@@ -16,16 +16,20 @@ from sim_driver import SimulatedDriver
 from kafka_share.core.application import ApplicationSide
 from kafka_share.core.events import (
     AcknowledgementOutcome,
+    AcknowledgementsGathered,
+    AcknowledgementsMade,
     CloseRequested,
     CommitRequested,
+    Event,
     GatheredAcknowledgements,
+    Output,
     PollEnded,
     PollStarted,
     SubscriptionChanged,
     Unsubscribed,
 )
 from kafka_share.errors import OperationTimeoutError, WakeupError
-from kafka_share.records import ShareRecord, ShareRecords
+from kafka_share.records import AcknowledgeType, ShareRecord, ShareRecords
 
 Records = ShareRecords[Any, Any]
 T = TypeVar("T")
@@ -84,7 +88,7 @@ class SimulatedFacade:
 
     def poll(self, timeout_ms: int) -> Steps[Records]:
         deadline_at_ms = self._driver.now_ms() + timeout_ms
-        self._take(with_records=True)
+        self._take(with_records=self.side.has_room)
         self._raise_pending()
         self._report()
         self.side.demand_all_acknowledged()
@@ -103,30 +107,50 @@ class SimulatedFacade:
         return records
 
     def _start_poll(self, deadline_at_ms: int) -> None:
+        self.side.begin_poll()
         acknowledgements = self._gather()
         if not self.side.has_ready:
-            self._driver.post(PollStarted(deadline_at_ms, acknowledgements))
+            self._ask(deadline_at_ms, acknowledgements)
             return
         if acknowledgements:
             self._commit(acknowledgements, self._driver.now_ms() + self._api_timeout_ms, wait=False)
         self._driver.post(PollStarted(self._driver.now_ms(), wants_records=False), wake=False)
 
+    def _ask(self, deadline_at_ms: int, acknowledgements: tuple[GatheredAcknowledgements, ...] = ()) -> None:
+        asked = self.side.next_ask()
+        if asked is not None:
+            said = acknowledgements + self._gather()
+            self._driver.post(PollStarted(deadline_at_ms, said, wants_records=asked > 0, max_records=asked))
+
     def _wait_for_records(self, deadline_at_ms: int) -> Steps[Records]:
         while True:
             records = self.side.collect()
             if records is not None:
+                if self.side.has_window:
+                    self._driver.post(PollEnded(), wake=False)
                 return records
             self._raise_pending()
-            gaps = self._gather() if not self.side.holds_records else ()
-            if gaps:
-                self._driver.post(PollStarted(deadline_at_ms, gaps))
+            self._ask(deadline_at_ms)
             if self._driver.now_ms() >= deadline_at_ms:
                 return ShareRecords({})
-            yield Wait(deadline_at_ms, with_records=True)
-            self._take(with_records=True)
+            had_room = self.side.has_room
+            yield Wait(deadline_at_ms, with_records=had_room)
+            self._take(with_records=had_room)
             self._raise_wakeup()
+            if not had_room:
+                self._take(with_records=self.side.has_room)
 
     # ---- acknowledgements
+
+    def acknowledge(self, record: ShareRecord[Any, Any], kind: AcknowledgeType) -> None:
+        if not self.side.has_window:
+            self.side.acknowledge(record.topic, record.partition, record.offset, kind)
+            return
+        must_announce, makes_room = self.side.in_flight.say(record, kind, None)
+        if must_announce:
+            self._driver.post(AcknowledgementsMade())
+        if makes_room:
+            self._driver.mailbox.interrupt()
 
     def commit_sync(self, timeout_ms: int) -> Steps[None]:
         deadline_at_ms = self._driver.now_ms() + timeout_ms
@@ -162,8 +186,8 @@ class SimulatedFacade:
         if acknowledgements:
             self._commit(acknowledgements, self._driver.now_ms() + self._api_timeout_ms, wait=False)
 
-    def _gather(self) -> tuple[GatheredAcknowledgements, ...]:
-        gathered = self.side.gather()
+    def _gather(self, *, is_last: bool = False) -> tuple[GatheredAcknowledgements, ...]:
+        gathered = self.side.gather_last() if is_last else self.side.gather()
         self.side.check()
         if gathered:
             self._auditor.said(gathered)
@@ -180,12 +204,28 @@ class SimulatedFacade:
 
     def close(self, timeout_ms: int) -> Steps[None]:
         deadline_at_ms = self._driver.now_ms() + timeout_ms
-        self._driver.post(CloseRequested(self._gather(), deadline_at_ms))
+        self._driver.post(CloseRequested(self._gather(is_last=True), deadline_at_ms))
         yield from self._wait(deadline_at_ms + 1_000, lambda: self.side.closed)
         assert self.side.closed, "close got no answer from the core"
         self._report()
         self.is_closed = True
         self._auditor.closed()
+
+    # ---- called by the background half, in an open window
+
+    def observe(self, outputs: Sequence[Output]) -> None:
+        """See outputs before the mailbox has them."""
+        if self.side.has_window:
+            self.side.observe(outputs)
+
+    def hand_over(self, post: Callable[[Event], None]) -> None:
+        """Post what was said, as the core has asked for it."""
+
+        def told(gathered: AcknowledgementsGathered) -> None:
+            self._auditor.said(gathered.acknowledgements)
+            post(gathered)
+
+        self.side.hand_over(told)
 
     # ---- waiting
 

@@ -59,6 +59,8 @@ class ClientProfile:
     group: str
     topics: tuple[str, ...]
     explicit: bool
+    window_records: int
+    """Of the open in-flight window; 0: none."""
     record_limit: bool
     max_poll_records: int
     poll_timeout_ms: int
@@ -93,7 +95,7 @@ def draw_cluster(source: random.Random) -> ClusterProfile:
         assignment_interval_ms=source.choice((0, 0, 300, 1_000)),
         session_limit=source.choices((2_000, 2), (12, 1))[0],
         latency_ms=source.choice(((0, 0), (1, 3), (1, 10), (5, 60))),
-        topics={name: source.choice((1, 1, 2, 3)) for name in names},
+        topics={name: source.choice((1, 1, 1, 2, 3)) for name in names},
         groups=("g", "h") if source.random() < 0.25 else ("g",),
         auto_create=source.random() < 0.5,
     )
@@ -107,10 +109,11 @@ def draw_client(source: random.Random, cluster: ClusterProfile, group: str) -> C
         group=group,
         topics=tuple(several if source.random() < 0.8 else several[:1]),
         explicit=explicit,
+        window_records=source.choice((0, 0, 5, 40)) if explicit else 0,
         record_limit=not old and source.random() < 0.25,
         max_poll_records=source.choice((3, 5, 10, 50, 500)),
         poll_timeout_ms=source.choice((0, 50, 300, 1_000, 2_000)),
-        work_ms=source.choice((0, 5, 50, 400, 1_500)),
+        work_ms=source.choice((0, 5, 50, 400, 1_500, 2_500)),
         idle_ms=source.choice((0, 0, 100, 2_500)),
         fetch_max_wait_ms=source.choice((100, 300, 500)),
         request_timeout_ms=source.choice((700, 1_500, 3_000)),

@@ -8,8 +8,16 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
+from typing import Final
 
 Action = Callable[[], None]
+
+STEP_LIMIT: Final = 100_000
+"""No history needs a third of it."""
+
+
+class SpinError(AssertionError):
+    """Things happen without end."""
 
 
 class VirtualTime:
@@ -35,5 +43,7 @@ class VirtualTime:
         while queue and queue[0][0] <= end_ms:
             self.now_ms, _, action = heapq.heappop(queue)
             self.steps += 1
+            if self.steps > STEP_LIMIT:
+                raise SpinError(f"{self.steps} steps in {self.now_ms} ms: something spins")
             action()
         self.now_ms = end_ms

@@ -6,13 +6,14 @@ what it gets, and so lets every record end.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
+from typing import Any
 
 from sim_client import SimulatedClient
 from sim_facade import Records, Wait
 
 from kafka_share.errors import CallerError, DataError, KafkaShareError, OperationTimeoutError, WakeupError
-from kafka_share.records import AcknowledgeType
+from kafka_share.records import AcknowledgeType, ShareRecord
 
 CLOSE_TIMEOUT_MS = 5_000
 QUIET_POLL_MS = 500
@@ -48,6 +49,8 @@ def _round(client: SimulatedClient) -> Generator[Wait, None, None]:
         client.trace.count(f"poll raised {type(error).__name__}")
         yield from facade.sleep(20)
         return
+    if not records and client.held:
+        _acknowledge_some(client, ())
     if not records:
         yield from facade.sleep(source.randint(20, 150) if timeout_ms < 100 else source.randint(1, 20))
         return
@@ -62,16 +65,32 @@ def _round(client: SimulatedClient) -> Generator[Wait, None, None]:
 def _acknowledge(client: SimulatedClient, records: Records) -> Generator[Wait, None, None]:
     if not client.profile.explicit:
         return
-    side = client.facade.side
+    if client.profile.window_records:
+        _acknowledge_some(client, records)
+        return
     left = len(records)
     if not client.is_quiet and client.source.random() < client.profile.leave_open:
         left = client.source.randint(0, len(records))
     for record in records[:left]:
-        side.acknowledge(record.topic, record.partition, record.offset, _word(client))
+        client.facade.acknowledge(record, _word(client))
     if left < len(records):
         yield from _commit(client)
         for record in records[left:]:
-            side.acknowledge(record.topic, record.partition, record.offset, _word(client))
+            client.facade.acknowledge(record, _word(client))
+
+
+def _acknowledge_some(client: SimulatedClient, records: Sequence[ShareRecord[Any, Any]]) -> None:
+    """Open window: some of what is held, in any order; a renewed record stays in hand."""
+    held = client.held
+    held.extend(records)
+    client.source.shuffle(held)
+    count = len(held) if client.is_quiet else client.source.randint(0, len(held))
+    done, client.held = held[:count], held[count:]
+    for record in done:
+        kind = _word(client)
+        client.facade.acknowledge(record, kind)
+        if kind is AcknowledgeType.RENEW:
+            client.held.append(record)
 
 
 def _word(client: SimulatedClient) -> AcknowledgeType:

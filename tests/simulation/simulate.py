@@ -20,6 +20,8 @@ from sim_history import Outcome, run_history
 from sim_plan import FaultKind, Flavour
 
 _TITLE_WIDTH = 44
+PROGRESS_EVERY = 1_000
+"""Histories after which a long run shows how far it is."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -37,6 +39,8 @@ def main(arguments: list[str] | None = None) -> int:
         total.add(outcome)
         if outcome.complaint is not None:
             _say(failure_line(outcome))
+        if total.histories % PROGRESS_EVERY == 0:
+            _say(total.line(time.monotonic() - began))
     total.report(time.monotonic() - began)
     return 1 if total.failures else 0
 
@@ -91,7 +95,11 @@ class Totals:
         rows = sorted(self.happened.items(), key=lambda row: (row[0] not in faults, row[0]))
         for name, times in rows:
             _say(f"  {name:{_TITLE_WIDTH}} {times:10,}")
-        _say(
+        _say(self.line(seconds))
+
+    def line(self, seconds: float) -> str:
+        """The totals in one line."""
+        return (
             f"{self.histories:,} histories, {self.steps:,} events, {self.virtual_ms / 3_600_000:.2f} virtual hours "
             f"in {seconds:.0f} s ({self.histories / max(seconds, 0.001):.1f} per second); {self.failures} failed"
         )
