@@ -39,6 +39,7 @@ from kafka_share.cli.export_lag import export_lag as export_lag_command
 from kafka_share.cli.groups.command import main as groups_command
 from kafka_share.cli.groups.rules import Options, check
 from kafka_share.cli.main import cli
+from kafka_share.cli.perf.command import main as perf_command
 from kafka_share.cli.watch.command import watch as watch_command
 from kafka_share.config import REFUSED, ShareAdminConfig, ShareConsumerConfig
 from kafka_share.core.log_events import LOG_EVENTS
@@ -220,6 +221,8 @@ def test_the_options_of_a_command_exist_when_a_page_shows_it(block: Block) -> No
             check(Options(**{name: value for name, value in context.params.items() if name in OPTION_NAMES}))
         elif "kafka-share-console" in words:
             console_command.make_context("kafka-share-console", words[words.index("kafka-share-console") + 1 :])
+        elif words[:1] == ["kafka-share-perf"]:
+            perf_command.make_context(words[0], words[1:])
         elif words[:1] == ["kafka-share"]:
             SUB_COMMANDS[words[1]].make_context(words[1], words[2:])
         else:
@@ -233,6 +236,7 @@ def test_the_options_of_a_command_exist_when_a_page_shows_it(block: Block) -> No
         pytest.param(DEMO, "| option |", demo_command, id="demo"),
         pytest.param(COMMANDS, "| option of kafka-share-groups |", groups_command, id="groups"),
         pytest.param(COMMANDS, "| option of kafka-share-console |", console_command, id="console"),
+        pytest.param(COMMANDS, "| option of kafka-share-perf |", perf_command, id="perf"),
         pytest.param(COMMANDS, "| option of kafka-share doctor |", doctor_command, id="doctor"),
         pytest.param(COMMANDS, "| option of kafka-share watch |", watch_command, id="watch"),
         pytest.param(COMMANDS, "| option of kafka-share export-lag |", export_lag_command, id="export-lag"),
