@@ -191,9 +191,8 @@ class SimulatedBroker:
             return
         self._is_running = True
         try:
-            while outputs := self.cluster.poll(self.now_ms):
+            while outputs := [output for output in self.cluster.poll(self.now_ms) if isinstance(output, Reply)]:
                 for output in outputs:
-                    assert isinstance(output, Reply)
                     listening = self._listening.get(output.context.connection_id)
                     if listening is not None and listening.in_work and listening.in_work[0] is output.context:
                         self.witness.answered(output.context, listening.in_work[1], output.response)

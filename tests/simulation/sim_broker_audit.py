@@ -75,7 +75,7 @@ class BrokerAudit:
 
     def asked(self, context: RequestContext, request: Any) -> None:
         """A request arrives: are the offsets that it speaks about its sender's?"""
-        if not isinstance(request, ShareFetchRequest | ShareAcknowledgeRequest):
+        if context.api_key not in (ShareFetchRequest.API_KEY, ShareAcknowledgeRequest.API_KEY):
             return
         claims: dict[BookKey, tuple[str | None, list[tuple[int, int, list[int]]]]] = {}
         for topic in request.topics:
@@ -101,9 +101,9 @@ class BrokerAudit:
 
     def answered(self, context: RequestContext, request: Any, response: Any) -> None:
         """An answer leaves: what was acknowledged, what was handed out."""
-        if isinstance(request, ShareFetchRequest):
+        if context.api_key == ShareFetchRequest.API_KEY:
             results = _fetch_results(request, response)
-        elif isinstance(request, ShareAcknowledgeRequest):
+        elif context.api_key == ShareAcknowledgeRequest.API_KEY:
             results = _acknowledge_results(request, response)
         else:
             return
@@ -113,7 +113,7 @@ class BrokerAudit:
                 if objection is not None:
                     raise ComplaintError(objection)
                 self._renew(key, said)
-        if isinstance(request, ShareFetchRequest) and response.error_code == 0:
+        if context.api_key == ShareFetchRequest.API_KEY and response.error_code == 0:
             for topic in response.responses:
                 for found in topic.partitions:
                     key = BookKey(request.group_id, topic.topic_id, found.partition_index)

@@ -7,7 +7,7 @@ not paused to go on.
 from __future__ import annotations
 
 import random
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any, Protocol
 
 from sim_driver import SimulatedDriver
@@ -22,13 +22,13 @@ from kafka_share.core.decoding import Decoder
 from kafka_share.core.member_id import new_member_id
 from kafka_share.core.membership import State
 from kafka_share.core.settings import CoreSettings
-from kafka_share.records import Node, RecordHeaders, ShareRecord
+from kafka_share.records import Node, ShareRecord
 
 
 class PoisonDeserializer:
     """Gives values back as they are; one that is poison it cannot take."""
 
-    def deserialize(self, topic: str, headers: RecordHeaders, data: bytes | None) -> bytes | None:
+    def deserialize(self, topic: str, headers: Sequence[tuple[str, bytes | None]], data: bytes | None) -> bytes | None:
         if data is not None and data.startswith(POISON):
             raise ValueError("poison")
         return data

@@ -25,7 +25,7 @@ from kafka_share.core.events import (
     Send,
 )
 from kafka_share.errors import BrokerUnreachableError, KafkaShareError
-from kafka_share.protocol.classic import ApiVersionsRequest
+from kafka_share.protocol.classic import ApiVersionsRequest, ApiVersionsResponse
 from kafka_share.protocol.messages import decode_response, encode_request
 from kafka_share.protocol.versions import VersionRanges, choose_version, ranges_of
 from kafka_share.records import Node
@@ -98,9 +98,9 @@ class Connection:
         assert correlation_id == asked.correlation_id, "answers came out of order"
         if asked.send_id is not None:
             self._owner.emit(ResponseReceived(asked.send_id, response))
-        elif response.error_code:
-            self.close(BrokerUnreachableError(f"{self.node} answered with error {response.error_code}"))
         else:
+            assert isinstance(response, ApiVersionsResponse)
+            assert response.error_code == 0, "the brokers know the version that we ask in"
             self._versions = ranges_of(response)
             self._is_ready = True
             while self._waiting:

@@ -10,6 +10,7 @@ from sim_trace import Trace
 
 from kafka_share.broker.topics import Partition
 from kafka_share.protocol.record_batches import encode_batch
+from kafka_share.protocol.record_encoder import RecordToWrite
 
 _PRODUCER_ID = 7
 
@@ -36,7 +37,7 @@ def _append(broker: SimulatedBroker, partition: Partition, batch: PlannedBatch) 
         return
     first = partition.log.high_watermark
     poison = POISON if batch.flavour is Flavour.POISON else b""
-    records = [
+    records: list[RecordToWrite] = [
         (
             i,
             now_ms - EPOCH_MS,

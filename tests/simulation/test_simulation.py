@@ -12,7 +12,7 @@ import simulate
 from sim_history import run_history
 
 HERE = Path(__file__).parent
-SEEDS = range(40)
+SEEDS = range(25)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
