@@ -87,19 +87,21 @@ def test_latency_and_cpu_are_measured(broker: ReferenceBroker) -> None:
 @pytest.mark.parametrize(("habit", "code"), [([], 1), (["--apache-exit-codes"], 0)])
 def test_it_says_so_when_too_few_records_come_in_time(broker: ReferenceBroker, habit: list[str], code: int) -> None:
     """The remarks stand where Kafka's own tool has them; the exit code is 1, with Kafka's habit 0."""
-    words = ["--messages", "50", "--timeout", "1500", "--show-detailed-stats", "--apache-columns", *habit]
+    words = ["--messages", "50", "--timeout", "3000", "--show-detailed-stats", "--apache-columns", *habit]
     result = run(broker, *words)
     old, header, warning, row = masked(result.stdout).splitlines()
     assert old == "Warning: --messages is an old name; use --num-records."
     assert header == HEADER
-    assert warning.startswith("Warning: fewer than 50 records came: there was none for 1500 ms.")
+    assert warning.startswith(
+        "Warning: fewer records came than the 50 that were asked for: there was none for 3000 ms."
+    )
     assert row == "TIME, TIME, 0.0000, RATE, RATE, 10, MS"
     assert (result.exit_code, result.stderr) == (code, "")
 
 
 def test_rows_of_intervals_consumers_and_metrics_are_printed_when_asked_for(broker: ReferenceBroker) -> None:
     """With two consumers each has its rows and its metrics; the sum of both is the last row."""
-    words = ["--num-records", "50", "--timeout", "1500", "--threads", "2", "--show-consumer-stats", "--print-metrics"]
+    words = ["--num-records", "50", "--timeout", "3000", "--threads", "2", "--show-consumer-stats", "--print-metrics"]
     words += ["--show-detailed-stats", "--reporting-interval", "10"]
     found = documents(run(broker, *words, "--format", "json"))
     assert [one["row"] for one in found] == ["interval", "consumer", "consumer", "total", "metrics", "metrics"]
@@ -134,7 +136,16 @@ def test_it_warns_when_records_come_from_the_future(broker: ReferenceBroker) -> 
     broker.produce(TOPIC, b"v", timestamp_ms=32_503_680_000_000)
     result = run(broker, "--num-records", "11", "--timeout", "30000")
     assert result.exit_code == 0
-    assert result.stderr.startswith("Warning: 1 records were produced after they were delivered")
+    assert result.stderr.startswith("Warning: 1 of the records' timestamps are later than their delivery")
+
+
+def test_it_says_so_when_no_broker_answers() -> None:
+    """A wrong address is told apart from a topic without records; on standard error beside JSON."""
+    words = ["--bootstrap-server", "127.0.0.1:1", "--topic", TOPIC, "--num-records", "1", "--timeout", "500"]
+    result = CliRunner().invoke(main, [*words, "--format", "json"])
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Warning: no broker has answered within 500 ms: is --bootstrap-server right")
+    assert documents(result)[0]["complete"] is False
 
 
 def test_an_error_of_the_broker_ends_it_with_one_line(broker: ReferenceBroker) -> None:

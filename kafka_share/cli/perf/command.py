@@ -41,8 +41,12 @@ _SETTINGS: Final = {
 }
 """Option -> the setting of the client that it is."""
 _TOO_FEW: Final = (
-    "fewer than {wanted} records came: there was none for {timeout_ms} ms. If more were to come, raise --timeout; "
-    "a new group starts at the end of the topic unless its share.auto.offset.reset is earliest."
+    "fewer records came than the {wanted} that were asked for: there was none for {timeout_ms} ms. If more were to "
+    "come, raise --timeout; a new group starts at the end of the topic unless its share.auto.offset.reset is earliest."
+)
+_NO_ANSWER: Final = (
+    "no broker has answered within {timeout_ms} ms: is --bootstrap-server right, does it run, are the security "
+    "settings those of its listener? --debug shows the attempts."
 )
 
 _EPILOG: Final = """\b
@@ -191,7 +195,8 @@ def main(bootstrap_server: str, command_config: Path | None, apache_exit_codes: 
         if given["show_consumer_stats"]:
             report.consumers(run.of_each(), client_ids)
         if run.timed_out:
-            report.remark(_TOO_FEW.format(wanted=wanted_records, timeout_ms=given["timeout_ms"]))
+            reason = _TOO_FEW if any(map(_has_been_answered, consumers)) else _NO_ANSWER
+            report.remark(reason.format(wanted=wanted_records, timeout_ms=given["timeout_ms"]))
         report.total(run.total(), complete=not (interrupted or run.timed_out))
         if given["print_metrics"]:
             for client_id, consumer in zip(client_ids, consumers, strict=True):
@@ -227,6 +232,10 @@ def _settings(bootstrap_server: str, command_config: Path | None, given: dict[st
 
 def _client_ids(name: str, threads: int) -> list[str]:
     return [name] if threads == 1 else [f"{name}-{number}" for number in range(1, threads + 1)]
+
+
+def _has_been_answered(consumer: Consumer) -> bool:
+    return consumer.metrics()["consumer-metrics"]["response-total"] > 0
 
 
 def _accept_the_last(consumers: Sequence[Consumer]) -> None:

@@ -48,8 +48,8 @@ class Report:
             click.echo(self._text(row))
         if row.latencies.ahead:
             click.echo(
-                f"Warning: {row.latencies.ahead} records were produced after they were delivered, by their timestamps: "
-                "the clocks do not agree. Their latency was counted as 0.",
+                f"Warning: {row.latencies.ahead} of the records' timestamps are later than their delivery: the clocks "
+                "of producers and of this machine do not agree. Latencies below 0 were counted as 0.",
                 err=True,
             )
 
