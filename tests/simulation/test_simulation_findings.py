@@ -49,6 +49,16 @@ def test_a_full_window_behind_a_gap_is_freed_by_loading_it_again() -> None:
     ends_well(290)
 
 
+def test_offsets_below_the_start_of_the_log_may_keep_a_share_partition_from_its_records() -> None:
+    """Records deleted up to the middle of a batch, a finished batch left before them, and a strict record limit.
+
+    The leader then takes the batch into its window from its beginning, hands out a part below the log's start, and has
+    the rest of it AVAILABLE: each fetch reads there, is told that the offset is out of range, and gets nothing, for the
+    start offset is not raised to where it is already. The auditor counts such a share partition and asks no more of it.
+    """
+    ends_well(510)
+
+
 @pytest.mark.parametrize("seed", [78, 187])
 def test_a_member_that_knows_no_coordinator_when_it_closes_is_not_waited_for(seed: int) -> None:
     """A leave is sent once, to a coordinator that is known; otherwise the session timeout removes the member."""
