@@ -62,7 +62,7 @@ def acquired(text: str) -> str:
 
 @pytest.mark.scenario(317, 319)
 def test_all_records_are_acquired_at_once_and_only_new_ones_after_they_were_accepted(p: Probe) -> None:
-    """Ten records are acquired with count 1; accepted by a ShareAcknowledge, the next fetch has the next ten only."""
+    """A fetch acquires all records that there are, with count 1; once they are accepted only new ones come."""
     one = Member(p, topic(p))
     p.produce(one.t, 10)
     assert acquired(one.fetch()) == "0~9x1"
@@ -131,7 +131,7 @@ def test_rejected_records_never_come_back(p: Probe, rides: bool) -> None:
 
 @pytest.mark.scenario(323)
 def test_a_fetch_ends_with_the_batch_that_would_pass_its_bytes(p: Probe) -> None:
-    """Ten small records and three of a third of MaxBytes each: twelve are acquired, the last one by the next fetch."""
+    """A fetch returns the record batches that fit into its limit of bytes; the others come with the next fetch."""
     one = Member(p, topic(p))
     for _ in range(10):
         p.produce(one.t, 1, size=1)
@@ -143,7 +143,7 @@ def test_a_fetch_ends_with_the_batch_that_would_pass_its_bytes(p: Probe) -> None
 
 @pytest.mark.scenario(325)
 def test_offsets_that_were_never_acquired_are_refused_according_to_where_they_lie(p: Probe) -> None:
-    """Beyond what was acquired: INVALID_REQUEST; nothing acquired at all: INVALID_RECORD_STATE; not loaded: unknown."""
+    """Acknowledging records that were never acquired is refused, with an error that depends on where they lie."""
     unloaded = p.topic("u")
     p.initialize("g", unloaded)
     one = Member(p, topic(p))
@@ -158,7 +158,7 @@ def test_offsets_that_were_never_acquired_are_refused_according_to_where_they_li
 
 @pytest.mark.scenario(327)
 def test_records_of_another_member_cannot_be_acknowledged(p: Probe) -> None:
-    """Another member's records: INVALID_RECORD_STATE, for all and for a part of them; the holder's word counts."""
+    """Records that another member holds cannot be acknowledged, neither alone nor among a member's own."""
     t = topic(p)
     holder, other = Member(p, t, "M1"), Member(p, t, "M2")
     p.produce(t, 10)
@@ -184,7 +184,7 @@ def test_an_acknowledgement_counts_once(p: Probe) -> None:
 
 @pytest.mark.pitfall(72)
 def test_a_repeated_acceptance_succeeds_at_the_head_and_fails_in_the_middle(p: Probe) -> None:
-    """Accepted twice (the first answer was lost): fine once the start has moved past it, else INVALID_RECORD_STATE."""
+    """Accepting records again succeeds if the group's start has moved past them, and is refused if not."""
     one = Member(p, topic(p))
     p.produce(one.t, 10)
     one.fetch()
@@ -208,7 +208,7 @@ def test_what_the_broker_does_not_know_is_named_by_its_own_error(version: str, f
 
 @pytest.mark.scenario(332, 339)
 def test_leader_and_records_are_there_but_empty_when_a_partition_has_only_a_result(p: Probe) -> None:
-    """A partition that only tells a result has the leader 0/0 and records of length 0, not null."""
+    """A partition that is answered only for its acknowledgements has empty records, not null."""
     one = Member(p, topic(p))
     p.produce(one.t, 10)
     one.fetch()
@@ -222,7 +222,7 @@ def test_leader_and_records_are_there_but_empty_when_a_partition_has_only_a_resu
 
 @pytest.mark.scenario(333)
 def test_only_the_released_middle_comes_back_when_the_rest_of_the_batch_is_held(p: Probe) -> None:
-    """Two offsets of a held batch are released: the next fetch has them with count 2, then what follows the batch."""
+    """Records released from the middle of a held batch come with the next fetch, with count 2; the held ones do not."""
     one = Member(p, topic(p))
     p.produce(one.t, 10)
     p.produce(one.t, 5)
@@ -252,7 +252,7 @@ def test_members_of_different_groups_acquire_the_same_records(p: Probe) -> None:
 
 @pytest.mark.scenario(166)
 def test_every_partition_has_its_turn_when_a_fetch_may_take_one_record(p: Probe) -> None:
-    """Fetches of one record each begin at another partition each time: none starves."""
+    """Fetches of one record each begin with another partition each time, so that none starves."""
     one = Member(p, topic(p, partitions=3), partitions=3)
     for index in range(3):
         for _ in range(9):
@@ -264,7 +264,7 @@ def test_every_partition_has_its_turn_when_a_fetch_may_take_one_record(p: Probe)
 
 @pytest.mark.scenario(225)
 def test_the_state_begins_at_the_log_start_when_records_were_deleted_before_it_was_loaded(p: Probe) -> None:
-    """Stored start 0, log start 5: the first fetch finds nothing, the second begins at 5, and a write stores it."""
+    """A group whose start was deleted from the log goes on at the log's start, with its second fetch."""
     t = p.topic("t")
     p.initialize("g", t)
     p.produce(t, 10)
@@ -290,7 +290,7 @@ def test_the_state_begins_at_the_log_start_when_records_were_deleted_before_it_w
     ],
 )
 def test_only_its_partition_fails_when_acknowledgement_batches_cannot_be(p: Probe, said: str, code: str) -> None:
-    """Wrong number of types, first > last, unknown types, overlap: that partition is refused, others are not."""
+    """A malformed acknowledgement fails for its own partition; those of other partitions in the request count."""
     one = Member(p, topic(p, partitions=2), partitions=2)
     for index in range(2):
         p.produce(one.t, 5, index)

@@ -76,7 +76,9 @@ def test_initialize_is_refused_when_the_partition_is_unknown_or_negative(
     assert _code(error) == InvalidRequestError.code
 
 
+@pytest.mark.pitfall(100)
 def test_leader_epoch_fences_older_leaders_when_a_newer_one_has_read(states: ShareCoordinator, key: StateKey) -> None:
+    """Stored state is refused to older leaders once a newer one has read it; a read without epoch changes nothing."""
     states.initialize(key, 5, -1)
     assert states.summary(key) == StateSummary(5, 0, -1, -1)
     assert states.read(key, 3).start_offset == -1

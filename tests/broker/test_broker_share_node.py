@@ -24,6 +24,7 @@ def _topic(p: Probe, name: str = "t", *, groups: tuple[str, ...] = ("g",), parti
 
 @pytest.mark.scenario(258)
 def test_second_session_waits_and_is_refused_when_the_node_is_full(p: Probe) -> None:
+    """A node without a free share session refuses a new one when the fetch's wait is over, until another has ended."""
     p.view.session_limit = 1
     t = _topic(p)
     c, c2 = p.connect(), p.connect()
@@ -50,6 +51,7 @@ def test_nobody_is_refused_when_the_connection_ends_before(p: Probe) -> None:
 
 @pytest.mark.scenario(233)
 def test_fetch_names_the_leader_and_acknowledge_does_not_when_another_node_leads(p: Probe) -> None:
+    """A fetch from the wrong node is told which one leads; an acknowledgement there is told that it is not known."""
     t = p.topic("t", leader=2)
     p.initialize("g", t)
     c = p.connect()
@@ -59,7 +61,9 @@ def test_fetch_names_the_leader_and_acknowledge_does_not_when_another_node_leads
     assert acknowledged == "e=0 lock=30000 [t-0 e=3:UNKNOWN_TOPIC_OR_PARTITION]"
 
 
+@pytest.mark.pitfall(96)
 def test_waiting_fetch_names_the_new_leader_when_leadership_is_lost(p: Probe) -> None:
+    """A fetch that waits for a partition which gets another leader is answered at once, with the new leader."""
     t = _topic(p, partitions=2)
     c = p.connect()
     p.fetch(c, "g", "M1", 0, [(t, 0, ""), (t, 1, "")])
@@ -73,7 +77,9 @@ def test_waiting_fetch_names_the_new_leader_when_leadership_is_lost(p: Probe) ->
     assert p.node.share_partition("g", t, 0) is not None
 
 
+@pytest.mark.pitfall(102)
 def test_state_is_read_with_the_new_epoch_when_leadership_comes_back(p: Probe) -> None:
+    """A leader that comes back delivers released records with their next count, and unacknowledged ones as if new."""
     t = _topic(p)
     p.produce(t, 3)
     c = p.connect()
@@ -85,7 +91,9 @@ def test_state_is_read_with_the_new_epoch_when_leadership_comes_back(p: Probe) -
     assert p.offsets("g", t) == "0 t/t[0 so=0 le=2 lag=3 e=0]"
 
 
+@pytest.mark.pitfall(101)
 def test_share_partition_is_dropped_when_a_newer_leader_has_read_the_state(p: Probe) -> None:
+    """A broker that a newer leader has taken over from refuses acknowledgements and forgets the partition's state."""
     t = _topic(p)
     p.produce(t, 3)
     c = p.connect()
@@ -96,7 +104,7 @@ def test_share_partition_is_dropped_when_a_newer_leader_has_read_the_state(p: Pr
     assert p.node.share_partition("g", t, 0) is None
 
 
-@pytest.mark.pitfall(56)
+@pytest.mark.pitfall(56, 96)
 @pytest.mark.scenario(330)
 def test_waiting_fetch_ends_empty_and_late_when_its_topic_is_deleted(p: Probe) -> None:
     """A fetch that waits for a topic that is deleted ends empty when its wait is over."""
@@ -121,6 +129,7 @@ def test_everything_is_refused_when_share_groups_are_switched_off(p: Probe) -> N
 
 @pytest.mark.scenario(123)
 def test_renew_is_an_unknown_type_when_the_request_is_version_1(p: Probe) -> None:
+    """Version 1 of ShareFetch knows no renewal: it is refused as an invalid request."""
     t = _topic(p)
     p.produce(t, 3)
     c = p.connect()
@@ -128,8 +137,10 @@ def test_renew_is_an_unknown_type_when_the_request_is_version_1(p: Probe) -> Non
     assert "ae=42:INVALID_REQUEST" in p.fetch(c, "g", "M1", 1, [(t, 0, "0~0:4")], wait=0, version=1)
 
 
+@pytest.mark.pitfall(95)
 @pytest.mark.scenario(137)
 def test_full_window_wakes_only_when_an_acknowledgement_moves_the_start(p: Probe) -> None:
+    """With all locks taken a waiting fetch is answered when the group's start moves, not by an inner acceptance."""
     t = _topic(p)
     p.configure("g", max_record_locks=100)
     for _ in range(3):
@@ -145,6 +156,7 @@ def test_full_window_wakes_only_when_an_acknowledgement_moves_the_start(p: Probe
 
 @pytest.mark.scenario(264)
 def test_epoch_1_follows_when_the_highest_epoch_was_used(p: Probe) -> None:
+    """After the highest epoch of a share session, 2147483647, the next one is 1."""
     t = _topic(p)
     c = p.connect()
     p.fetch(c, "g", "M1", 0, [(t, 0, "")])
@@ -156,6 +168,7 @@ def test_epoch_1_follows_when_the_highest_epoch_was_used(p: Probe) -> None:
 
 @pytest.mark.scenario(331)
 def test_groups_do_not_see_each_other_when_they_share_a_topic(p: Probe) -> None:
+    """Two groups that share a topic each acquire all of its records."""
     t = _topic(p, groups=("g", "h"))
     c = p.connect()
     for group in ("g", "h"):

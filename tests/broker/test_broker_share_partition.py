@@ -109,6 +109,7 @@ def test_renewal_is_refused_when_the_group_does_not_allow_it() -> None:
 
 @pytest.mark.scenario(131)
 def test_held_locks_keep_their_duration_when_the_setting_changes() -> None:
+    """A changed lock duration counts for later acquisitions; locks that are held keep theirs."""
     bench = Bench()
     bench.acquire((0, 4))
     bench.settings = attrs.evolve(bench.settings, record_lock_duration_ms=1_000)
@@ -118,6 +119,7 @@ def test_held_locks_keep_their_duration_when_the_setting_changes() -> None:
 
 @pytest.mark.scenario(133)
 def test_only_the_rest_comes_back_when_part_of_a_batch_was_acknowledged() -> None:
+    """When part of a batch has been acknowledged, only the rest comes back at the end of the lock."""
     bench = Bench()
     bench.acquire((0, 9))
     bench.ack((3, 6, 1))
@@ -127,6 +129,7 @@ def test_only_the_rest_comes_back_when_part_of_a_batch_was_acknowledged() -> Non
 
 @pytest.mark.scenario(128)
 def test_nothing_is_applied_when_one_offset_is_not_held_any_more() -> None:
+    """An acknowledgement of several ranges applies to none of them when one record is not held any more."""
     bench = Bench()
     bench.acquire((0, 4), (5, 9), size=1)
     bench.ack((7, 7, 2))
@@ -137,8 +140,10 @@ def test_nothing_is_applied_when_one_offset_is_not_held_any_more() -> None:
     assert bench.partition.snapshot() == before
 
 
+@pytest.mark.pitfall(101)
 @pytest.mark.scenario(247)
 def test_records_stay_held_when_the_write_of_an_acknowledgement_fails() -> None:
+    """An acknowledgement that the broker cannot store is refused, and the records stay locked as they were."""
     bench = Bench()
     bench.acquire((0, 9))
     before = bench.partition.snapshot()
@@ -150,7 +155,22 @@ def test_records_stay_held_when_the_write_of_an_acknowledgement_fails() -> None:
     assert bench.partition.next_lock_end_at_ms() == NOW + LOCK
 
 
+@pytest.mark.pitfall(94)
+def test_released_records_wait_for_their_write_when_others_fetch_meanwhile() -> None:
+    """Released records can be acquired again when their release has been stored, not before."""
+    bench = Bench()
+    bench.acquire((0, 9))
+    change = bench.partition.acknowledge("A", [AcknowledgementBatch(2, 5, (2,))], NOW)
+    assert bench.partition.window.next_fetch_offset() == 10
+    assert bench.acquire((0, 9), at=0, member="B") == []
+    bench.partition.complete(change)
+    assert bench.partition.window.next_fetch_offset() == 2
+    assert bench.acquire((0, 9), member="B") == [(2, 5, 2)]
+
+
+@pytest.mark.pitfall(101)
 def test_locks_end_in_memory_when_that_cannot_be_stored() -> None:
+    """Locks end in time even if the broker cannot store that."""
     bench = Bench()
     bench.acquire((0, 9))
     bench.states.delete(bench.key)
@@ -170,6 +190,7 @@ def test_locks_end_in_memory_when_that_cannot_be_stored() -> None:
 def test_load_fails_with_the_consumers_error_when_the_coordinator_refuses(
     refused_with: type[Exception], answered_with: type[Exception]
 ) -> None:
+    """When stored share state cannot be read, the error tells the consumer whether to look for another node."""
     bench = Bench()
 
     class Refusing(type(bench.states)):
@@ -183,7 +204,9 @@ def test_load_fails_with_the_consumers_error_when_the_coordinator_refuses(
     assert not can_acquire(partition)
 
 
+@pytest.mark.pitfall(93)
 def test_gaps_are_read_again_when_stored_state_has_holes() -> None:
+    """Stored state with holes is loaded: the records in the holes are fetched again, those that are done are not."""
     stored = (StateBatch(5, 9, 4, 1), StateBatch(15, 19, 0, 2))
     bench = Bench(start=0, stored=stored)
     assert bench.partition.window.next_fetch_offset() == 0
@@ -195,7 +218,9 @@ def test_gaps_are_read_again_when_stored_state_has_holes() -> None:
     ]
 
 
+@pytest.mark.pitfall(93)
 def test_start_stays_before_a_gap_when_what_follows_is_finished() -> None:
+    """The group's start stays before records that stored state does not know until they have been acknowledged."""
     bench = Bench(start=0, stored=(StateBatch(5, 9, 2, 1), StateBatch(12, 14, 4, 1)))
     assert bench.partition.snapshot().start_offset == 0
     assert bench.acquire((0, 4), (5, 9), (10, 14)) == [(0, 4, 1), (10, 11, 1)]
@@ -258,6 +283,7 @@ def test_deliveries_shrink_when_a_batch_of_512_is_always_released() -> None:
 
 @pytest.mark.scenario(114)
 def test_deliveries_do_not_shrink_when_the_limit_is_2() -> None:
+    """With a delivery limit of 2 a large batch is delivered whole both times."""
     bench = Bench(delivery_count_limit=2)
     for count in (1, 2):
         assert bench.acquire((0, 511)) == [(0, 511, count)]
@@ -267,6 +293,7 @@ def test_deliveries_do_not_shrink_when_the_limit_is_2() -> None:
 
 @pytest.mark.scenario(113)
 def test_every_offset_is_delivered_ten_times_when_the_limit_is_10() -> None:
+    """With a delivery limit of 10 each record of a batch that is always released is delivered ten times."""
     bench = Bench(delivery_count_limit=10)
     deliveries = [0] * 100
     while bench.partition.window.next_fetch_offset() < 100:
@@ -279,6 +306,7 @@ def test_every_offset_is_delivered_ten_times_when_the_limit_is_10() -> None:
 
 @pytest.mark.scenario(105)
 def test_start_waits_when_an_archived_batch_is_behind_an_available_one() -> None:
+    """The group's start does not move past available records, even if those behind them are archived."""
     bench = Bench(delivery_count_limit=2)
     bench.acquire((0, 9))
     bench.acquire((10, 19))

@@ -54,7 +54,7 @@ def acquired(answer: str) -> list[str]:
 
 @pytest.mark.scenario(248, 251)
 def test_each_request_needs_the_next_epoch_when_a_session_is_open() -> None:
-    """Epochs count 0, 1, 2 …: a wrong one is refused and changes nothing, and -1 ends the session."""
+    """The epochs of a share session count 0, 1, 2 and so on; a wrong one is refused and changes nothing, -1 ends it."""
     broker = Broker()
     assert error(broker.fetch(M1, 0, partitions=1)) == "0"
     assert error(broker.fetch(M1, 2)) == WRONG_EPOCH
@@ -68,7 +68,7 @@ def test_each_request_needs_the_next_epoch_when_a_session_is_open() -> None:
 @pytest.mark.pitfall(26)
 @pytest.mark.scenario(249)
 def test_a_first_fetch_is_refused_and_the_session_stays_when_it_has_acknowledgements() -> None:
-    """Acknowledgements at epoch 0 are an invalid request; a session that is open goes on as before."""
+    """A session's first fetch may not acknowledge: it is refused, and a session that is open goes on as before."""
     broker = Broker()
     broker.fetch(M1, 0, partitions=1)
     assert error(broker.fetch(M1, 0, "0~9:1")) == INVALID
@@ -79,7 +79,7 @@ def test_a_first_fetch_is_refused_and_the_session_stays_when_it_has_acknowledgem
 @pytest.mark.pitfall(27)
 @pytest.mark.scenario(250)
 def test_an_acknowledgement_is_refused_when_its_epoch_is_0() -> None:
-    """No session begins with a ShareAcknowledge: epoch 0 is always the wrong one."""
+    """No share session begins with an acknowledgement: it is refused with a wrong session epoch."""
     broker = Broker()
     assert error(broker.ack(M1, 0, "0~9:1")) == WRONG_EPOCH
     broker.fetch(M1, 0, partitions=1)
@@ -89,7 +89,7 @@ def test_an_acknowledgement_is_refused_when_its_epoch_is_0() -> None:
 @pytest.mark.pitfall(37)
 @pytest.mark.scenario(252, 253)
 def test_a_session_is_known_by_its_member_only() -> None:
-    """The right epoch of another member finds no session; nor does an end without one."""
+    """A share session belongs to one member: another member's request finds no session, whatever its epoch."""
     broker = Broker()
     broker.fetch(M1, 0, partitions=1)
     assert error(broker.fetch(M2, 1)) == error(broker.ack(M2, 1, "0~9:1")) == NOT_FOUND
@@ -99,7 +99,7 @@ def test_a_session_is_known_by_its_member_only() -> None:
 @pytest.mark.pitfall(38)
 @pytest.mark.scenario(253)
 def test_held_records_stay_held_when_their_session_is_replaced() -> None:
-    """Epoch 0 again replaces a session and releases nothing: what was held can be acknowledged in the new one."""
+    """Replacing a share session releases nothing: what was held can be acknowledged in the new one."""
     broker = Broker()
     assert acquired(broker.fetch(M1, 0, partitions=1)) == ["0~9x1"]
     assert acquired(broker.fetch(M1, 0, partitions=1)) == []
@@ -123,7 +123,7 @@ def test_only_what_is_left_is_answered_when_a_partition_is_forgotten() -> None:
 
 @pytest.mark.scenario(257)
 def test_only_partitions_with_news_are_listed_when_a_session_goes_on() -> None:
-    """Later answers list a partition only if it has records, acknowledgement results or an error, or is new."""
+    """Later answers of a session list only new partitions and those with records, results or an error."""
     broker = Broker(partitions=2)
     broker.fetch(M1, 0, partitions=2)
     assert listed(broker.fetch(M1, 1)) == []

@@ -47,7 +47,7 @@ def offset(broker: ReferenceBroker) -> tuple[int, int | None]:
 
 @pytest.mark.scenario(316)
 def test_it_stops_after_max_messages_and_accepts_only_what_it_printed(broker: ReferenceBroker) -> None:
-    """Of 10 records 3 are printed and accepted; the rest of the batch goes back to the group."""
+    """The console consumer accepts only the records that it printed; the rest of a batch goes back to the group."""
     result = run(broker, "--max-messages", "3", "--timeout-ms", "30000")
     assert (result.exit_code, result.stdout) == (0, "v0\nv1\nv2\n")
     assert result.stderr == "3 records processed\n"
@@ -56,7 +56,7 @@ def test_it_stops_after_max_messages_and_accepts_only_what_it_printed(broker: Re
 
 @pytest.mark.scenario(316)
 def test_it_ends_without_an_error_when_nothing_comes_in_time(broker: ReferenceBroker) -> None:
-    """Running into the timeout is no error, for a topic that does not exist neither."""
+    """A console consumer that runs into its timeout ends without an error, even on a topic that does not exist."""
     command = ["--bootstrap-server", broker.bootstrap_servers, "--topic", "missing", "--timeout-ms", "300"]
     result = CliRunner().invoke(main, command)
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "0 records processed\n")

@@ -35,7 +35,7 @@ def record(offset: int = 0, **changes: Any) -> Record:
 
 @pytest.mark.scenario(316)
 def test_all_columns_are_those_of_kafkas_tool() -> None:
-    """With every print property on, the columns, their order, names and separators are those of Kafka's own tool."""
+    """The console consumer prints the same columns in the same order as Kafka's own tool."""
     printed = "".join(Formatter(ALL).text(record(offset)) for offset in range(4))
     assert printed == (
         "CreateTime:1700000000000\tPartition:0\tOffset:0\tDelivery:1\tEpoch:NOT_PRESENT\th:x\tk0\tv0\n"

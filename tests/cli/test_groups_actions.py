@@ -186,7 +186,7 @@ def test_deletions_warn_when_the_group_has_had_members(tool: Tool) -> None:
 
 @pytest.mark.pitfall(103)
 def test_everything_goes_on_when_the_coordinator_moves_to_another_node(tool: Tool) -> None:
-    """The node that coordinates the group stops between two commands; what is stored is there on the next one."""
+    """The tools go on when the node that coordinates a group stops between two commands, and nothing is lost."""
     tool.reset("--topic", "t", "--to-offset", "4", "--execute")
     tool.broker.stop_node(tool.broker.coordinator("g"))
     assert tool.starts() == [4, 0]
@@ -243,7 +243,7 @@ def test_an_error_of_a_whole_group_leaves_its_table_unshown(tool: Tool) -> None:
 
 @pytest.mark.scenario(305)
 def test_one_group_that_cannot_be_deleted_leaves_the_others_deleted(tool: Tool) -> None:
-    """Each group has its own outcome; one error is enough for exit code 1."""
+    """Groups that can be deleted are deleted even if another cannot; its error makes the exit code 1."""
     for group in ("a", "b"):
         tool.reset("--topic", "t", "--to-latest", "--execute", group=group)
     assert tool.json("--delete", "--group", "a", "--group", "nope", code=1) == {
@@ -261,7 +261,7 @@ def test_one_group_that_cannot_be_deleted_leaves_the_others_deleted(tool: Tool) 
 
 @pytest.mark.scenario(310, 311, 312)
 def test_json_has_everything_that_the_tables_have_and_more(tool: Tool) -> None:
-    """One document per run on standard output; numbers are numbers, what is unknown is null."""
+    """With JSON each run prints one document, in which numbers are numbers and what is unknown is null."""
     tool.broker.set_group_config("g", share_auto_offset_reset="earliest")
     with consumer(tool.broker, "g", "t") as one:
         assert any(len(one.poll(timeout_ms=200)) for _ in range(100))
@@ -322,7 +322,7 @@ def test_json_of_the_changing_actions(tool: Tool) -> None:
 
 @pytest.mark.scenario(306, 308)
 def test_configs_are_set_and_unset_once(tool: Tool) -> None:
-    """Setting what is set already changes nothing and says so; configs may be set before the group exists."""
+    """Setting a group config that is set already changes nothing and says so; the group need not exist."""
     first = tool.run("--alter", "--group", "g", "--add-config", "share.auto.offset.reset=earliest")
     assert first.stdout == "Group g: share.auto.offset.reset is earliest now.\n"
     again = tool.run("--alter", "--group", "g", "--add-config", "share.auto.offset.reset=earliest")
@@ -334,7 +334,7 @@ def test_configs_are_set_and_unset_once(tool: Tool) -> None:
 
 @pytest.mark.scenario(307)
 def test_a_config_that_is_not_allowed_changes_nothing(tool: Tool) -> None:
-    """One bad value refuses them all; the error says where to look."""
+    """If one of several group configs is not allowed, none is set, and the error says where to look."""
     result = tool.run(
         "--alter", "--group", "g", "--add-config", "share.auto.offset.reset=earliest,share.nope=1", code=1
     )

@@ -14,7 +14,7 @@ DESCRIBE_GROUP, DESCRIBE_OFFSETS, ALTER_OFFSETS, DELETE_OFFSETS, DELETE_GROUPS =
 @pytest.mark.pitfall(111)
 @pytest.mark.parametrize("habit", ["apache", "ours"])
 def test_every_command_prints_what_kafkas_own_tool_prints(habit: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Tables and streams are those of Kafka's tool, byte for byte; exit codes too, with --apache-exit-codes.
+    """kafka-share-groups prints what Kafka's own tool prints, byte for byte, and can have its exit codes.
 
     In one of the two runs each command meets a coordinator that has just moved, and one that is still loading.
     """

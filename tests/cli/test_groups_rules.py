@@ -65,7 +65,7 @@ def test_options_that_do_not_go_together_are_usage_errors(
 
 @pytest.mark.scenario(315)
 def test_a_second_group_is_told_as_kafkas_tool_tells_it(capsys: pytest.CaptureFixture[str]) -> None:
-    """Actions about one group refuse two: on standard output, as Kafka's tool does, which exits 0."""
+    """An action about one group refuses a second one, on standard output as Kafka's tool does."""
     line = [*shlex.split(RESET), "--group", "h", "--topic", "t", "--to-latest", "--dry-run"]
     result = run(capsys, *line)
     assert result.code == 2
@@ -115,7 +115,7 @@ def test_options_are_completed_when_the_shell_asks(
 
 @pytest.mark.pitfall(111)
 def test_a_cluster_that_cannot_be_reached_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """The error says what to check; beside JSON it goes to standard error, so that standard output stays a document."""
+    """A cluster that cannot be reached is told in one line that says what to check, even where JSON was asked for."""
     line = [*shlex.split(SERVER), "--list", "--timeout", "300"]
     result = run(capsys, *line)
     assert result.code == 1

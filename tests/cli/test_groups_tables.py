@@ -99,14 +99,14 @@ def test_what_a_broker_does_not_tell_is_a_dash(offset: SharePartitionOffset, sho
 
 @pytest.mark.scenario(310)
 def test_partitions_are_ordered_by_number_and_not_by_text() -> None:
-    """Partition 10 comes behind partition 9."""
+    """Tables list partitions by number: partition 10 comes behind partition 9."""
     found = dict.fromkeys([TopicPartition("t", n) for n in (10, 9, 1)])
     assert [line.split()[2] for line in tables.offsets("g", found, verbose=False).splitlines()[2:]] == ["1", "9", "10"]
 
 
 @pytest.mark.scenario(312)
 def test_the_state_shows_coordinator_and_members() -> None:
-    """One row per group: coordinator with its id, state, number of members; verbose has the epochs between."""
+    """The state of a group is one row: coordinator, state, number of members, and its epochs when verbose."""
     assert tables.state(group("g1"), verbose=False) == (
         "\n"
         "GROUP           COORDINATOR (ID)          STATE           #MEMBERS\n"
@@ -164,7 +164,7 @@ def test_new_offsets_have_columns_as_wide_as_their_names() -> None:
 
 @pytest.mark.scenario(315)
 def test_deleted_offsets_are_shown_by_topic() -> None:
-    """Each topic is Successful or has its error."""
+    """The table of deleted offsets says for each topic that it was successful, or its error."""
     assert tables.topic_results({"nope": "no such topic", LONG_TOPIC: None}) == (
         "\n"
         "TOPIC                          STATUS\n"
@@ -192,7 +192,7 @@ def entry(name: str, value: str | None, source: ConfigSource, *synonyms: ConfigS
 
 @pytest.mark.scenario(306)
 def test_configs_are_shown_with_the_places_that_they_may_come_from() -> None:
-    """Without --all only what is set on the group is shown."""
+    """The configs of a group are those that are set on it, or with --all also those that come from elsewhere."""
     reset = entry(
         "share.auto.offset.reset",
         "earliest",

@@ -68,7 +68,7 @@ def test_a_tool_ends_with_what_its_function_returns() -> None:
 def test_errors_have_exit_codes_that_scripts_can_use(
     error: BaseException, ours: int, apache: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """1 the operation failed, 2 an option is wrong, 130 interrupted; or what Apache's tools end with."""
+    """A failed operation exits with 1, a wrong option with 2, an interrupt with 130, or all as Apache's tools do."""
     assert ended(failing(error)) == ours
     assert ended(failing(error), "--apache-exit-codes") == apache
     assert "Traceback" not in capsys.readouterr().err

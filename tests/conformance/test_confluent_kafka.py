@@ -46,6 +46,7 @@ def test_a_topic_is_refused_when_it_exists_already(bootstrap: str, unique: Names
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.scenario(194)
 def test_what_its_producer_writes_arrives_whole_when_compressed(bootstrap: str, unique: Names, codec: str) -> None:
+    """What the producer of confluent-kafka compressed comes whole to its share consumer, with any codec."""
     topic, group = unique("t"), unique("g")
     create_topic(bootstrap, topic)
     read_from_start(bootstrap, group)
@@ -134,6 +135,7 @@ def test_records_are_shared_without_loss_when_two_of_it_read_one_partition(boots
 
 @pytest.mark.scenario(139)
 def test_held_records_go_to_another_member_when_it_closes(bootstrap: str, unique: Names) -> None:
+    """Records that a closing member of confluent-kafka held go to another member, with delivery count 2."""
     topic, group = unique("t"), unique("g")
     create_topic(bootstrap, topic)
     read_from_start(bootstrap, group)

@@ -106,7 +106,7 @@ def test_deleted_records_never_come_and_held_ones_can_be_accepted(flow: Flow) ->
 @pytest.mark.scenario(218)
 @pytest.mark.pitfall(56)
 def test_a_group_begins_with_the_first_record_that_is_young_enough(flow: Flow, unique: Names) -> None:
-    """by_duration: a group begins with the first record that is not older; without one it waits for one, silently."""
+    """A group may begin with the first record of the last hours; while there is none it waits for one, silently."""
     producer = KafkaProducer(bootstrap_servers=flow.target.bootstrap_servers.split(","))
 
     def produce(*hours: float) -> None:
@@ -131,7 +131,7 @@ def test_a_group_begins_with_the_first_record_that_is_young_enough(flow: Flow, u
 @pytest.mark.scenario(118)
 @pytest.mark.pitfall(83)
 def test_a_renewal_fails_when_the_group_forbids_it(flow: Flow) -> None:
-    """share.renew.acknowledge.enable=false (4.3 and later): the renewal fails, and the record needs no further word."""
+    """Where the group forbids renewals (Kafka 4.3 and later), one fails, and the record needs no further word."""
     if flow.target.version is not None and flow.target.version < "4.3":
         pytest.skip("the setting exists from Kafka 4.3 on")
     configs = {"share.auto.offset.reset": "earliest", "share.renew.acknowledge.enable": "false"}

@@ -32,7 +32,7 @@ def tools(request: pytest.FixtureRequest, bootstrap: str, tmp_path_factory: pyte
 def test_both_tools_print_the_same_bytes(
     tools: JavaTools, bootstrap: str, unique: Callable[[str], str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each view of groups with and without members, long names and unknown offsets among them."""
+    """Our tool for groups and Apache's print the same bytes, for every view of a group."""
     topic, group = unique("a-topic-with-quite-a-long-name"), unique("g")
     empty = unique("an-empty-group-with-quite-a-long-name")
     create_topic(bootstrap, topic, 2)

@@ -76,7 +76,7 @@ def test_values_are_whole_when_producers_compress_with_each_codec(flow: Flow) ->
 @pytest.mark.scenario(23)
 @pytest.mark.pitfall(44)
 def test_polls_are_no_larger_than_asked_when_the_record_limit_is_strict(flow: Flow, record_property: Note) -> None:
-    """record_limit: polls return no more than max_poll_records out of one large batch."""
+    """In record_limit mode polls return no more than max_poll_records, even out of one large batch."""
     flow.produce(*(str(i).encode() for i in range(10)))
     consumer = flow.member(share_acquire_mode="record_limit", max_poll_records=3)
     if not flow.target.speaks_v2:

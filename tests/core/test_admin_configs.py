@@ -72,7 +72,7 @@ def alter(wanted: Mapping[str, Any], *answers: Any, cluster: Cluster | None = No
 @pytest.mark.pitfall(109)
 @pytest.mark.scenario(306)
 def test_a_config_has_value_source_type_and_synonyms() -> None:
-    """Entries come by name, in order, with everything that the broker tells; synonyms are asked for."""
+    """The configs of a group are listed by name, with value, source, type and synonyms."""
     cluster = Cluster()
     answers = script((DescribeConfigsRequest, lambda *_: shown({RESET: "earliest"})))
     found = run(configs.describe_group_configs(["g"]), answers, cluster)
@@ -125,7 +125,7 @@ def test_another_broker_is_asked_when_one_cannot_be_reached() -> None:
 
 @pytest.mark.pitfall(109)
 def test_values_travel_as_text_and_none_unsets() -> None:
-    """Text, numbers and booleans are set (operation 0) as text; None deletes (operation 1)."""
+    """Texts, numbers and booleans are set as text, and None unsets a group config."""
     cluster = Cluster()
     wanted = {RESET: "earliest", LOCK: 15_000, "share.renew.acknowledge.enable": False, "x": None}
     alter(wanted, altered(), cluster=cluster)
@@ -146,7 +146,7 @@ def test_values_travel_as_text_and_none_unsets() -> None:
 @pytest.mark.pitfall(109)
 @pytest.mark.scenario(307)
 def test_what_the_broker_says_against_a_config_is_raised(code: int, kind: type[KafkaShareError]) -> None:
-    """Out of bounds, unknown, no right: raised with the broker's words, and not retried."""
+    """A group config that a broker refuses is raised with the broker's words, and not tried again."""
     cluster = Cluster()
     with pytest.raises(kind, match="as scripted"):
         alter({RESET: "EARLIEST"}, altered(code), cluster=cluster, validate_only=True)
@@ -244,7 +244,7 @@ def test_none_unsets_what_is_set() -> None:
 
 @pytest.mark.scenario(308)
 def test_it_waits_until_every_broker_shows_the_change() -> None:
-    """Brokers follow the controller later, and any may lead a partition: the call ends when the last shows it."""
+    """A changed group config is reported as done only when every broker shows it."""
     brokers = Brokers(late={2: 1, 3: 3})
     brokers.ensure({RESET: "earliest"})
     looks = [node for _, node in brokers.cluster.requests(DescribeConfigsRequest)]

@@ -193,7 +193,7 @@ def test_an_unsupported_type_filter_is_raised_when_every_broker_is_too_old() -> 
 
 @pytest.mark.scenario(293)
 def test_a_description_has_every_field_of_the_answer() -> None:
-    """Members, assignment, epochs, state and coordinator come through; members and partitions are in order."""
+    """A described group has members, assignment, epochs, state and coordinator; members and partitions in order."""
     where = _Member.Assignment.TopicPartitions
     member = {"member_epoch": 4, "client_id": "c", "client_host": "/10.0.0.1", "subscribed_topic_names": ["t", "nix"]}
     members = [
@@ -226,7 +226,7 @@ def test_a_description_has_every_field_of_the_answer() -> None:
 
 @pytest.mark.scenario(291)
 def test_authorized_operations_are_the_bits_of_the_answer() -> None:
-    """Each bit of the answer's field is one operation; a bit without a name is left out."""
+    """The operations that the caller may do are given by name; those that have no name yet are left out."""
     bits = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 30
     cluster = Cluster()
     answer = script((ShareGroupDescribeRequest, lambda r, n: described(r, n, authorized_operations=bits)))
@@ -417,7 +417,7 @@ def test_refused_credentials_are_raised(where: Any) -> None:
 @pytest.mark.scenario(304, 305)
 @pytest.mark.pitfall(110)
 def test_each_deletion_has_its_own_result() -> None:
-    """One group is deleted, one has members, one does not exist: each has its own value."""
+    """When several groups are deleted each has its own result: deleted, refused for its members, or unknown."""
     cluster = Cluster({"good": 1, "busy": 1, "none": 2})
     errors = {"busy": 68, "none": 69}
     answers = script((DeleteGroupsRequest, lambda r, n: deleted(r, n, errors)))

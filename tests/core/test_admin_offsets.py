@@ -75,7 +75,7 @@ def answer(*groups: _Group) -> Any:
 @pytest.mark.scenario(294, 295)
 @pytest.mark.better_than_java("start-beyond-the-end-shown")
 def test_a_partition_has_its_start_and_lag_and_none_while_nothing_is_stored() -> None:
-    """Start, epoch and lag come through, even a lag below zero; a start below zero is None: nothing is stored."""
+    """A partition is shown with start, epoch and lag, even a lag below zero; with nothing stored it is None."""
     found = run(
         offsets.list_share_group_offsets({"g": None}),
         answer(described("g", partition(2, 7, 5), partition(0, -1), partition(1, 100, -90, epoch=-1))),
@@ -89,7 +89,7 @@ def test_a_partition_has_its_start_and_lag_and_none_while_nothing_is_stored() ->
 
 @pytest.mark.pitfall(106)
 def test_the_lag_is_none_when_the_broker_does_not_know_it() -> None:
-    """Kafka 4.1 tells no lag, and later ones may not know it: None, never a wrong number."""
+    """A lag that the broker does not know is None, never a wrong number; Kafka 4.1 knows none."""
     found = run(offsets.list_share_group_offsets({"g": [T0]}), answer(described("g", partition(0, 7))))
     assert found["g"][T0] == SharePartitionOffset(7, 3, None)
 
@@ -190,7 +190,7 @@ def alter(wanted: Any, reply: Any, cluster: Cluster | None = None, **options: An
 
 @pytest.mark.pitfall(104)
 def test_each_altered_partition_has_its_own_result() -> None:
-    """Known and unknown partitions in one call: each has its own value, negative offsets and large ones travel."""
+    """When offsets are altered each partition has its own result; negative and very large offsets are sent as given."""
     cluster = Cluster()
     errors = {("t", 1): 3, ("u", 0): 29}
     found = alter({T0: -1, T1: 5, U0: 2**40}, lambda r, n: altered(r, n, errors=errors), cluster)
@@ -203,14 +203,14 @@ def test_each_altered_partition_has_its_own_result() -> None:
 
 @pytest.mark.pitfall(104)
 def test_altering_is_unsupported_when_the_broker_says_nothing_of_the_partitions() -> None:
-    """Kafka 4.1 answers success without partitions and does nothing: UnsupportedVersionError, not success."""
+    """Kafka 4.1 answers success to altered offsets and does nothing: that is told as unsupported."""
     with pytest.raises(UnsupportedVersionError, match=r"Kafka 4\.1"):
         alter({T0: 1}, AlterShareGroupOffsetsResponse(error_code=0, responses=[]))
 
 
 @pytest.mark.pitfall(104)
 def test_altering_is_unsupported_when_the_broker_speaks_of_unknown_topics_only() -> None:
-    """Kafka 4.1 has entries for topics that do not exist, and still does nothing."""
+    """Kafka 4.1 answers for unknown topics only and alters nothing: that is told as unsupported, too."""
     reply = AlterShareGroupOffsetsResponse(
         error_code=0,
         responses=[_Altered(topic_name="u", partitions=[_AlteredPartition(partition_index=0, error_code=3)])],
@@ -241,7 +241,7 @@ def test_altering_nothing_is_still_asked() -> None:
 @pytest.mark.pitfall(104)
 @pytest.mark.parametrize(("code", "kind"), GROUP_ERRORS)
 def test_what_concerns_the_group_is_raised_when_altering(code: int, kind: type[KafkaShareError]) -> None:
-    """Active members, another type, no right: raised with the broker's words, and not retried."""
+    """Altering offsets of a group that has members, is of another type or is forbidden raises the broker's error."""
     cluster = Cluster()
     with pytest.raises(kind, match="as scripted"):
         alter({T0: 1}, alter_refused(code), cluster)
@@ -250,7 +250,7 @@ def test_what_concerns_the_group_is_raised_when_altering(code: int, kind: type[K
 
 @pytest.mark.pitfall(103)
 def test_altering_follows_a_coordinator_that_loads_and_moves() -> None:
-    """Loading, then moved, then done: the caller sees the result alone."""
+    """Altering offsets follows a coordinator that is loading or has moved; the caller sees the result alone."""
     cluster = Cluster({"g": 2})
     found = alter({T0: 1}, in_turn(alter_refused(14), alter_refused(16), altered), cluster)
     assert found == {T0: None}
@@ -276,7 +276,7 @@ def delete(reply: Any, *topics: str, cluster: Cluster | None = None) -> Any:
 
 @pytest.mark.pitfall(105)
 def test_each_topic_has_its_own_result_when_offsets_are_deleted() -> None:
-    """One topic forgotten, one without offsets, one left out of the answer: each has its own value."""
+    """When offsets are deleted each topic has its own result, even one that the answer leaves out."""
     reply = DeleteShareGroupOffsetsResponse(
         error_code=0,
         responses=[
@@ -296,7 +296,7 @@ def test_each_topic_has_its_own_result_when_offsets_are_deleted() -> None:
 @pytest.mark.pitfall(105)
 @pytest.mark.parametrize(("code", "kind"), GROUP_ERRORS)
 def test_what_concerns_the_group_is_raised_when_deleting_offsets(code: int, kind: type[KafkaShareError]) -> None:
-    """Active members, no such group, another type: raised with the broker's words."""
+    """Deleting the offsets of a group that has members, is unknown or of another type raises the broker's error."""
     refusal = DeleteShareGroupOffsetsResponse(error_code=code, error_message="as scripted", responses=[])
     with pytest.raises(kind, match="as scripted"):
         delete(refusal, "t")

@@ -135,7 +135,7 @@ def test_the_second_answer_counts_when_the_first_try_had_been_applied(second: in
 
 @pytest.mark.pitfall(76)
 def test_three_refusals_of_the_coordinator_are_outlasted_when_time_allows() -> None:
-    """COORDINATOR_NOT_AVAILABLE three times and then success: a waited commit succeeds within its timeout."""
+    """A waited commit succeeds within its timeout although the coordinator was not available three times."""
     h = Harness().joined()
     h.delivering()
     begun_at_ms = h.now_ms

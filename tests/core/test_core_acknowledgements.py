@@ -261,6 +261,7 @@ def test_each_partition_has_its_own_result_when_one_of_them_fails() -> None:
 @pytest.mark.scenario(73, 74)
 @pytest.mark.parametrize("code", [122, 123, 133, 30, 29, 42, -1])
 def test_every_partition_has_the_error_when_the_whole_answer_failed(code: int) -> None:
+    """The error of a whole answer is the result of the acknowledgements of each partition."""
     for by_commit in (True, False):
         h = Harness({tp(): 1, tp(1): 1}).joined()
         h.answer(h.fetch(), fetch_answer(fetch_data(tp(), (0, 9, 1)), fetch_data(tp(1), (0, 9, 1))))

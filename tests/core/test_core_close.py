@@ -50,6 +50,7 @@ def test_close_finishes_at_once_when_nothing_was_ever_sent() -> None:
 
 @pytest.mark.scenario(138)
 def test_acknowledgements_and_the_end_of_the_session_go_in_one_request_and_then_the_member_leaves() -> None:
+    """close sends the last acknowledgements and the session's end in one request; then the member leaves its group."""
     h = delivered()
     close(h, h.said((0, 4, 1)))
     send = h.acknowledge()
@@ -67,6 +68,7 @@ def test_acknowledgements_and_the_end_of_the_session_go_in_one_request_and_then_
 
 @pytest.mark.scenario(139, 141)
 def test_the_session_ends_without_topics_when_nothing_was_acknowledged() -> None:
+    """When there is nothing to acknowledge, close ends the session with a request that names no topic."""
     h = delivered()
     close(h)
     assert h.acknowledge().request.topics == []
@@ -87,6 +89,7 @@ def test_close_waits_for_the_fetch_under_way_and_drops_its_records() -> None:
 
 @pytest.mark.scenario(152)
 def test_close_comes_after_the_commit_under_way_and_both_are_reported() -> None:
+    """close waits for the commit that is under way and takes along what waited behind it; all of it is reported."""
     h = delivered()
     h.commit(1, h.said((0, 0, 1)), wait=False)
     h.commit(2, h.said((1, 1, 1)), wait=False)
@@ -124,6 +127,7 @@ def test_every_node_with_a_session_is_closed_when_there_are_several() -> None:
 @pytest.mark.scenario(144)
 @pytest.mark.parametrize("code", [5, 122, 123, 15, -1])
 def test_close_goes_on_without_another_try_when_the_end_of_the_session_is_refused(code: int) -> None:
+    """When a broker refuses the end of a session, close goes on and does not ask again."""
     h = delivered()
     close(h, h.said((0, 9, 1)))
     h.answer(h.acknowledge(), acknowledge_answer(error=code))
@@ -207,6 +211,7 @@ def test_close_finishes_at_once_and_sends_what_it_can_when_it_has_no_time() -> N
 
 @pytest.mark.scenario(148)
 def test_acknowledgements_are_sent_and_no_leave_when_the_membership_had_failed() -> None:
+    """After a fatal error of its membership a consumer's close still sends acknowledgements, but leaves no group."""
     h = Harness().joined()
     h.delivering()
     h.heartbeat = lambda request: heartbeat_answer(error=30)
@@ -224,6 +229,7 @@ def test_acknowledgements_are_sent_and_no_leave_when_the_membership_had_failed()
 
 @pytest.mark.scenario(147)
 def test_close_ends_the_session_and_no_membership_when_unsubscribed_before() -> None:
+    """After unsubscribe close ends the share session only, as the group has been left already."""
     h = delivered()
     h.handle(Unsubscribed(1, h.now_ms + 5_000))
     h.answer(h.beat(), heartbeat_answer(-1))

@@ -49,7 +49,7 @@ def outcomes(h: Harness) -> list[type | None]:
 @pytest.mark.pitfall(32)
 @pytest.mark.scenario(227, 230)
 def test_acknowledgements_of_a_deleted_topic_go_by_its_old_id_when_it_was_made_again() -> None:
-    """Records of a deleted topic are acknowledged by its old id, which the same request forgets; the new id is added.
+    """Records of a deleted topic are acknowledged by its old id, even when a new topic of its name is fetched.
 
     A broker up to 4.3 that is to forget an unknown topic id answers the request; one that is not refuses all of it.
     """
@@ -213,7 +213,7 @@ def test_records_of_an_old_session_are_not_acknowledged_in_the_new_one_when_it_h
 
 @pytest.mark.pitfall(36)
 def test_the_new_session_stays_when_the_end_of_the_old_connection_is_noticed_late() -> None:
-    """The end of a connection is reported after a new one is in use: the session on the new one goes on."""
+    """When the end of a connection is noticed after a new one is in use, the session on the new one goes on."""
     h = Harness(reconnect_backoff_ms=0, reconnect_backoff_max_ms=0).joined(timeout_ms=60_000)
     h.fail(h.fetch())
     assert h.fetch().request.share_session_epoch == 0  # on a new connection

@@ -125,6 +125,7 @@ def test_limits_are_those_of_the_settings_when_fetching() -> None:
 
 @pytest.mark.scenario(16)
 def test_the_batch_has_what_was_acquired_when_an_answer_comes() -> None:
+    """What a fetch acquired comes with its delivery counts, the duration of its locks and the time of the request."""
     h = Harness().joined()
     sent_at_ms = h.now_ms
     h.advance(40)
@@ -439,7 +440,7 @@ def test_one_error_names_the_topics_and_the_others_go_on_when_rights_are_missing
 @pytest.mark.scenario(258, 262)
 @pytest.mark.parametrize("code", [122, 123, 133, -1, 100, 15, 30, 42, 35, 999])
 def test_attempts_back_off_when_the_whole_answer_fails_again_and_again(code: int) -> None:
-    """Fetches that fail as a whole again and again are repeated with growing pauses, never in a hot loop."""
+    """Fetches that fail as a whole again and again are repeated with growing pauses, never in a tight loop."""
     h = Harness().joined(timeout_ms=60_000)
     for _ in range(400):
         for send in list(h.data_pending):

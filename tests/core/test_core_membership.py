@@ -52,7 +52,7 @@ def test_nothing_is_sent_when_subscribed_without_a_poll() -> None:
 
 @pytest.mark.pitfall(14)
 def test_the_join_carries_everything_when_the_first_poll_comes() -> None:
-    """The very first heartbeat names group, member id, rack and topics; the next leaves out what has not changed."""
+    """The first heartbeat names group, member id, rack and topics; later ones leave out what has not changed."""
     h = Harness(client_rack="r1")
     h.subscribe("t", "a")
     h.start_poll()
@@ -329,7 +329,7 @@ def test_the_member_joins_again_when_its_group_was_deleted() -> None:
 
 @pytest.mark.pitfall(8, 10)
 def test_the_consumer_ends_when_its_group_id_belongs_to_a_group_of_another_type() -> None:
-    """GROUP_ID_NOT_FOUND as the answer to a join means a group of another type: raised once, and the consumer ends."""
+    """A group id that belongs to a group of another type is raised once, at the join, and the consumer ends."""
     h = Harness()
     h.heartbeat = lambda request: heartbeat_answer(error=69, message="g is no share group")
     h.subscribe()
@@ -469,7 +469,7 @@ def test_the_member_joins_again_when_it_subscribes_after_unsubscribing() -> None
 @pytest.mark.pitfall(11)
 @pytest.mark.scenario(276)
 def test_the_member_leaves_without_names_and_joins_silently_when_polls_stay_away() -> None:
-    """No poll for max.poll.interval.ms: the member leaves the group, and the next poll joins again without an error."""
+    """A member that does not poll for max.poll.interval.ms leaves its group; its next poll joins again silently."""
     h = Harness(max_poll_interval_ms=5_000).joined()
     h.delivering()
     h.advance(4_990)
@@ -585,7 +585,7 @@ def test_the_leave_follows_the_join_under_way_when_closed_meanwhile() -> None:
 @pytest.mark.pitfall(11)
 @pytest.mark.scenario(277)
 def test_unseen_records_are_given_back_at_once_when_the_application_stalled() -> None:
-    """Records that arrive for a member that has left because no poll came go back at once, not after half the lock."""
+    """Records that arrive for a member that has left because no poll came are given back at once."""
     h = Harness({tp(): 1}, max_poll_interval_ms=5_000).joined(timeout_ms=100)
     h.advance(5_200)
     assert -1 in [request.member_epoch for _, request in h.sent_of(Heartbeat)]

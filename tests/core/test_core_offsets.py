@@ -82,7 +82,7 @@ def test_encoded_pieces_satisfy_the_broker_when_expanded(types: dict[int, int]) 
 
 @pytest.mark.pitfall(69)
 def test_the_observed_example_is_encoded_when_runs_of_ten_are_split_by_rejects() -> None:
-    """Equal types are one type, short runs have a type for each offset, and a hole begins another batch."""
+    """Acknowledgements are encoded with one type for equal ones and a type for each offset for short runs."""
     types = dict.fromkeys(range(26), 1) | {26: 3, 27: 1, 28: 3, 29: 1}
     types |= {offset: 3 if (offset - 31) % 11 == 10 else 1 for offset in range(31, 63)}
     pieces = encode_runs(runs_of(types))

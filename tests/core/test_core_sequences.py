@@ -93,6 +93,7 @@ def test_the_connection_to_the_bootstrap_address_is_closed_when_the_brokers_are_
 
 @pytest.mark.scenario(21)
 def test_each_poll_sends_one_fetch_with_the_acknowledgements_of_the_one_before_when_records_are_few() -> None:
+    """Each poll sends one fetch, which carries the acknowledgements of the poll before."""
     h = Harness(max_poll_records=5).joined()
     for n in range(4):
         first = n * 5
@@ -176,6 +177,7 @@ def test_a_new_partition_is_added_as_a_difference_when_the_assignment_grows() ->
 
 @pytest.mark.scenario(10)
 def test_an_illegal_name_is_raised_once_and_the_other_topics_are_consumed() -> None:
+    """An illegal topic name is raised once, and the other topics are consumed."""
     h = Harness({tp(): 1})
     h.topic_errors["topic abc"] = 17
     h.heartbeat = lambda request: heartbeat_answer(1, [tp()])

@@ -173,7 +173,7 @@ def test_first_push_comes_after_half_to_one_and_a_half_intervals() -> None:
 
 @pytest.mark.scenario(336)
 def test_push_has_the_metrics_whose_names_begin_as_asked() -> None:
-    """Only what the subscription asks for is sent, in the broker's preferred codec, with id and subscription."""
+    """Only the metrics that a broker subscribed to are pushed, compressed with the codec that it prefers."""
     harness = pushing("org.apache.kafka.consumer.share.coordinator.")
     request = push(harness).request
     assert (request.client_instance_id, request.subscription_id, request.terminating) == (ME, 5, False)

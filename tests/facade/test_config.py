@@ -59,6 +59,7 @@ def test_an_unknown_setting_is_refused_with_the_nearest_name() -> None:
 @pytest.mark.scenario(35)
 @pytest.mark.parametrize("group_id", [None, "", "   ", 5])
 def test_construction_fails_with_an_invalid_group_id_when_it_is_missing_or_blank(group_id: Any) -> None:
+    """The error about a missing or blank group id has an invalid-group-id error as its cause."""
     with pytest.raises(ConfigurationError) as caught:
         make(group_id=group_id)
     assert isinstance(caught.value.__cause__, InvalidGroupIdError)

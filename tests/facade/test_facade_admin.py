@@ -194,9 +194,9 @@ def test_groups_without_members_are_deleted_and_their_ids_are_free_again(broker:
 
 
 @pytest.mark.scenario(294, 295, 297)
-@pytest.mark.pitfall(106)
+@pytest.mark.pitfall(99, 106)
 def test_offsets_and_lag_follow_what_is_acknowledged(broker: ReferenceBroker, admin: Any) -> None:
-    """Nothing until the first write; then an exact lag: released records count, accepted and rejected ones do not."""
+    """The lag is unknown until the first acknowledgement; then released records count, accepted and rejected do not."""
     broker.set_group_config("g", share_auto_offset_reset="earliest")
     broker.produce_batch("u", [b"0", b"1", b"2"])
     where = TopicPartition("u", 0)
@@ -239,7 +239,7 @@ def test_what_another_member_holds_counts_in_the_lag(broker: ReferenceBroker, ad
 
 
 @pytest.mark.scenario(300)
-@pytest.mark.pitfall(104)
+@pytest.mark.pitfall(99, 104)
 def test_altered_offsets_are_shown_and_used(broker: ReferenceBroker, admin: Any) -> None:
     """A group is made at the offset, a consumer begins there; unknown partitions have errors of their own."""
     broker.produce_batch("u", [b"%d" % number for number in range(10)])
@@ -256,7 +256,7 @@ def test_altered_offsets_are_shown_and_used(broker: ReferenceBroker, admin: Any)
 
 @pytest.mark.pitfall(104, 105)
 def test_offsets_of_a_group_with_members_cannot_be_changed(broker: ReferenceBroker, admin: Any) -> None:
-    """Altering and deleting offsets needs an empty group; deleting one that exists."""
+    """Offsets can be altered and deleted only while the group is empty, and deleted only if the group exists."""
     with member(broker, "g", "t") as consumer:
         consumer.poll(timeout_ms=100)
         with pytest.raises(NonEmptyGroupError):
@@ -269,7 +269,7 @@ def test_offsets_of_a_group_with_members_cannot_be_changed(broker: ReferenceBrok
 
 @pytest.mark.pitfall(105)
 def test_deleted_offsets_begin_anew_and_the_other_topic_stays(broker: ReferenceBroker, admin: Any) -> None:
-    """The forgotten topic starts by the group's reset policy again; the other one keeps its place."""
+    """A topic whose offsets were deleted starts by the group's reset policy again; other topics keep their place."""
     broker.produce("u", b"u")
     broker.produce("t", b"t")
     for topic in ("u", "t"):
@@ -285,7 +285,7 @@ def test_deleted_offsets_begin_anew_and_the_other_topic_stays(broker: ReferenceB
 
 @pytest.mark.pitfall(104, 106)
 def test_kafka_4_1_tells_no_lag_and_cannot_alter(make_admin: Make) -> None:
-    """4.1 answers success and does nothing, which is raised as unsupported; its offsets have no lag."""
+    """With Kafka 4.1 altering offsets is raised as unsupported, and offsets are shown without a lag."""
     with ReferenceBroker(kafka_version="4.1") as old:
         old.create_topic("u")
         old.produce("u", b"1")
@@ -332,7 +332,7 @@ def test_group_configs_are_set_shown_and_unset(broker: ReferenceBroker, admin: A
 
 @pytest.mark.scenario(308)
 def test_an_ensured_config_is_there_for_the_first_member(broker: ReferenceBroker, admin: Any) -> None:
-    """It changes what differs, once; a member that joins right after it starts where the config says."""
+    """Ensured group configs change only what differs, and count for a member that joins right afterwards."""
     broker.produce("u", b"early")
     assert admin.ensure_group_config("g", {RESET: "earliest"}) == {RESET: ConfigChange(None, "earliest")}
     assert admin.ensure_group_config("g", {RESET: "earliest"}) == {}

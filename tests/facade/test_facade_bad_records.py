@@ -69,7 +69,7 @@ def poll_event(consumer: Consumer) -> str:
 def test_the_bad_record_is_raised_until_it_is_rejected_when_a_deserializer_fails(
     broker: ReferenceBroker, make_consumer: MakeConsumer, outcomes: Outcomes
 ) -> None:
-    """Poll gives the two good records, the next one raises offset 2; the ACCEPTs of that poll are sent and reported.
+    """Each poll raises a record that cannot be deserialized until it is rejected; those before it are accepted.
 
     (Java loses them.) The bad record was released and is raised again; the override REJECT ends it.
     """
@@ -96,7 +96,7 @@ def test_the_bad_record_is_raised_until_it_is_rejected_when_a_deserializer_fails
 def test_the_first_error_can_be_overridden_when_records_came_before_it(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """The word about a bad record is not sent before it was raised: REJECT after the first raise ends it."""
+    """A bad record is not acknowledged before its error was raised, so that the application can decide about it."""
     broker.create_topic("t")
     broker.produce_batch("t", [b"good", b"bad", b"good"])
     consumer = make_consumer("t", share_acknowledgement_mode="explicit", value_deserializer=not_bad)
@@ -116,7 +116,7 @@ def test_the_first_error_can_be_overridden_when_records_came_before_it(
 def test_overriding_is_refused_when_the_place_is_wrong_or_the_word_was_committed(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """A wrong topic, partition or offset is an illegal state, and so is a second override after the commit.
+    """A bad record's acknowledgement can be changed only by its right place, and only until it is committed.
 
     RENEW is an argument that can never work: nobody holds the record.
     """
@@ -140,7 +140,7 @@ def test_overriding_is_refused_when_the_place_is_wrong_or_the_word_was_committed
 def test_bad_records_are_raised_up_to_the_limit_and_the_good_ones_come_when_one_batch_holds_both(
     broker: ReferenceBroker, make_consumer: MakeConsumer, outcomes: Outcomes
 ) -> None:
-    """Good, bad key, bad value, good: 0 comes alone, then the two errors with all raw parts, then 3.
+    """Good records come first, then the errors of bad ones with all their raw bytes, then the records behind them.
 
     Released, the bad ones come straight back and are raised up to the delivery limit, five times; then they are
     archived, and implicit mode goes on behind them. Everything that was said is reported without an error.
@@ -175,8 +175,7 @@ def test_bad_records_are_raised_up_to_the_limit_and_the_good_ones_come_when_one_
 def test_no_request_for_records_is_sent_when_a_poll_has_some_at_hand(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """While decoded records or errors of an answer wait, polls fetch nothing (KAFKA-18794); what they accept goes out
-    by itself."""
+    """While records or errors of an earlier answer are at hand, polls fetch nothing; acknowledgements still go out."""
     broker.create_topic("t")
     broker.produce_batch("t", [b"good", b"bad", b"good"])
     consumer = make_consumer("t", value_deserializer=not_bad)
@@ -193,8 +192,7 @@ def test_no_request_for_records_is_sent_when_a_poll_has_some_at_hand(
 def test_the_next_poll_returns_everything_when_an_interrupt_strikes_in_a_deserializer(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """A KeyboardInterrupt amid decoding passes through poll and costs nothing: no record is skipped, or accepted
-    unseen."""
+    """A KeyboardInterrupt in a deserializer costs nothing: no record is skipped, and none is accepted unseen."""
     strikes = [b"2"]
 
     def deserialize(data: bytes) -> bytes:
@@ -243,7 +241,7 @@ def test_a_damaged_batch_is_rejected_and_the_others_come_when_three_were_fetched
     tampering: FetchTampering,
     outcomes: Outcomes,
 ) -> None:
-    """Batch 0-2 comes, the next poll names 3, batch 6-8 follows; the damaged one is rejected.
+    """Of three batches a damaged one is raised by poll and rejected; the ones before and behind it come.
 
     What the raising poll had accepted is sent and reported (Java: lost, and back after the lock time).
     """

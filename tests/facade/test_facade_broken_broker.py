@@ -70,7 +70,7 @@ SHORT = {
 def test_records_arrive_all_the_same_when_answers_are_broken_for_a_while(
     broker: ReferenceBroker, make_consumer: MakeConsumer, api: type, fault: str
 ) -> None:
-    """Two broken answers of any API: the consumer gets over it, and every record arrives and is accepted."""
+    """A consumer gets over broken answers to any of its requests: every record arrives and is accepted."""
     broker.create_topic("t")
     produce_values(broker, "t", 3)
     consumer = make_consumer("t", **SHORT)
@@ -175,7 +175,7 @@ def test_poll_raises_when_no_broker_was_ever_there(make_consumer: MakeConsumer) 
 
 @pytest.mark.pitfall(28, 75)
 def test_commit_fails_at_once_when_the_node_was_stopped(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
-    """The session ended with the connection: nothing is sent, and the result says why without waiting."""
+    """A commit for a broker that has stopped fails at once, and the result says why: the session has ended."""
     broker.create_topic("t")
     produce_values(broker, "t", 2)
     consumer = make_consumer("t")

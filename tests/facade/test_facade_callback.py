@@ -21,7 +21,7 @@ MakeConsumer = Callable[..., Consumer]
 @pytest.mark.pitfall(80)
 @pytest.mark.scenario(86, 41)
 def test_callback_is_told_inside_the_poll_that_accepts(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
-    """Implicit mode: the poll after the delivery accepts it; the callback has topic id, name, partition, offsets."""
+    """The poll that accepts records tells the callback of it: topic with id, partition and offsets."""
     broker.create_topic("t")
     produce_values(broker, "t", 3)
     consumer = make_consumer("t")
@@ -72,7 +72,7 @@ def test_callback_is_told_inside_commit_sync(broker: ReferenceBroker, make_consu
 
 @pytest.mark.scenario(87)
 def test_callback_has_been_called_when_close_returns(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
-    """poll, poll(0), close: what the second poll accepted is reported by the time close returns."""
+    """The callback has heard of whatever the last polls accepted by the time close returns."""
     broker.create_topic("t")
     produce_values(broker, "t", 2)
     consumer = make_consumer("t")
@@ -192,7 +192,7 @@ def test_exception_of_the_callback_is_logged_and_swallowed(
 def test_offsets_over_all_calls_are_those_acknowledged_when_there_are_several_partitions(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """However the calls are cut, together they name exactly the acknowledged offsets of every partition."""
+    """All calls of the callback together name exactly the acknowledged offsets of every partition."""
     broker.create_topic("t", partitions=4)
     for partition in range(4):
         produce_values(broker, "t", 3, partition=partition)
@@ -254,7 +254,7 @@ def test_the_new_callback_is_told_when_it_was_replaced_before_the_outcome(
 def test_outcomes_are_dropped_when_the_callback_is_taken_away(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """With no callback outcomes are not kept for one that is set later."""
+    """Without a callback the outcomes of acknowledgements are not kept for one that is set later."""
     broker.create_topic("t")
     produce_values(broker, "t", 2)
     consumer = make_consumer("t")

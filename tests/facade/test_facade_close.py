@@ -54,7 +54,7 @@ def test_acknowledged_records_stay_away_when_the_consumer_closes(
 def test_held_records_come_to_others_at_once_when_the_consumer_closes(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """Nothing acknowledged: another member gets exactly those records without any lock running out."""
+    """Records that a closing consumer held go to another member at once, before any lock has run out."""
     broker.create_topic("t")
     produce_values(broker, "t", 5)
     consumer = make_consumer("t", share_acknowledgement_mode="explicit")
@@ -67,7 +67,7 @@ def test_held_records_come_to_others_at_once_when_the_consumer_closes(
 def test_only_the_other_half_comes_back_when_half_was_acknowledged(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """Half of the batch acknowledged, close: that half stays away, the other half is given back."""
+    """When half of a batch was acknowledged before close, that half stays away and the other is given back."""
     broker.create_topic("t")
     produce_values(broker, "t", 10)
     consumer = make_consumer("t", share_acknowledgement_mode="explicit")
@@ -81,7 +81,7 @@ def test_only_the_other_half_comes_back_when_half_was_acknowledged(
 def test_last_batch_is_released_when_an_implicit_consumer_closes(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """Implicit mode accepts with the next poll, not with close: the next member gets the last poll's records."""
+    """In implicit mode close accepts nothing: the next member gets the records of the last poll."""
     broker.create_topic("t")
     produce_values(broker, "t", 300)
     consumer = make_consumer("t", max_poll_records=70)
@@ -194,7 +194,7 @@ def test_close_ends_at_the_request_timeout_when_no_answer_comes(
 def test_close_ends_at_its_own_timeout_when_no_answer_comes(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """With a timeout shorter than the request's, close returns then, without an error, and reports what it gave up."""
+    """close returns at its own timeout without an error when no answer comes, and reports what it gave up."""
     broker.create_topic("t")
     produce_values(broker, "t", 1)
     consumer = make_consumer("t", share_acknowledgement_mode="explicit")
@@ -210,7 +210,7 @@ def test_close_ends_at_its_own_timeout_when_no_answer_comes(
 def test_close_completes_without_a_retry_when_the_sessions_end_is_refused(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """LEADER_NOT_AVAILABLE as the answer to the session's end: close goes on, and does not ask again."""
+    """A broker refuses the end of a session with a retriable error: close goes on, and does not ask again."""
     broker.create_topic("t")
     produce_values(broker, "t", 1)
     consumer = make_consumer("t")
@@ -245,7 +245,7 @@ def test_close_returns_without_an_error_when_the_broker_is_down(
 @pytest.mark.scenario(146)
 @pytest.mark.parametrize("polls", [0, 1])
 def test_close_returns_without_an_error_when_no_broker_ever_answered(make_consumer: MakeConsumer, polls: int) -> None:
-    """A dead bootstrap address: close has nothing to say to anybody."""
+    """close returns without an error when no broker has ever answered."""
     consumer = make_consumer("t", bootstrap_servers="127.0.0.1:1")
     for _ in range(polls):
         assert not consumer.poll(timeout_ms=50)
@@ -364,7 +364,7 @@ def test_with_block_closes_and_passes_the_exception_on_when_its_body_raises(
 
 @pytest.mark.scenario(151)
 def test_closing_inside_a_with_block_is_fine(make_consumer: MakeConsumer) -> None:
-    """An explicit close inside the block, and then the one at its end."""
+    """A consumer may be closed inside its with block; the end of the block then does nothing."""
     with make_consumer("t") as consumer:
         consumer.close()
 
@@ -372,7 +372,7 @@ def test_closing_inside_a_with_block_is_fine(make_consumer: MakeConsumer) -> Non
 @pytest.mark.pitfall(88)
 @pytest.mark.scenario(153)
 def test_close_ends_when_fetches_of_several_brokers_are_under_way() -> None:
-    """Three brokers hold a ShareFetch back while close is called: it ends all the same, everywhere."""
+    """close ends although three brokers still hold an answer to a fetch back."""
     with ReferenceBroker(nodes=3) as broker:
         broker.set_group_config("g", share_auto_offset_reset="earliest")
         broker.create_topic("t", partitions=3)

@@ -21,7 +21,7 @@ MakeConsumer = Callable[..., Consumer]
 def test_commit_sync_is_empty_and_sends_nothing_when_nothing_was_delivered(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """Before subscribe, before the first poll and with nothing pending, commit_sync answers {} and sends nothing."""
+    """commit_sync with nothing to acknowledge returns an empty mapping and sends nothing."""
     broker.create_topic("t")
     consumer = make_consumer()
     assert consumer.commit_sync() == {}
@@ -36,7 +36,7 @@ def test_commit_sync_is_empty_and_sends_nothing_when_nothing_was_delivered(
 def test_each_commit_names_its_partition_when_committing_in_steps(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """Each of five commit_sync answers for one partition; a second one at once is empty; every record stays away.
+    """Committing step by step, each result names the partition; a second commit at once has nothing to say.
 
     The number of ShareAcknowledge requests is the number of commits that had something to say.
     """
@@ -77,7 +77,7 @@ def test_result_names_exactly_the_partitions_of_the_batch_when_there_are_three(
 def test_both_topics_appear_in_the_results_when_two_are_consumed(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """Over a run that consumes two topics, the results name both."""
+    """The results of commits name every topic that is consumed."""
     for topic in ("a", "b"):
         broker.create_topic(topic)
         produce_values(broker, topic, 3)
@@ -93,7 +93,7 @@ def test_both_topics_appear_in_the_results_when_two_are_consumed(
 def test_commit_sync_raises_and_reports_later_when_it_is_given_no_time(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """commit_sync(0) with something pending raises; what it sent is reported by a later call; with nothing it is {}."""
+    """commit_sync without time raises if something was pending; what became of that is reported by a later call."""
     broker.create_topic("t")
     produce_values(broker, "t", 3)
     consumer = make_consumer("t")
@@ -145,7 +145,7 @@ def test_commit_raises_illegal_state_when_the_consumer_is_closed(make_consumer: 
 def test_nothing_is_lost_when_async_commits_are_followed_by_a_sync_one(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """Ten commit_async and one commit_sync, repeated: each offset is reported once and none is left."""
+    """Many commit_async followed by one commit_sync: each offset is reported once, and none is left."""
     broker.create_topic("t")
     produce_values(broker, "t", 55)
     consumer = make_consumer("t", share_acknowledgement_mode="explicit", max_poll_records=11)
@@ -167,7 +167,7 @@ def test_nothing_is_lost_when_async_commits_are_followed_by_a_sync_one(
 def test_every_offset_is_reported_once_when_commits_alternate(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """commit_sync and commit_async by turns after every single record: all offsets reported once, none is left."""
+    """When commit_sync and commit_async alternate after each record, every offset is reported once and none is left."""
     broker.create_topic("t")
     produce_values(broker, "t", 40)
     consumer = make_consumer("t", share_acknowledgement_mode="explicit")
@@ -216,7 +216,7 @@ def test_every_offset_is_reported_once_when_commits_come_in_bursts(
 def test_nothing_is_left_when_many_topics_are_committed_asynchronously(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """Five topics of three partitions, four rounds of produce, consume, commit_async: nothing is left."""
+    """Many topics and partitions are committed asynchronously without a record being left."""
     topics = [f"topic-{number}" for number in range(5)]
     for topic in topics:
         broker.create_topic(topic, partitions=3)

@@ -141,7 +141,7 @@ def test_late_answer_is_reported_when_commit_sync_ran_out_of_time(
 def test_async_commits_do_not_wait_and_share_requests_when_an_answer_is_late(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """50 commit_async return None though no answer comes; what is said meanwhile goes in one later request."""
+    """commit_async never waits; what is acknowledged while one answer is late goes in one later request."""
     broker.create_topic("t")
     produce_values(broker, "t", 50)
     consumer = make_consumer("t", share_acknowledgement_mode="explicit")
@@ -166,7 +166,7 @@ def test_async_commits_do_not_wait_and_share_requests_when_an_answer_is_late(
 def test_commit_sync_succeeds_when_async_commits_are_under_way_and_cached(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """One async commit is under way, one is cached: commit_sync needs one more answer, for both in one request.
+    """commit_sync takes along what earlier asynchronous commits have not sent yet, in one request.
 
     librdkafka sends the sync before the cached async; ours sends them together, and reports all of them.
     """

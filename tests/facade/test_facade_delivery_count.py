@@ -53,11 +53,12 @@ def test_every_record_is_seen_twice_when_the_limit_is_two(broker: ReferenceBroke
     assert left_for_others(broker, make_consumer, "t") == []
 
 
+@pytest.mark.pitfall(97)
 @pytest.mark.scenario(106)
 def test_close_counts_as_a_delivery_when_records_were_held(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """Each close with a held batch counts: whole batches three times, then half of it, then record by record.
+    """A close with held records counts as a delivery of them, so that each close brings a batch nearer to its limit.
 
     A batch whose count nears the limit is cut, so that one poisonous record does not take the others with it.
     """
@@ -121,7 +122,7 @@ def test_record_returns_to_its_own_consumer_when_its_lock_ends(
 def test_deliveries_shrink_when_a_large_batch_nears_a_high_limit(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """Limit 10, one batch of 512 always released: whole five times, then halved each time, the last delivery alone."""
+    """A batch of 512 that is always released comes whole five times, then in halves, the last time one by one."""
     broker.create_topic("t")
     produce_one_batch(broker, "t", 512)
     consumer = make_consumer("t", share_acknowledgement_mode="explicit", max_poll_records=512)
@@ -149,7 +150,7 @@ def test_every_offset_is_delivered_ten_times_when_the_limit_is_ten(
 
 @pytest.mark.scenario(114)
 def test_deliveries_do_not_shrink_when_the_limit_is_two(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
-    """Limit 2 leaves no room for smaller deliveries: the whole batch twice, then nothing."""
+    """With a delivery limit of 2 a batch comes whole twice, and then no more."""
     broker.create_topic("t")
     produce_one_batch(broker, "t", 512)
     consumer = make_consumer("t", share_acknowledgement_mode="explicit", max_poll_records=512)
@@ -159,7 +160,7 @@ def test_deliveries_do_not_shrink_when_the_limit_is_two(broker: ReferenceBroker,
     assert left_for_others(broker, make_consumer, "t") == []
 
 
-@pytest.mark.pitfall(60)
+@pytest.mark.pitfall(60, 98)
 @pytest.mark.scenario(106)
 def test_only_the_poisonous_record_is_archived_when_it_kills_its_consumer_every_time(
     broker: ReferenceBroker, make_consumer: MakeConsumer
@@ -187,7 +188,7 @@ def test_only_the_poisonous_record_is_archived_when_it_kills_its_consumer_every_
 def test_two_records_come_together_and_then_one_by_one_when_always_released(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """A batch of two that is always released: both three times, then one at a time up to five deliveries each."""
+    """Two records of a batch that is always released come together three times, then one by one up to the limit."""
     broker.create_topic("t")
     produce_one_batch(broker, "t", 2)
     consumer = make_consumer("t", share_acknowledgement_mode="explicit", fetch_max_wait_ms=50)

@@ -69,7 +69,7 @@ def test_commit_sync_names_the_partition_when_a_record_was_accepted(
 def test_another_member_gets_the_released_record_when_it_was_committed_asynchronously(
     broker: ReferenceBroker, consumer: Consumer, make_consumer: MakeConsumer
 ) -> None:
-    """Accept 0 and 1, release 2, commit_async: another member gets exactly 2, and the callback saw no error."""
+    """A record released by an asynchronous commit goes to another member; the accepted ones do not."""
     outcomes = Outcomes()
     consumer.set_acknowledgement_commit_callback(outcomes)
     produce_values(broker, "t", 3)
@@ -90,8 +90,7 @@ def test_another_member_gets_the_released_record_when_it_was_committed_asynchron
 def test_poll_is_refused_again_and_again_while_a_record_has_no_word(
     broker: ReferenceBroker, consumer: Consumer, make_consumer: MakeConsumer
 ) -> None:
-    """A part can be committed meanwhile; the rest still blocks poll, and completing it unblocks. Nothing is sent by
-    the refused polls."""
+    """poll is refused while a record of the last one has no acknowledgement, even if others have been committed."""
     produce_values(broker, "t", 3)
     first, second, third = poll_until(consumer, 3)
     broker.clear_requests()
@@ -112,7 +111,7 @@ def test_poll_is_refused_again_and_again_while_a_record_has_no_word(
 
 @pytest.mark.scenario(56)
 def test_a_released_record_comes_again_until_it_is_accepted(broker: ReferenceBroker, consumer: Consumer) -> None:
-    """Release: the next poll redelivers it, with the next delivery count. Accept: it does not come again."""
+    """A released record comes again with the next poll and the next delivery count, until it is accepted."""
     broker.produce("t", b"v")
     for count in (1, 2, 3):
         (record,) = poll_until(consumer, 1)
@@ -266,7 +265,7 @@ def test_the_order_of_the_words_does_not_matter_and_a_word_may_be_repeated(
 def test_a_second_member_gets_the_released_ones_when_a_batch_was_judged_in_three_ways(
     broker: ReferenceBroker, consumer: Consumer, make_consumer: MakeConsumer
 ) -> None:
-    """One batch of 10: five accepted, three released, two rejected. A second member gets exactly the three."""
+    """Of a batch with accepted, released and rejected records another member gets exactly the released ones."""
     produce_one_batch(broker, "t", 10)
     words = [ACCEPT, RELEASE, ACCEPT, REJECT, RELEASE, ACCEPT, ACCEPT, REJECT, RELEASE, ACCEPT]
     for record, word in zip(poll_until(consumer, 10), words, strict=True):
@@ -285,8 +284,7 @@ def test_a_second_member_gets_the_released_ones_when_a_batch_was_judged_in_three
 def test_each_record_ends_once_when_words_are_random(
     topics: int, partitions: int, count: int, broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """Random accept, reject and release; redeliveries are accepted: each accepted or rejected record was seen once,
-    each released one twice, the second time with a delivery count of 2 (scaled down from thousands)."""
+    """With random acknowledgements each accepted or rejected record is seen once, and each released one twice."""
     source = random.Random(66)
     names = [f"t{number}" for number in range(topics)]
     for name in names:
@@ -342,8 +340,7 @@ def test_records_can_be_acknowledged_when_the_consumer_has_unsubscribed(
 def test_acknowledgements_are_grouped_as_brokers_know_them_when_words_differ(
     broker: ReferenceBroker, consumer: Consumer
 ) -> None:
-    """More than ten equal words become one range with one type, mixed ones a range with a type per offset, and a hole
-    ends a range: the encoding of Java's client."""
+    """Acknowledgements are grouped as in Java's client: long runs by one type, mixed ones by a type for each offset."""
     produce_one_batch(broker, "t", 63)
     records = poll_until(consumer, 63)
     tail = ([ACCEPT] * 10 + [REJECT]) * 2 + [ACCEPT] * 10

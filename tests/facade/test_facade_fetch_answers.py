@@ -119,8 +119,7 @@ def test_gaps_are_acknowledged_without_another_poll_when_an_answer_has_nothing_e
 def test_each_offset_comes_once_when_the_acquired_ranges_are_out_of_order_and_overlap(
     broker: ReferenceBroker, make_consumer: MakeConsumer, tampering: FetchTampering, outcomes: Outcomes
 ) -> None:
-    """Ranges may come unsorted, twice and overlapping (KAFKA-19789): each offset is delivered and accepted once, with
-    the delivery count that was named for it first."""
+    """Acquired ranges may be unsorted, repeated and overlapping: each record is delivered and accepted once."""
 
     def scramble(partition: Any) -> None:
         ranges = [(6, 8, 1), (0, 2, 3), (1, 3, 5), (6, 8, 1)]
@@ -142,7 +141,7 @@ def test_each_offset_comes_once_when_the_acquired_ranges_are_out_of_order_and_ov
 def test_the_rest_is_delivered_and_a_protocol_error_raised_when_an_acquired_range_cannot_be(
     broker: ReferenceBroker, make_consumer: MakeConsumer, tampering: FetchTampering
 ) -> None:
-    """Negative, reversed and endless ranges are left out with an error from poll; the possible ones are delivered."""
+    """Impossible ranges in an answer are left out with an error from poll; the possible ones are delivered."""
 
     def impossible(partition: Any) -> None:
         ranges = [(-5, 1, 1), (9, 3, 1), (1, 2, 1), (0, 2**62, 1)]
@@ -171,7 +170,7 @@ def test_the_rest_is_delivered_and_a_protocol_error_raised_when_an_acquired_rang
 def test_poll_raises_once_when_a_partition_fails(
     kind: type[BrokerError], broker: ReferenceBroker, make_consumer: MakeConsumer, tampering: FetchTampering
 ) -> None:
-    """CORRUPT_MESSAGE, TOPIC_AUTHORIZATION_FAILED and unexpected codes are raised by poll, once until they have passed.
+    """Errors of a partition that need somebody's attention are raised by poll once, and again after they had passed.
 
     (For unexpected ones Java raises an illegal-state error, ours is the code's own.) Then delivery goes on.
     """
@@ -189,7 +188,7 @@ def test_poll_raises_once_when_a_partition_fails(
 def test_polls_are_empty_when_a_partition_fails_with_an_error_that_passes(
     code: int, broker: ReferenceBroker, make_consumer: MakeConsumer, tampering: FetchTampering
 ) -> None:
-    """UNKNOWN_SERVER_ERROR, UNKNOWN_LEADER_EPOCH and what a metadata refresh can mend are never shown."""
+    """Errors of a partition that pass by themselves or with fresh metadata are never raised by poll."""
     topic_id = broker.create_topic("t")
     tampering.next_answers(partition_error(topic_id, code), times=2)
     consumer = make_consumer("t", fetch_max_wait_ms=10)

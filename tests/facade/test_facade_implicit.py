@@ -55,7 +55,7 @@ def outcomes() -> Outcomes:
 def test_the_next_poll_accepts_what_the_last_one_returned(
     broker: ReferenceBroker, make_consumer: MakeConsumer, outcomes: Outcomes
 ) -> None:
-    """Poll gets 5; the next poll's fetch carries ACCEPT for them, once; no later poll and no later member sees them."""
+    """In implicit mode the next poll accepts what the last one returned, once, and nobody sees it again."""
     broker.create_topic("t")
     produce_values(broker, "t", 5)
     consumer = make_consumer("t")
@@ -72,7 +72,7 @@ def test_the_next_poll_accepts_what_the_last_one_returned(
 
 @pytest.mark.scenario(40)
 def test_commit_sync_accepts_what_the_last_poll_returned(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
-    """Poll one record, commit_sync: one partition without an error; a second commit_sync at once is empty."""
+    """commit_sync accepts what the last poll returned; a second one at once has nothing to do."""
     topic_id = broker.create_topic("t")
     broker.produce("t", b"v")
     consumer = make_consumer("t")
@@ -87,7 +87,7 @@ def test_commit_sync_accepts_what_the_last_poll_returned(broker: ReferenceBroker
 def test_commit_async_reports_through_the_callback(
     broker: ReferenceBroker, make_consumer: MakeConsumer, outcomes: Outcomes
 ) -> None:
-    """Poll three, commit_async: a later poll's callback has the offsets {0, 1, 2} and no error."""
+    """commit_async accepts what the last poll returned, and a later poll tells the callback so."""
     topic_id = broker.create_topic("t")
     produce_values(broker, "t", 3)
     consumer = make_consumer("t")
@@ -131,7 +131,7 @@ def test_acknowledge_is_refused_and_the_batch_stays_good_when_the_mode_is_implic
 def test_each_round_sees_its_own_records_when_new_members_follow_each_other(
     broker: ReferenceBroker, make_consumer: MakeConsumer, outcomes: Outcomes
 ) -> None:
-    """Three times: produce, a new member consumes, polls once more and closes. Each sees the new records only."""
+    """Members that follow each other each see only the records that the one before has not accepted."""
     broker.create_topic("t")
     for number in range(3):
         produce_values(broker, "t", 4)
@@ -157,7 +157,7 @@ def test_nothing_is_left_for_others_when_a_poll_has_accepted_it(
     make_consumer: MakeConsumer,
     outcomes: Outcomes,
 ) -> None:
-    """Boundary sizes: after the accepting poll a second member sees nothing."""
+    """Whatever the number of records, another member sees none that a poll has accepted."""
     for topic in topics:
         broker.create_topic(topic, partitions=partitions)
         for partition in range(partitions):
@@ -195,7 +195,7 @@ def test_polls_of_an_empty_topic_acknowledge_nothing(
 def test_the_old_topic_is_acknowledged_when_the_subscription_changes(
     broker: ReferenceBroker, make_consumer: MakeConsumer, outcomes: Outcomes
 ) -> None:
-    """a is fetched, then b is subscribed: the next polls accept a, later b, both without an error."""
+    """After a changed subscription the next poll accepts what came from the old topic, without an error."""
     for topic in ("a", "b"):
         broker.create_topic(topic)
         broker.produce(topic, b"v")
@@ -253,7 +253,7 @@ def test_commit_sync_has_nothing_to_do_when_a_poll_has_accepted_everything(
 def test_no_record_comes_twice_when_producing_and_consuming_take_turns(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """20 rounds of 50 records, produced and consumed in turn: 1000 in all, none twice."""
+    """When producing and consuming take turns for 20 rounds, no record comes twice."""
     broker.create_topic("t")
     consumer = make_consumer("t")
     found: list[tuple[int, int]] = []

@@ -53,7 +53,7 @@ def test_record_comes_again_when_its_lock_has_ended(broker: ReferenceBroker, mak
 def test_commit_fails_when_the_lock_has_run_out(
     broker: ReferenceBroker, make_consumer: MakeConsumer, kind: AcknowledgeType
 ) -> None:
-    """acknowledge() after the lock's end is fine locally; its commit answers INVALID_RECORD_STATE."""
+    """A record may be acknowledged after its lock has ended, but committing that fails."""
     broker.create_topic("t")
     produce_values(broker, "t", 2)
     consumer = make_consumer("t", share_acknowledgement_mode="explicit")
@@ -73,7 +73,7 @@ def test_commit_fails_when_the_lock_has_run_out(
 def test_the_new_holders_word_stands_when_the_old_one_comes_late(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """A's lock ends, B acquires and commits, A commits: A gets INVALID_RECORD_STATE, nobody sees the record again."""
+    """A member whose lock has ended can change nothing about a record that another one has accepted since."""
     broker.create_topic("t")
     late = make_consumer("t", share_acknowledgement_mode="explicit")
     produce_values(broker, "t", 2)
@@ -117,7 +117,7 @@ def test_late_word_is_ignored_when_the_start_has_moved_past_the_record(
 def test_late_word_fails_when_another_member_holds_the_record(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """A late ACCEPT does not touch a record that another member holds by now."""
+    """A late acceptance fails and does not touch a record that another member holds by now."""
     broker.create_topic("t")
     late = make_consumer("t", share_acknowledgement_mode="explicit")
     broker.produce("t", b"contested")
@@ -167,7 +167,7 @@ def test_records_pass_from_member_to_member_when_each_lets_its_lock_end(
 def test_third_member_sees_nothing_when_two_locks_have_ended_and_the_limit_is_two(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """With a delivery count limit of 2, two locks that ran out archive the records."""
+    """With a delivery limit of 2, records whose lock has run out twice are archived: a third member sees nothing."""
     broker.create_topic("t")
     broker.set_group_config("g", {"share.delivery.count.limit": "2"})
     produce_values(broker, "t", 2)
@@ -219,11 +219,12 @@ def test_the_rest_of_a_batch_comes_back_alone_when_part_of_it_was_acknowledged(
     assert counted(poll_until(other, 4)) == [(0, 2), (2, 2), (3, 2), (5, 2)]
 
 
+@pytest.mark.pitfall(92)
 @pytest.mark.scenario(135)
 def test_no_more_than_the_limit_of_locks_is_held_rounded_up_to_a_batch(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """Limit 100, batches of 60: 0-119 are held, nothing more comes until the front is accepted, then 120-179."""
+    """The limit of locks is rounded up to a whole batch; then nothing comes until the first records are accepted."""
     broker.create_topic("t")
     broker.set_group_config("g", {"share.partition.max.record.locks": "100"})
     for _ in range(3):
@@ -238,11 +239,12 @@ def test_no_more_than_the_limit_of_locks_is_held_rounded_up_to_a_batch(
     assert offsets(poll_until(other, 60)) == list(range(120, 180))
 
 
+@pytest.mark.pitfall(92)
 @pytest.mark.scenario(135)
 def test_exactly_the_limit_is_held_when_the_acquire_mode_is_record_limit(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """Limit 100, batches of 60, record_limit: 0-99 first; the rest of the cut batch, 100-119, with the next fetch."""
+    """In record_limit mode exactly the limit of locks is held; the rest of a cut batch comes with the next fetch."""
     broker.create_topic("t")
     broker.set_group_config("g", {"share.partition.max.record.locks": "100"})
     for _ in range(3):
@@ -252,6 +254,7 @@ def test_exactly_the_limit_is_held_when_the_acquire_mode_is_record_limit(
     assert offsets(poll_until(consumers[1], 1)) == list(range(100, 120))
 
 
+@pytest.mark.pitfall(92)
 @pytest.mark.scenario(136)
 def test_limit_counts_the_span_from_the_start_when_inner_records_are_done(
     broker: ReferenceBroker, make_consumer: MakeConsumer
@@ -279,7 +282,7 @@ def test_limit_counts_the_span_from_the_start_when_inner_records_are_done(
 def test_lock_time_is_known_from_the_first_delivery_on_and_never_forgotten(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """acquisition_lock_timeout_ms: None before a delivery; commits and empty polls leave it; a delivery renews it."""
+    """The duration of locks is unknown before the first delivery and is kept from then on."""
     broker.create_topic("t")
     broker.set_group_config("g", {"share.record.lock.duration.ms": "20000"})
     consumer = make_consumer("t", fetch_max_wait_ms=20)

@@ -80,7 +80,7 @@ def test_the_next_poll_accepts_marked_records_when_the_mode_is_implicit(
 def test_a_marked_record_needs_its_word_like_any_other_when_the_mode_is_explicit(
     broker: ReferenceBroker, make_consumer: MakeConsumer, make_marking: MakeConsumer
 ) -> None:
-    """Poll is refused while it has none; REJECT ends it. By its offset it cannot be acknowledged: it was delivered."""
+    """In explicit mode a record that is marked as bad has to be acknowledged like any other."""
     consumer = make_marking("t", share_acknowledgement_mode="explicit")
     for record in poll_until(consumer, 4):
         if record.error is None:

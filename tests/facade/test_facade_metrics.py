@@ -49,7 +49,7 @@ def consumed(broker: ReferenceBroker, make_consumer: MakeConsumer, count: int = 
 
 @pytest.mark.scenario(334, 335)
 def test_names_are_those_of_java(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
-    """The groups of a share consumer have the metrics of Apache's client, under the same names."""
+    """The metrics of a share consumer have the names and the groups of Apache's client."""
     found = consumed(broker, make_consumer).metrics()
     for group, names in JAVA_NAMES.items():
         assert set(found[group]) >= set(names.split())
@@ -59,7 +59,7 @@ def test_names_are_those_of_java(broker: ReferenceBroker, make_consumer: MakeCon
 
 @pytest.mark.scenario(334, 335)
 def test_numbers_are_those_of_what_was_done(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
-    """Ten records polled and committed: consumed, acknowledged, joined, requested, and all of it connected."""
+    """The metrics count what was done: records consumed and acknowledged, joins, requests and connections."""
     found = consumed(broker, make_consumer).metrics()
     fetch, general = found[FETCH], found[GENERAL]
     assert fetch["records-consumed-total"] == fetch["acknowledgements-send-total"] == 10

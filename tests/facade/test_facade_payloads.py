@@ -62,7 +62,7 @@ def test_headers_keep_order_repetition_and_missing_values(broker: ReferenceBroke
 def test_headers_come_whole_when_they_are_many_or_large(
     headers: Headers, broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """100 headers, and one of half a megabyte."""
+    """A hundred headers of one record come whole, and so does one of half a megabyte."""
     assert roundtrip(broker, make_consumer, headers).headers == tuple(headers)
 
 
@@ -105,7 +105,7 @@ def test_a_plain_function_deserializes_when_the_bytes_are_enough(
 
 @pytest.mark.scenario(198)
 def test_empty_stays_empty_and_none_stays_none(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
-    """b"" and None, as key and as value, come as they were sent."""
+    """Empty keys and values stay empty, and missing ones are None."""
     broker.create_topic("t")
     sent = [(key, value) for key in (b"", None, b"k") for value in (b"", None, b"v")]
     for key, value in sent:

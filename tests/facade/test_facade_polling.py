@@ -35,7 +35,7 @@ def poll_sizes(consumer: Consumer, count: int) -> list[int]:
 def test_each_record_comes_with_the_next_poll_when_they_are_produced_one_by_one(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """Produce one, poll one, three times: each poll gives exactly the new record."""
+    """Records that are produced one by one come one by one, each with the next poll."""
     broker.create_topic("t")
     consumer = make_consumer("t")
     for number in range(3):
@@ -114,7 +114,7 @@ def test_offsets_ascend_within_each_partition_when_one_member_reads_several(
 def test_every_record_comes_whole_and_in_order_when_polls_return_two_at_a_time(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """1000 single-record batches, max_poll_records 2: offset order, right key, value, and CREATE_TIME timestamps."""
+    """Two at a time, 1000 records come in the order of their offsets, with right key, value and timestamp."""
     broker.create_topic("t")
     for number in range(1000):
         broker.produce("t", b"value %d" % number, key=b"key %d" % number, timestamp_ms=1_000 + number)
@@ -165,7 +165,7 @@ def test_small_and_large_records_both_arrive_when_one_fills_the_limit(
 def test_each_poll_has_one_record_when_fetch_max_bytes_holds_one_batch(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """100 one-record batches of 1000 bytes with a limit of 1500 bytes: one record per poll, 100 in all."""
+    """When fetch_max_bytes holds one record batch of one record, each poll returns one record."""
     broker.create_topic("t")
     for _ in range(100):
         broker.produce("t", b"x" * 1_000)
@@ -247,7 +247,7 @@ def test_the_whole_batch_comes_when_it_has_more_records_than_the_limit(
 @pytest.mark.pitfall(44)
 @pytest.mark.scenario(23)
 def test_a_batch_is_cut_when_the_mode_is_record_limit(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
-    """record_limit: of one batch of 10, polls return exactly 5 and 5."""
+    """In record_limit mode a batch of 10 comes in two polls of exactly max_poll_records, 5."""
     broker.create_topic("t")
     produce_one_batch(broker, "t", 10)
     consumer = make_consumer("t", max_poll_records=5, share_acquire_mode="record_limit")
@@ -278,7 +278,7 @@ def test_records_come_one_by_one_when_record_limit_and_max_poll_records_are_one(
 def test_the_rest_of_a_batch_comes_when_its_first_part_was_committed(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """record_limit 10 of a batch of 15: poll 10, accept, commit_sync, then 5 come."""
+    """In record_limit mode the rest of a batch comes when its first part was committed."""
     broker.create_topic("t")
     produce_one_batch(broker, "t", 15)
     consumer = make_consumer(

@@ -21,7 +21,7 @@ MakeConsumer = Callable[..., Consumer]
 def test_renewed_records_come_again_when_renewed_by_a_poll(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """Odd records RENEWed, even ones accepted: the renewed come again with their delivery counts, 15 offsets reported.
+    """Records that are renewed come again with the next poll, with their delivery counts; accepted ones do not.
 
     Java's poll that carries the RENEWs returns nothing for its whole timeout; ours returns the renewed records as
     soon as the broker has answered.
@@ -73,7 +73,7 @@ def test_renewed_record_comes_with_the_next_poll_when_renewed_by_a_commit(
 def test_only_the_last_word_is_sent_when_a_renewal_is_changed(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """RENEW and then ACCEPT before anything is sent: only the ACCEPT is."""
+    """A renewal that becomes an acceptance before anything was sent is never sent."""
     broker.create_topic("t")
     produce_values(broker, "t", 1)
     consumer = make_consumer("t", share_acknowledgement_mode="explicit")
@@ -126,7 +126,7 @@ def test_renewing_raises_when_the_record_was_rejected_and_committed(
 def test_no_other_member_sees_the_record_while_its_lock_is_renewed(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """A lock of 15 s, renewed every 6 s for 36 s, then ACCEPT: a second member never sees the record."""
+    """While a member renews the lock of a record in time, no other member sees that record."""
     broker.create_topic("t")
     broker.produce("t", b"shows that the second member gets this partition's records")
     broker.set_group_config("g", {"share.record.lock.duration.ms": "15000"})

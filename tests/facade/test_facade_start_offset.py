@@ -56,7 +56,7 @@ def test_only_later_records_come_when_the_group_is_new(broker: ReferenceBroker, 
 def test_earlier_records_come_too_when_the_policy_is_earliest(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """share.auto.offset.reset=earliest: a new group begins with what is there."""
+    """With the policy earliest a new group begins with the records that are there."""
     broker.create_topic("t")
     produce_values(broker, "t", 3)
     assert offsets(poll_until(make_consumer("t"), 3)) == [0, 1, 2]
@@ -78,7 +78,7 @@ def test_each_group_begins_where_its_own_policy_says(broker: ReferenceBroker, ma
 def test_records_of_the_last_hours_come_when_the_policy_is_a_duration(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """by_duration:PT1H begins with the first record that is not older than an hour; PT3H in another group with more."""
+    """With a duration as its policy a group begins with the first record that is not older than that."""
     broker.create_topic("t")
     produce_aged(broker, 2, 0.5, 0)
     one = make_consumer("t", group_id="one", reset="by_duration:PT1H")
@@ -92,7 +92,7 @@ def test_records_of_the_last_hours_come_when_the_policy_is_a_duration(
 def test_consumption_begins_with_the_first_young_record_when_all_are_too_old(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """by_duration and no record young enough: polls are silent and ask seldom, until the first new record comes."""
+    """While no record is young enough for the group's policy, polls are silent; the first new record begins."""
     broker.create_topic("t")
     produce_aged(broker, 3, 2)
     consumer = make_consumer("t", reset="by_duration:PT1H")
@@ -137,7 +137,7 @@ def test_deleted_records_never_come_when_the_log_start_moves_again_and_again(
 def test_a_new_group_begins_at_the_log_start_when_records_were_deleted(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """earliest means the first record that still exists."""
+    """With the policy earliest a new group begins with the first record that still exists."""
     broker.create_topic("t")
     produce_values(broker, "t", 10)
     broker.delete_records("t", 0, 5)
@@ -149,8 +149,7 @@ def test_a_new_group_begins_at_the_log_start_when_records_were_deleted(
 def test_held_records_can_be_acknowledged_and_never_return_when_they_are_deleted(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """Records are deleted while a member holds them: accepting them succeeds, those released are never delivered, and
-    the group's start moves to the log's."""
+    """Records that are deleted while a member holds them can be acknowledged, and never come again."""
     broker.create_topic("t")
     produce_one_batch(broker, "t", 5)
     produce_one_batch(broker, "t", 5)
@@ -171,7 +170,7 @@ def test_held_records_can_be_acknowledged_and_never_return_when_they_are_deleted
 def test_what_a_member_held_below_the_log_start_is_gone_when_it_closes(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """A member holds 0-4, they are deleted, it closes: another member gets what comes behind them, and only that."""
+    """Deleted records that a closing member held are gone: another member gets only what comes behind them."""
     broker.create_topic("t")
     produce_one_batch(broker, "t", 5)
     holder = make_consumer("t")

@@ -67,7 +67,7 @@ def test_polls_are_empty_and_later_records_come_when_the_topic_is_empty(
 def test_poll_is_refused_when_the_consumer_has_unsubscribed(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """unsubscribe empties the subscription; a further poll is refused; unsubscribing again does nothing."""
+    """After unsubscribe poll is refused; to unsubscribe again does nothing."""
     broker.create_topic("t")
     consumer = make_consumer()
     consumer.unsubscribe()
@@ -84,7 +84,7 @@ def test_poll_is_refused_when_the_consumer_has_unsubscribed(
 def test_the_consumer_unsubscribes_when_it_subscribes_to_no_topics(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """subscribe([]) returns normally and acts as unsubscribe: the member leaves, the next poll is refused."""
+    """Subscribing to no topics is unsubscribing: the member leaves, and the next poll is refused."""
     broker.create_topic("t")
     consumer = make_consumer("t")
     poll_while(consumer, lambda: broker.share_group("g") is None)
@@ -184,7 +184,7 @@ def test_duplicates_collapse_when_a_name_is_subscribed_twice(
 def test_a_caret_is_no_pattern_when_it_stands_before_a_name(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """ "^t$" is a literal, illegal name: poll raises invalid-topic once, no record of t comes; "t" itself works."""
+    """A topic name that begins with a caret is no pattern: poll raises once that it is illegal."""
     broker.create_topic("t")
     produce_values(broker, "t", 3)
     consumer = make_consumer("^t$")
@@ -264,7 +264,7 @@ def test_every_record_arrives_when_fifteen_topics_are_subscribed(make_consumer: 
 def test_members_get_their_own_topics_when_their_subscriptions_overlap(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """Members with [shared, a] and [shared, b] see only their own topics, and lose nothing of the shared one."""
+    """Members whose subscriptions overlap see only their own topics, and lose nothing of the shared one."""
     broker.create_topic("shared", partitions=4)
     broker.create_topic("a")
     broker.create_topic("b")

@@ -35,7 +35,7 @@ def member(broker: ReferenceBroker) -> Iterator[MakeMember]:
 
 @pytest.mark.scenario(101)
 def test_second_release_archives_when_the_limit_is_two(broker: ReferenceBroker, member: MakeMember) -> None:
-    """Counts 1 and 2, each released; with ten more records written the next fetch acquires only those."""
+    """With a delivery limit of 2 the second release archives records, and only later ones come."""
     broker.set_group_config("g", {"share.delivery.count.limit": "2"})
     client = member("a")
     produce_one_batch(broker, "t", 10)
@@ -49,7 +49,7 @@ def test_second_release_archives_when_the_limit_is_two(broker: ReferenceBroker, 
 
 @pytest.mark.scenario(103)
 def test_start_moves_past_records_when_their_last_lock_ends(broker: ReferenceBroker, member: MakeMember) -> None:
-    """Limit 2, two locks that ran out: archived, the start moves from 0 to 10, nothing is in flight, the lag is 0."""
+    """When the last lock that records may have ends, they are archived and the group's start moves past them."""
     broker.set_group_config("g", {"share.delivery.count.limit": "2"})
     client = member("a")
     produce_one_batch(broker, "t", 10)
@@ -68,7 +68,7 @@ def test_start_moves_past_records_when_their_last_lock_ends(broker: ReferenceBro
 def test_start_stays_when_archived_records_are_behind_available_ones(
     broker: ReferenceBroker, member: MakeMember
 ) -> None:
-    """Limit 2: 10-19 are archived by their second lock's end while 0-9 are available in front; the start stays 0."""
+    """The group's start stays before available records although those behind them are archived."""
     broker.set_group_config("g", {"share.delivery.count.limit": "2"})
     client = member("a")
     for _ in range(2):
@@ -86,7 +86,7 @@ def test_start_stays_when_archived_records_are_behind_available_ones(
 def test_renewed_records_can_be_accepted_when_their_first_lock_would_have_ended(
     broker: ReferenceBroker, member: MakeMember
 ) -> None:
-    """A ShareFetch with IsRenewAck and all limits 0 renews 0-4, accepts 5-9 and acquires nothing."""
+    """A fetch that only renews acquires nothing; renewed records can be accepted after their first lock's time."""
     client = member("a")
     produce_one_batch(broker, "t", 10)
     assert acquired(client.fetch(0)) == [(0, 9, 1)]
@@ -105,7 +105,7 @@ def test_renewed_records_can_be_accepted_when_their_first_lock_would_have_ended(
 @pytest.mark.scenario(122)
 @pytest.mark.parametrize("limit", ["max_wait_ms", "min_bytes", "max_bytes", "max_records"])
 def test_renewing_fetch_is_refused_when_it_has_a_limit(broker: ReferenceBroker, member: MakeMember, limit: str) -> None:
-    """IsRenewAck with any limit but BatchSize is INVALID_REQUEST as a whole, and changes nothing."""
+    """A fetch that renews may not ask for records as well: it is refused as a whole, and changes nothing."""
     client = member("a")
     produce_one_batch(broker, "t", 10)
     assert acquired(client.fetch(0)) == [(0, 9, 1)]
@@ -120,7 +120,7 @@ def test_renewing_fetch_is_refused_when_it_has_a_limit(broker: ReferenceBroker, 
 def test_renewing_fetch_is_answered_when_only_the_batch_size_is_set(
     broker: ReferenceBroker, member: MakeMember
 ) -> None:
-    """BatchSize is not looked at, and no partition needs to have an acknowledgement."""
+    """A fetch that only renews may have a batch size, and partitions without an acknowledgement."""
     client = member("a")
     produce_one_batch(broker, "t", 10)
     none: dict[str, Any] = {"min_bytes": 0, "max_bytes": 0, "max_records": 0}
@@ -134,7 +134,7 @@ def test_renewing_fetch_is_answered_when_only_the_batch_size_is_set(
 def test_renewal_is_refused_for_its_partition_when_it_is_not_announced(
     broker: ReferenceBroker, member: MakeMember, version: int
 ) -> None:
-    """Type 4 without IsRenewAck, or in version 1, is INVALID_REQUEST for the partition, in both requests."""
+    """A renewal that its request does not announce is an invalid request for its partition."""
     client = member("a")
     produce_one_batch(broker, "t", 10)
     assert acquired(client.fetch(0)) == [(0, 9, 1)]
@@ -150,7 +150,7 @@ def test_renewal_is_refused_for_its_partition_when_it_is_not_announced(
 def test_nothing_of_a_partition_is_applied_when_one_offset_is_no_longer_held(
     broker: ReferenceBroker, member: MakeMember
 ) -> None:
-    """0-4 ran out, 5-9 were renewed: acknowledging 0-9 fails as a whole, acknowledging 5-9 works afterwards."""
+    """Acknowledging records of which some are not held any more fails as a whole; those still held can be accepted."""
     client = member("a")
     produce_one_batch(broker, "t", 10)
     assert acquired(client.fetch(0)) == [(0, 9, 1)]
@@ -189,11 +189,12 @@ def test_only_the_rest_comes_back_when_subsets_were_acknowledged(broker: Referen
     assert acquired(client.fetch(2)) == [(0, 1, 2), (5, 7, 2), (13, 19, 2)]
 
 
+@pytest.mark.pitfall(95)
 @pytest.mark.scenario(137)
 def test_waiting_fetch_is_answered_when_an_acknowledgement_moves_the_start(
     broker: ReferenceBroker, member: MakeMember
 ) -> None:
-    """With all locks taken a fetch waits; an inner acknowledgement leaves it waiting, one at the front wakes it."""
+    """With all locks taken a fetch waits until an acknowledgement moves the group's start, not for an inner one."""
     broker.set_group_config("g", {"share.partition.max.record.locks": "100"})
     holder, waiting = member("a"), member("b")
     for _ in range(3):
@@ -207,7 +208,7 @@ def test_waiting_fetch_is_answered_when_an_acknowledgement_moves_the_start(
 
 @pytest.mark.scenario(149, 254, 255)
 def test_final_fetch_acquires_nothing_and_releases_what_was_held(broker: ReferenceBroker, member: MakeMember) -> None:
-    """A holds the first of two batches and ends its session by a ShareFetch of epoch -1: B gets both, C gets none."""
+    """A fetch that ends its session acquires nothing and releases what the member held, for others to get."""
     first, second, third = member("a"), member("b"), member("c")
     for _ in range(2):
         produce_one_batch(broker, "t", 3)

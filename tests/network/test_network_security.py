@@ -316,7 +316,7 @@ def test_requests_are_answered_when_plain_succeeds() -> None:
 
 @pytest.mark.scenario(283)
 def test_requests_are_answered_when_plain_succeeds_over_tls(cafile: str) -> None:
-    """SASL PLAIN over TLS."""
+    """A connection that logs in with SASL PLAIN over TLS has its requests answered."""
     settings = {**sasl(), "security_protocol": "SASL_SSL", "ssl_cafile": cafile}
     with talking(serve_plain, context=server_context(), **settings) as (client, peer):
         answer_of(client, peer)
@@ -324,7 +324,7 @@ def test_requests_are_answered_when_plain_succeeds_over_tls(cafile: str) -> None
 
 @pytest.mark.scenario(283, 341)
 def test_broker_s_words_come_at_once_when_the_password_is_wrong(caplog: pytest.LogCaptureFixture) -> None:
-    """A wrong password: the broker's own words become the error, without another try."""
+    """A wrong password is raised at once, with the broker's own words."""
     caplog.set_level("DEBUG")
     with talking(serve_plain, **sasl(password="guessed")) as (client, peer):
         error = error_of(client, peer)
