@@ -2,8 +2,8 @@
 
 `python tests/behaviours.py --write` writes the page; without the option it prints it. A test counts when it carries the
 marker `scenario` (behaviours that the suites of other share-group clients and of Kafka pin down) or `pitfall` (what has
-broken such clients); the first line of its docstring is the row. test_behaviours.py holds that the page is up to date
-and that no number lacks a test without a reason.
+broken such clients and their brokers); the first line of its docstring is the row. test_behaviours.py holds that the
+page is up to date, that each row is a sentence, and that no number lacks a test without a reason.
 """
 
 # ruff: noqa: T201 - a command line of its own
@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import inspect
 import io
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -56,7 +57,7 @@ HEADINGS: Final = (
     Heading("Topics deleted, created again, enlarged", _numbers((226, 232)), frozenset()),
     Heading("Brokers that stop, restart or hand over", _numbers((233, 247)), frozenset()),
     Heading("Authentication and authorisation", _numbers((283, 291)), frozenset()),
-    Heading("The broker's side", _numbers((317, 333), (339, 344)), _numbers((91, 102), 112)),
+    Heading("The broker's side", _numbers((317, 333), (339, 344)), _numbers((91, 102))),
     Heading("Administration", _numbers((292, 308)), _numbers((103, 110))),
     Heading("Command-line tools", _numbers((309, 316)), _numbers(111)),
     Heading("Metrics", _numbers((334, 337)), _numbers(64)),
@@ -67,6 +68,51 @@ KNOWN_GAPS: Final = _numbers(
     *(229, 236, 243, 245, 259, 261, 275, 279, 280, 285, 290, 298, 301, 302, 324, 326, 338),
 )
 """Numbers that the list of scenarios does not have."""
+
+SCENARIOS: Final = _numbers((1, 344)) - KNOWN_GAPS
+PITFALLS: Final = _numbers((1, 111))
+
+
+@attrs.frozen
+class NotShown:
+    """A behaviour that no test shows: what it is, and in one sentence why."""
+
+    behaviour: str
+    reason: str
+
+
+NOT_SHOWN: Final = {
+    ("scenario", 185): NotShown(
+        "With a rack-aware assignor of its own in the broker, members get the partitions that are led in their rack.",
+        "The assignor is Java code inside Apache's broker, and neither a client nor the reference broker has one.",
+    ),
+    ("scenario", 213): NotShown(
+        "Acknowledgements are part of a transaction, and count only when it is committed.",
+        "No release of Apache Kafka has them: they are a draft (KIP-1289) without requests of its own yet.",
+    ),
+    ("scenario", 214): NotShown(
+        "Rejected and exhausted records are written to a dead-letter topic.",
+        "Only Kafka 4.4 does so, by the broker alone, and with a feature (share.version 2) that these tests leave off.",
+    ),
+    ("scenario", 337): NotShown(
+        "The broker measures acknowledgements by type, share fetches, and locked records.",
+        "Apache's broker tells these numbers over JMX only, which no Kafka client speaks.",
+    ),
+    ("scenario", 340): NotShown(
+        "An empty pattern in the heartbeat of an ordinary consumer means no pattern, not one that matches everything.",
+        "It concerns groups of the new consumer protocol, which the reference broker does not offer.",
+    ),
+    ("scenario", 344): NotShown(
+        "On a broker that looks for ended locks every few seconds only, late acknowledgements are accepted.",
+        "Apache's broker and the reference broker end each lock by a timer of its own, so that there is no such delay.",
+    ),
+}
+"""What the lists have and no test shows, by marker and number."""
+
+ON_REFERENCE: Final = frozenset({"bootstrap", "kafka", "cluster", "probed_kafka", "broker_process"})
+"""Fixtures of which the reference broker is a target; others are known by `ReferenceBroker(` in their source."""
+ON_REAL: Final = frozenset({"kafka", "cluster", "probed_kafka", "real_version", "real_kafka"})
+"""Fixtures of which the versions of Apache Kafka that are asked for are targets."""
 
 
 @attrs.define
@@ -82,12 +128,25 @@ class Shown:
     on_real: bool = False
     by_foreign: bool = False
 
+    @property
+    def numbers(self) -> set[tuple[str, int]]:
+        return {("scenario", number) for number in self.scenarios} | {("pitfall", number) for number in self.pitfalls}
+
+
+class IncompleteError(RuntimeError):
+    """Modules of tests were skipped as a whole, because something that they import is not installed."""
+
 
 class Collector:
     """A pytest plugin: notes every collected test that carries one of the two markers."""
 
     def __init__(self) -> None:
         self.found: dict[tuple[str, str], Shown] = {}
+        self.skipped: list[str] = []
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.skipped:
+            self.skipped.append(report.nodeid)
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         for item in items:
@@ -106,13 +165,28 @@ class Collector:
             (shown.scenarios if mark.name == "scenario" else shown.pitfalls).update(mark.args)
         fixtures = set(item.fixturenames)
         folder = file.split("/")[1]
-        is_foreign = any(item.get_closest_marker(name) for name in ("foreign", "go", "java"))
-        needs_real = item.get_closest_marker("real_kafka") is not None
-        shown.on_real |= needs_real or (folder == "conformance" and "kafka" in fixtures)
-        shown.by_foreign |= is_foreign
-        shown.on_reference |= folder in ("broker", "facade", "cli", "admin") or (
-            folder == "conformance" and not (needs_real and "kafka" not in fixtures)
-        )
+        shown.on_real |= folder == "conformance" and bool(fixtures & ON_REAL)
+        shown.on_reference |= bool(fixtures & ON_REFERENCE) or folder in ("broker", "simulation")
+        shown.on_reference |= any("ReferenceBroker(" in _source(made_by) for made_by in _functions(item))
+        shown.by_foreign |= any(item.get_closest_marker(name) for name in ("foreign", "go", "java"))
+
+
+def _functions(item: pytest.Function) -> Iterator[Callable[..., object]]:
+    """The test, the helpers that it calls by name, and its fixtures."""
+    yield item.function
+    for name in item.function.__code__.co_names:
+        helper = item.function.__globals__.get(name)
+        if inspect.isfunction(helper):
+            yield helper
+    for definitions in item._fixtureinfo.name2fixturedefs.values():
+        yield definitions[-1].func
+
+
+def _source(made_by: Callable[..., object]) -> str:
+    try:
+        return inspect.getsource(made_by)
+    except (OSError, TypeError):  # made by a library, not by these tests
+        return ""
 
 
 def collect() -> list[Shown]:
@@ -131,6 +205,8 @@ def collect() -> list[Shown]:
         os.environ.update(here)
     if code != pytest.ExitCode.OK:
         raise RuntimeError(f"the tests could not be collected:\n{printed.getvalue()[-2000:]}")
+    if collector.skipped:
+        raise IncompleteError(f"not everything is installed that the tests need: {', '.join(collector.skipped)}")
     return sorted(collector.found.values(), key=lambda shown: (shown.file, shown.name))
 
 
@@ -140,6 +216,13 @@ def heading_of(shown: Shown) -> Heading:
         if shown.scenarios & heading.scenarios or shown.pitfalls & heading.pitfalls:
             return heading
     raise ValueError(f"{shown.file}::{shown.name} has numbers that no heading knows")
+
+
+def _place(shown: Shown) -> tuple[bool, int, str, str]:
+    """Rows follow the two lists: what belongs together stands together, whichever file it is tested in."""
+    heading = heading_of(shown)
+    scenarios = shown.scenarios & heading.scenarios
+    return not scenarios, min(scenarios or shown.pitfalls & heading.pitfalls), shown.file, shown.name
 
 
 def _yes(value: bool) -> str:
@@ -156,29 +239,39 @@ def _row(shown: Shown) -> str:
     return f"| {_cell(shown.behaviour)} | {test} | {where} |"
 
 
+_PREFACE: Final = """\
+# Behaviours
+
+What a share group, its clients and its brokers do, in {count} sentences, each with the test that shows it. The page is
+written by `python tests/behaviours.py --write` from the tests themselves; a test holds that it is up to date.
+
+"Reference broker" means that the test runs on the bundled broker, or on the parts that it is made of. "Real Kafka"
+means that it also runs on Apache Kafka with `tox run -e conformance`; the versions, and what they showed, are in
+[conformance.md](conformance.md). "Foreign client" means that a client or a tool which is not ours takes part. A row
+without any of the three is a test of the logic of a client or a tool alone: events in, requests out.
+
+A few words are used throughout. The *word* about a record is its acknowledgement: accept, release, reject or renew. The
+*count* of a record is its delivery count. The *start* of a group is the first offset of a partition that the group has
+not finished: a record is finished when it was accepted, rejected, or *archived* by the broker because it was delivered
+too often. A *gap* is an acquired offset without a record. In *explicit* mode each record needs a word, in *implicit*
+mode the next poll accepts what the last one returned. *record_limit* and *batch_optimized* are the two ways to acquire
+records: exactly as many as asked for, or whole record batches.
+"""
+
+
 def page(found: Iterable[Shown]) -> str:
     """The text of docs/behaviours.md."""
     by_heading: dict[str, list[Shown]] = {heading.title: [] for heading in HEADINGS}
     for shown in found:
         by_heading[heading_of(shown).title].append(shown)
-    count = sum(map(len, by_heading.values()))
-    lines = [
-        "# Behaviours",
-        "",
-        f"What a share group and its clients do, in {count} sentences, each with the test that shows it. The page is",
-        "written by `python tests/behaviours.py --write` from the tests themselves; a test holds that it is up to date.",
-        "",
-        '"Reference broker" means that the test runs on the bundled broker, "real Kafka" that it also runs on Apache Kafka',
-        "(`tox run -e conformance`; the versions are in [conformance.md](conformance.md)), \"foreign client\" that a client",
-        "which is not ours takes part. A row without any of the three is a test of the client's logic alone, without a",
-        "broker: events in, requests out.",
-    ]
+    lines = [_PREFACE.format(count=sum(map(len, by_heading.values()))).rstrip()]
     for title, rows in by_heading.items():
-        if not rows:
-            continue
         lines += ["", f"## {title}", "", "| behaviour | test | reference broker | real Kafka | foreign client |"]
         lines += ["|---|---|---|---|---|"]
-        lines += [_row(shown) for shown in rows]
+        lines += [_row(shown) for shown in sorted(rows, key=_place)]
+    lines += ["", "## Not shown", "", "What belongs here too, and why no test shows it.", ""]
+    lines += ["| behaviour | reason |", "|---|---|"]
+    lines += [f"| {_cell(missing.behaviour)} | {_cell(missing.reason)} |" for missing in NOT_SHOWN.values()]
     return "\n".join(lines) + "\n"
 
 

@@ -122,7 +122,7 @@ def test_the_state_shows_coordinator_and_members() -> None:
 @pytest.mark.scenario(311)
 @pytest.mark.pitfall(111)
 def test_members_are_shown_by_id_with_their_assignment() -> None:
-    """Members are ordered by id, and their partitions are grouped by topic."""
+    """Tables list members by id, and their partitions grouped by topic."""
     described = group(
         "g-active",
         member("O0jrKIW7Txe8FzVJf8jxhw", ("cli2", 0), ("cli1", 1), ("cli1", 0)),
@@ -175,7 +175,7 @@ def test_deleted_offsets_are_shown_by_topic() -> None:
 
 @pytest.mark.scenario(305, 314)
 def test_deletions_tell_what_failed_before_what_was_done() -> None:
-    """Groups that were not deleted come first, each with its reason; those that were deleted are named, too."""
+    """The output of deletions names the groups that were not deleted first, each with its reason."""
     assert tables.deletions({"g1": None, "g2": None}) == "Deleted share groups: 'g1', 'g2'\n"
     assert tables.deletions({}) == "Deleted share groups: none\n"
     assert tables.deletions({"g1": None, "g2": "it has members"}) == (

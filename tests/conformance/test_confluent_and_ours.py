@@ -18,7 +18,7 @@ PATIENCE_ROUNDS = 300
 
 @pytest.mark.scenario(181)
 def test_records_are_shared_when_both_are_members_of_one_group(bootstrap: str, unique: Callable[[str], str]) -> None:
-    """Each record is accepted exactly once, by one or the other, as the brokers' answers to the acceptances say."""
+    """With members of librdkafka and of this library in one group each record is accepted exactly once."""
     topic, group = unique("t"), unique("g")
     create_topic(bootstrap, topic)
     read_from_start(bootstrap, group)

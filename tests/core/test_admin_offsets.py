@@ -144,7 +144,7 @@ def test_a_group_in_error_has_it_beside_the_others(code: int, kind: type[KafkaSh
 @pytest.mark.pitfall(103)
 @pytest.mark.parametrize("code", [15, 16])
 def test_the_group_coordinator_is_asked_and_looked_up_again_when_it_moved(code: int) -> None:
-    """Offsets come from the group coordinator (key type 0, not the share coordinator), wherever it moves."""
+    """Offsets are asked of the coordinator of the group, which is looked up again when it has moved."""
     cluster = Cluster({"g": 1})
 
     def moved(_: Any, node: int) -> Any:
@@ -232,7 +232,7 @@ def test_a_partition_that_the_answer_leaves_out_has_an_error_when_others_were_al
 
 @pytest.mark.scenario(303)
 def test_altering_nothing_is_still_asked() -> None:
-    """An empty mapping is sent, so that what is wrong with the group is told; its success is an empty result."""
+    """Altering no offsets at all is still asked of the broker, so that what is wrong with the group is told."""
     cluster = Cluster()
     assert alter({}, altered, cluster) == {}
     assert len(cluster.requests(AlterShareGroupOffsetsRequest)) == 1

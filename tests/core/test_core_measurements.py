@@ -175,7 +175,7 @@ def metrics_of(harness: Harness) -> dict[str, dict[str, float]]:
 
 @pytest.mark.scenario(334)
 def test_fetches_are_measured_when_they_are_answered() -> None:
-    """Number, time and throttling of each ShareFetch, and the size of those that acquired something."""
+    """The metrics have number, time and throttling of fetches, and the size of those that acquired something."""
     harness = polling()
     (send,) = harness.asked(ShareFetchRequest)
     sent_ms = next(at_ms for at_ms, sent in harness.sent if sent is send)

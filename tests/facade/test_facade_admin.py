@@ -144,7 +144,7 @@ def test_groups_are_listed_beside_the_error_of_a_node_that_fails(broker: Referen
 @pytest.mark.scenario(293)
 @pytest.mark.pitfall(108)
 def test_a_group_is_described_with_its_members(broker: ReferenceBroker, admin: Any) -> None:
-    """State, epochs, assignor, coordinator and members with assignment; an unknown or other group has an error."""
+    """A group is described with state, epochs, assignor, coordinator and members; an unknown one has an error."""
     commit_offset(broker, "classic")
     with member(broker, "g", "t", "missing", client_id="me", client_rack="r1", allow_auto_create_topics=False) as one:
         for _ in range(100):
@@ -241,7 +241,7 @@ def test_what_another_member_holds_counts_in_the_lag(broker: ReferenceBroker, ad
 @pytest.mark.scenario(300)
 @pytest.mark.pitfall(99, 104)
 def test_altered_offsets_are_shown_and_used(broker: ReferenceBroker, admin: Any) -> None:
-    """A group is made at the offset, a consumer begins there; unknown partitions have errors of their own."""
+    """Altering offsets makes a missing group, and a consumer begins there; unknown partitions have an error each."""
     broker.produce_batch("u", [b"%d" % number for number in range(10)])
     where = TopicPartition("u", 0)
     wanted = {where: 8, T0: 100, T1: -1, TopicPartition("u", 7): 0, TopicPartition("nix", 0): 0}

@@ -99,7 +99,7 @@ def poll_through_protocol_errors(consumer: Consumer) -> list[Record]:
 def test_commit_says_that_the_outcome_is_unknown_when_its_answer_is_broken(
     broker: ReferenceBroker, make_consumer: MakeConsumer, fault: str
 ) -> None:
-    """The acknowledgement may or may not have been applied: the result says so, and the callback too."""
+    """A commit whose answer is broken says that its outcome is unknown; the callback hears so, too."""
     broker.create_topic("t")
     produce_values(broker, "t", 2)
     consumer = make_consumer("t", **SHORT)
@@ -285,7 +285,7 @@ def killed_under_a_holder(broker_process: BrokerProcess, **config: object) -> tu
 
 @pytest.mark.pitfall(75, 88)
 def test_commit_poll_and_close_end_with_clear_errors_when_the_broker_is_killed(broker_process: BrokerProcess) -> None:
-    """The commit has an error as its result, poll raises that nobody answers, close ends within its timeout."""
+    """When the broker is killed a commit has an error as its result, poll raises one, and close ends in time."""
     consumer, outcomes = killed_under_a_holder(broker_process, default_api_timeout_ms=300)
     error = only_result(consumer.commit_sync())
     assert isinstance(error, NotLeaderOrFollowerError | OutcomeUnknownError)

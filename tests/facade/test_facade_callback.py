@@ -43,7 +43,7 @@ def test_callback_is_told_inside_the_poll_that_accepts(broker: ReferenceBroker, 
 def test_callback_is_told_on_a_later_poll_when_the_commit_was_asynchronous(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """commit_async sends the acceptance of all three records; polling brings the outcome."""
+    """commit_async sends what was accepted, and the callback hears of it in a later poll."""
     broker.create_topic("t")
     produce_values(broker, "t", 3)
     consumer = make_consumer("t")

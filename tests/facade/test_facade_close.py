@@ -345,7 +345,7 @@ def test_nothing_happens_when_a_consumer_that_was_never_made_is_collected() -> N
 def test_with_block_closes_and_passes_the_exception_on_when_its_body_raises(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """The exception of the body comes out unchanged, and the records that were held are free again."""
+    """When the body of a with block raises, its exception comes out unchanged, and held records are free again."""
     broker.create_topic("t")
     produce_values(broker, "t", 1)
     consumer = make_consumer("t")

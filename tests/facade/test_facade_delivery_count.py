@@ -206,7 +206,7 @@ def test_two_records_come_together_and_then_one_by_one_when_always_released(
 
 @pytest.mark.pitfall(60)
 def test_a_whole_batch_comes_five_times_when_the_broker_is_a_4_1(make_consumer: MakeConsumer) -> None:
-    """Kafka 4.1 spares no record of a batch that always comes back: both are delivered together five times."""
+    """Kafka 4.1 delivers a batch that is always released whole each time, five times."""
     with ReferenceBroker(kafka_version="4.1") as broker:
         broker.create_topic("t")
         broker.set_group_config("g", share_auto_offset_reset="earliest")

@@ -57,7 +57,7 @@ def test_only_the_new_record_comes_when_the_last_one_was_accepted(broker: Refere
 def test_commit_sync_names_the_partition_when_a_record_was_accepted(
     broker: ReferenceBroker, consumer: Consumer
 ) -> None:
-    """acknowledge and commit_sync: one partition without an error; the next poll brings what was produced meanwhile."""
+    """commit_sync after an acknowledgement names the partition without an error; then only new records come."""
     broker.produce("t", b"v")
     accept_all(consumer, poll_until(consumer, 1))
     broker.produce("t", b"v")

@@ -103,7 +103,7 @@ def test_commit_async_reports_through_the_callback(
 def test_acknowledge_is_refused_and_the_batch_stays_good_when_the_mode_is_implicit(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """Every form of acknowledge is illegal before and after the next poll and after a commit; commits go on working."""
+    """In implicit mode every form of acknowledge is an illegal state; commits go on working."""
     broker.create_topic("t")
     produce_values(broker, "t", 2)
     consumer = make_consumer("t", max_poll_records=1)
@@ -213,7 +213,7 @@ def test_the_old_topic_is_acknowledged_when_the_subscription_changes(
 def test_every_record_comes_once_when_one_member_is_implicit_and_one_explicit(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """The mode is the client's matter: both finish, and each record was delivered once between them."""
+    """One member may be implicit and another explicit: each record is delivered once between them."""
     broker.create_topic("t")
     implicit = make_consumer("t", max_poll_records=3)
     explicit = make_consumer("t", max_poll_records=3, share_acknowledgement_mode="explicit")

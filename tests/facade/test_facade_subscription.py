@@ -160,7 +160,7 @@ def test_nothing_of_the_old_topic_is_delivered_when_its_fetch_was_under_way(
 def test_subscribe_is_refused_and_the_old_subscription_stays_when_a_name_cannot_be(
     topics: Any, make_consumer: MakeConsumer
 ) -> None:
-    """None, blank names and a bare string are argument errors; what was subscribed before stays."""
+    """Subscribing to None, a blank name or a bare string is an argument error, and the old subscription stays."""
     consumer = make_consumer("old")
     with pytest.raises(InvalidArgumentError):
         consumer.subscribe(topics)

@@ -176,7 +176,7 @@ def test_an_open_transaction_holds_back_what_is_behind_it_when_the_group_reads_c
 def test_aborted_records_come_from_then_on_when_the_isolation_level_is_lowered(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """Changed to read_uncommitted while members are at work: later aborted records come; earlier ones stay away."""
+    """A group that is changed to read_uncommitted gets later aborted records; earlier ones stay away."""
     broker.create_topic("t")
     group_that_reads(broker, COMMITTED)
     producer = Producer(broker)
