@@ -6,6 +6,7 @@ A line is written in one piece before the records are processed, so that a kille
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -17,6 +18,7 @@ from kafka_share import AcknowledgeType, KafkaShareConsumer, ShareRecord, ShareR
 from kafka_share.errors import KafkaShareError, WakeupError
 from kafka_share.records import TopicIdPartition
 
+Consumer = KafkaShareConsumer[bytes, bytes]
 Said = dict[tuple[int, int], tuple[str, int]]
 """(partition, offset) -> (acknowledgement type, delivery count), until its answer came."""
 
@@ -57,7 +59,7 @@ def decide(source: random.Random, record: ShareRecord[bytes, bytes]) -> Acknowle
 def run(bootstrap_servers: str, topic: str, group_id: str, mode: str, seed: int) -> None:
     source = random.Random(seed)
     said: Said = {}
-    consumer: KafkaShareConsumer[bytes, bytes]
+    consumer: Consumer
     with KafkaShareConsumer(
         topic,
         bootstrap_servers=bootstrap_servers,
@@ -76,21 +78,24 @@ def run(bootstrap_servers: str, topic: str, group_id: str, mode: str, seed: int)
         consumer.set_acknowledgement_commit_callback(lambda offsets, error: tell_answer(said, offsets, error))
         write("READY")
         while not stopping:
-            try:
-                records: ShareRecords[bytes, bytes] = consumer.poll(timeout_ms=1_000)
-            except WakeupError:
-                continue
-            tell_delivered(records)
-            for record in records:
-                kind = AcknowledgeType.ACCEPT
-                if mode == "explicit":
-                    kind = decide(source, record)
-                    consumer.acknowledge(record, kind)
-                said[record.partition, record.offset] = (kind.name, record.delivery_count)
-            if source.random() < 0.1:
-                consumer.commit_sync(timeout_ms=10_000)
+            with contextlib.suppress(WakeupError):  # a poll or a commit that was told to stop
+                take(consumer, mode, source, said)
         if mode == "explicit":
             consumer.commit_sync(timeout_ms=10_000)
+
+
+def take(consumer: Consumer, mode: str, source: random.Random, said: Said) -> None:
+    """One poll, and what is said about its records; now and then a commit."""
+    records = consumer.poll(timeout_ms=1_000)
+    tell_delivered(records)
+    for record in records:
+        kind = AcknowledgeType.ACCEPT
+        if mode == "explicit":
+            kind = decide(source, record)
+            consumer.acknowledge(record, kind)
+        said[record.partition, record.offset] = (kind.name, record.delivery_count)
+    if source.random() < 0.1:
+        consumer.commit_sync(timeout_ms=10_000)
 
 
 if __name__ == "__main__":
