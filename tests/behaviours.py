@@ -90,10 +90,6 @@ NOT_SHOWN: Final = {
         "Acknowledgements are part of a transaction, and count only when it is committed.",
         "No release of Apache Kafka has them: they are a draft (KIP-1289) without requests of its own yet.",
     ),
-    ("scenario", 214): NotShown(
-        "Rejected and exhausted records are written to a dead-letter topic.",
-        "Only Kafka 4.4 does so, by the broker alone, and with a feature (share.version 2) that these tests leave off.",
-    ),
     ("scenario", 337): NotShown(
         "The broker measures acknowledgements by type, share fetches, and locked records.",
         "Apache's broker tells these numbers over JMX only, which no Kafka client speaks.",
