@@ -190,9 +190,12 @@ class Fetching:
         if not must_fetch and not may_acknowledge:
             self._wake(acknowledge_at_ms)
             return
-        ready_at_ms = exchange.ready_at_ms()
+        is_bare = not is_changed and not may_acknowledge
+        ready_at_ms = exchange.bare_fetch_ready_at_ms() if is_bare else exchange.ready_at_ms()
         if ready_at_ms > now_ms:
             self._wake(ready_at_ms)
+            if not may_acknowledge:
+                self._wake(acknowledge_at_ms)
         elif may_acknowledge and (self.acknowledgements.is_urgent(node_id, now_ms) or not here):
             exchange.acknowledge(is_final=False, timeout_ms=self._settings.request_timeout_ms, now_ms=now_ms)
         elif must_fetch:
@@ -214,7 +217,7 @@ class Fetching:
             exchange = self._exchange(node_id)
             if exchange is None or exchange.is_busy:
                 continue
-            ready_at_ms = exchange.ready_at_ms()
+            ready_at_ms = exchange.bare_fetch_ready_at_ms()
             if ready_at_ms <= now_ms:
                 return node_id
             self._wake(ready_at_ms)

@@ -52,6 +52,10 @@ if TYPE_CHECKING:
 RENEW_VERSION = 2
 """Of ShareFetch and ShareAcknowledge: renewals and record_limit (Kafka 4.2)."""
 
+FREE_EMPTY_ANSWERS = 2
+"""How many empty answers in a row may come early and cost no pause: a lock that ended, an acknowledgement that moved
+the start offset, or deleted records make a healthy broker answer so, and the next fetch brings records."""
+
 _END_OF_TIME_MS = 1 << 62
 
 
@@ -69,6 +73,8 @@ class _UnderWay:
     units: Units
     sent_at_ms: int
     is_real_fetch: bool
+    is_bare: bool = False
+    """A fetch of records that carries no acknowledgement and no change of the session."""
     max_wait_ms: int = 0
 
 
@@ -95,6 +101,9 @@ class NodeExchange:
         self._new_session_id = new_session_id
         self._on_fetched = on_fetched
         self._backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms, source)
+        self._empty_pause = Backoff(
+            settings.retry_backoff_ms, settings.retry_backoff_max_ms, source, free_failures=FREE_EMPTY_ANSWERS
+        )
         self._reported = ReportedErrors()
         self._under_way: _UnderWay | None = None
 
@@ -111,14 +120,19 @@ class NodeExchange:
         """From when on a request may be sent, if none is under way."""
         return max(self._requests.ready_at_ms(self.node.id, Channel.DATA), self._backoff.ready_at_ms)
 
+    def bare_fetch_ready_at_ms(self) -> int:
+        """The same for a fetch without acknowledgements and changes: it waits for the pause after empty answers, too."""
+        return max(self.ready_at_ms(), self._empty_pause.ready_at_ms)
+
     # ---- sending
 
     def fetch(self, wanted: Wanted, *, max_records: int, max_wait_ms: int, now_ms: int) -> None:
         """Send a ShareFetch with the differences and, in an open session, all acknowledgements that may go."""
         assert self._under_way is None, "one request at a time"
         units = self._acknowledgements.take(self.node.id, now_ms) if self.session.is_open else {}
+        is_bare = max_records > 0 and not units and not self.session.differs_from(wanted)
         request = self.session.fetch(wanted, _said(units), max_records=max_records, max_wait_ms=max_wait_ms)
-        self._under_way = _UnderWay(units, now_ms, max_records > 0, max_wait_ms)
+        self._under_way = _UnderWay(units, now_ms, max_records > 0, is_bare, max_wait_ms)
         timeout_ms = self._settings.request_timeout_ms
         if timeout_ms <= max_wait_ms:
             timeout_ms += max_wait_ms  # the broker may hold the answer back for max_wait_ms
@@ -249,8 +263,9 @@ class NodeExchange:
 
     def _fetched(self, response: ShareFetchResponse, now_ms: int) -> None:
         assert self._under_way is not None, "an answer without a question"
-        sent_at_ms = self._under_way.sent_at_ms
-        full_wait_ms = max(self._under_way.max_wait_ms, self._settings.retry_backoff_ms)
+        asked = self._under_way
+        sent_at_ms = asked.sent_at_ms
+        full_wait_ms = max(asked.max_wait_ms, self._settings.retry_backoff_ms)
         units = self._take_back()
         error = error_for_code(response.error_code, response.error_message)
         if error is not None:
@@ -279,8 +294,19 @@ class NodeExchange:
             self._backoff.failed(now_ms)
         else:
             self._backoff.succeeded()
+        self._pace(asked, bool(acquired), now_ms)
         if acquired:
             self._on_fetched(Fetched(tuple(acquired), sent_at_ms, response.acquisition_lock_timeout_ms), now_ms)
+
+    def _pace(self, asked: _UnderWay, has_acquired: bool, now_ms: int) -> None:
+        """No hot loop with a broker that answers with nothing long before its time is over."""
+        if has_acquired:
+            self._empty_pause.succeeded()
+        elif asked.is_bare and asked.max_wait_ms > 0:
+            if now_ms - asked.sent_at_ms >= asked.max_wait_ms // 2:
+                self._empty_pause.succeeded()
+            else:
+                self._empty_pause.failed(now_ms)
 
     def _asked_partitions(
         self, response: ShareFetchResponse, units: Units
