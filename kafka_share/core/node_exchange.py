@@ -121,7 +121,7 @@ class NodeExchange:
         return max(self._requests.ready_at_ms(self.node.id, Channel.DATA), self._backoff.ready_at_ms)
 
     def bare_fetch_ready_at_ms(self) -> int:
-        """The same for a fetch without acknowledgements and changes: it waits for the pause after empty answers, too."""
+        """The same for a fetch without acknowledgements and changes: it keeps the pause after empty answers, too."""
         return max(self.ready_at_ms(), self._empty_pause.ready_at_ms)
 
     # ---- sending
