@@ -88,7 +88,7 @@ NOT_SHOWN: Final = {
     ),
     ("scenario", 213): NotShown(
         "Acknowledgements are part of a transaction, and count only when it is committed.",
-        "No release of Apache Kafka has them: they are a draft (KIP-1289) without requests of its own yet.",
+        "No release of Apache Kafka has them: they are only proposed, in a draft (KIP-1289).",
     ),
     ("scenario", 337): NotShown(
         "The broker measures acknowledgements by type, share fetches, and locked records.",
