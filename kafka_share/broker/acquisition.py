@@ -224,9 +224,16 @@ class _Acquisition:
     # ---- offsets that come into the window
 
     def _acquire_new(self, first: int, last: int) -> None:
+        """Take offsets that the window does not know, none of them below its start offset.
+
+        Kafka 4.3 takes those, too, if records were deleted up to the middle of a record batch and a batch in the window
+        lies before: with a record limit some stay AVAILABLE below the log's start, each fetch reads there in vain, and
+        nothing more is handed out.
+        """
         window = self.window
-        if not window.batches:
-            first = max(first, window.end_offset)
+        first = max(first, window.start_offset if window.batches else window.end_offset)
+        if first > last:
+            return
         budget = self.budget - self.taken
         if budget < last - first + 1:
             rounded = self._end_of_record_batch(first + budget - 1)

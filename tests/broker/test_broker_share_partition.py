@@ -253,6 +253,27 @@ def test_held_records_below_the_log_start_are_archived_when_they_are_released() 
     assert bench.partition.snapshot().start_offset == 5
 
 
+@pytest.mark.pitfall(62)
+def test_acquiring_begins_at_the_log_start_when_a_finished_batch_lies_before_it() -> None:
+    """Records deleted up to the middle of a batch are not handed out, and with a record limit do not block the rest."""
+    bench = Bench()
+    bench.acquire((0, 4), (5, 9), size=1)
+    bench.ack((5, 9, 1))
+    bench.partition.log_start_raised(15)
+    assert bench.acquire((10, 29), records=3, mode=AcquireMode.RECORD_LIMIT) == [(15, 17, 1)]
+    assert bench.partition.window.next_fetch_offset() == 18
+
+
+@pytest.mark.pitfall(62)
+def test_acquiring_goes_on_at_the_log_start_when_part_of_the_batch_before_it_is_finished() -> None:
+    """The rest of a batch whose beginning is done is handed out from the log's start on."""
+    bench = Bench(stored=(StateBatch(0, 4, 0, 1), StateBatch(10, 12, 2, 1)))
+    assert bench.acquire((0, 4)) == [(0, 4, 2)]
+    bench.partition.log_start_raised(15)
+    assert bench.acquire((10, 29), records=3, mode=AcquireMode.RECORD_LIMIT) == [(15, 17, 1)]
+    assert bench.partition.window.next_fetch_offset() == 18
+
+
 def test_aborted_batches_are_archived_when_the_group_is_read_committed() -> None:
     bench = Bench(read_committed=True)
     assert bench.acquire((0, 4), (5, 9), producer=7, aborted=((7, 0, 4),)) == [(5, 9, 1)]
