@@ -182,6 +182,9 @@ class InFlightWindow:
             return
         if self.batches:
             self.archive(self.start_offset, log_start - 1, only=AVAILABLE)
+            if self.gaps is not None and self.gaps.start < log_start:
+                # Kafka 4.3 leaves the gap where it was: each fetch reads there, in vain, and nothing is handed out.
+                self.gaps_read_up_to(log_start)
         else:
             self.end_offset = log_start
         self.start_offset = log_start

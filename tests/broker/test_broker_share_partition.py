@@ -274,6 +274,21 @@ def test_acquiring_goes_on_at_the_log_start_when_part_of_the_batch_before_it_is_
     assert bench.partition.window.next_fetch_offset() == 18
 
 
+@pytest.mark.pitfall(62)
+@pytest.mark.parametrize("log_start", [3, 7, 20])
+def test_a_gap_below_the_log_start_is_not_read_again_when_its_records_were_deleted(log_start: int) -> None:
+    """A new leader that finds deleted records missing in the stored state goes on behind them."""
+    bench = Bench(start=2, stored=(StateBatch(5, 9, 2, 1),))
+    assert bench.partition.window.next_fetch_offset() == 2
+    bench.partition.log_start_raised(log_start)
+    assert bench.partition.window.next_fetch_offset() >= log_start
+    assert bench.acquire((0, 4), (5, 9), (10, 29))[-1][1] == 29
+    bench.ack((max(log_start, 10), 29, 1))
+    if log_start < 5:
+        bench.ack((log_start, 4, 1))
+    assert bench.partition.snapshot().start_offset == 30
+
+
 def test_aborted_batches_are_archived_when_the_group_is_read_committed() -> None:
     bench = Bench(read_committed=True)
     assert bench.acquire((0, 4), (5, 9), producer=7, aborted=((7, 0, 4),)) == [(5, 9, 1)]
