@@ -23,6 +23,7 @@ from kafka_server import KafkaServer, KafkaUnavailableError
 from kafka_targets import SETTINGS, controlled
 
 from kafka_share import KafkaShareConsumer, KafkaShareError, TopicIdPartition
+from kafka_share.errors import OutcomeUnknownError
 from kafka_share.protocol.classic import FindCoordinatorRequest
 from kafka_share.protocol.share_offsets import DescribeShareGroupOffsetsRequest
 
@@ -48,6 +49,8 @@ class Account:
     settled: Counter[At] = attrs.Factory(Counter)
     failed: Counter[At] = attrs.Factory(Counter)
     errors: Counter[str] = attrs.Factory(Counter)
+    unknown: set[At] = attrs.Factory(set)
+    """Those that may have been applied although they failed: only they need not come again."""
 
     def __call__(self, offsets: Mapping[TopicIdPartition, frozenset[int]], error: KafkaShareError | None) -> None:
         for partition, found in offsets.items():
@@ -55,6 +58,8 @@ class Account:
                 (self.settled if error is None else self.failed)[partition.partition, offset] += 1
                 if error is not None:
                     self.errors[type(error).__name__] += 1
+                if isinstance(error, OutcomeUnknownError):
+                    self.unknown.add((partition.partition, offset))
 
     @property
     def reported(self) -> Counter[At]:
@@ -184,8 +189,8 @@ class Consumption:
             self.take_until(self._is_quiet)
 
     def _is_quiet(self) -> bool:
-        """Kafka 4.1 tells no lag: nothing is left if what was not settled has failed, and does not come again."""
-        is_accounted_for = EVERYTHING - set(self.account.settled) <= set(self.account.failed)
+        """Kafka 4.1 tells no lag: nothing is left if what was not settled may have been, and does not come again."""
+        is_accounted_for = EVERYTHING - set(self.account.settled) <= self.account.unknown
         return is_accounted_for and self._polls_without_records >= QUIET_POLLS
 
     def close(self) -> None:
