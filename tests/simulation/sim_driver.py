@@ -13,7 +13,7 @@ from typing import Protocol
 
 from sim_connection import Connections
 from sim_network import NEVER, Network
-from sim_time import Action, VirtualTime
+from sim_time import CHECK_EVERY, Action, VirtualTime
 from sim_trace import Trace
 
 from kafka_share.core.consumer import ShareConsumerCore
@@ -76,6 +76,7 @@ class SimulatedDriver:
         self._is_stepping = False
         self._is_scheduled = False
         self._armed_for_ms: int | None = None
+        self._rounds = 0
 
     def now_ms(self) -> int:
         """The client's own clock."""
@@ -136,7 +137,9 @@ class SimulatedDriver:
                 self.core.handle(event, now_ms)
             for output in self.core.poll(now_ms):
                 self._perform(output)
-            self.core.check()
+            self._rounds += 1
+            if self._rounds % CHECK_EVERY == 0:
+                self.core.check()
             self._hand_over()
             if not self._inputs:
                 return

@@ -35,7 +35,6 @@ CLOSE_LIMIT_MS: Final = 3_000
 """A ShareFetch that waits, the end of the session and the leave take this long at the most with the slowest network."""
 MAX_CLIENTS: Final = 12
 STUCK_BEHIND_GAP: Final = "share partition stuck behind a gap"
-STUCK_BELOW_LOG: Final = "share partition stuck below the log's start"
 
 
 @attrs.frozen
@@ -93,7 +92,6 @@ class History:
         self.clients: list[SimulatedClient] = []
         self.faults = Faults(self.time, self.network, self.broker, self, self.trace)
         self._is_quiet = False
-        self._is_lost_below = False
         self.trace.add("SEED", seed, self.profile)
         for group in self.profile.groups:
             cluster.configs.set_values(ResourceType.GROUP, group, {"share.auto.offset.reset": self.profile.reset})
@@ -146,6 +144,9 @@ class History:
         self._run_until(max(self.plan.active_ms, *(batch.at_ms for batch in self.plan.batches)) + 1)
         self._settle()
         self._close()
+        self.broker.cluster.check()
+        for client in self.clients:
+            client.driver.core.check()
 
     def _run_until(self, end_ms: int) -> None:
         self.time.run_until(end_ms)
@@ -200,13 +201,9 @@ class History:
                     # Behind a gap in what a leader loaded the start offset waits for new records (as in Kafka), so
                     # that offsets may have ended which it has not passed.
                     left = [] if book is None else [o for o in range(start, end) if o not in book.finished]
-                    stuck = _stuck(found, partition.log.start_offset) if left and found and found.active else None
-                    if stuck is not None and found is not None:
-                        self.trace.fault(stuck, group_id, topic.name, partition.partition)
+                    if left and found and found.active and _is_stuck(found):
+                        self.trace.fault(STUCK_BEHIND_GAP, group_id, topic.name, partition.partition)
                         self.broker.act(lambda node=node, key=found.key: node._drop(key))  # type: ignore[misc]
-                        self._is_lost_below |= stuck == STUCK_BELOW_LOG
-                    if self._is_lost_below and partition.log.start_offset > 0:
-                        continue  # it is stuck again after each load
                     if start < 0 or left:
                         name = f"{group_id}/{topic.name}-{partition.partition}"
                         return f"{name} has come to {start} of {end}; not ended: {left[:10]}"
@@ -242,20 +239,15 @@ class History:
                     raise ComplaintError(f"{client.name} has closed and still has a session on node {node.node_id}")
 
 
-def _stuck(partition: SharePartition, log_start: int) -> str | None:
-    """How the share partition has come to hand out nothing for good, by rules of Kafka's; another load helps the first.
+def _is_stuck(partition: SharePartition) -> bool:
+    """Whether it hands out nothing until it is loaded again, by a rule of Kafka's.
 
-    Either a gap in what the leader loaded keeps the start offset back and the window full, with all of it ended. Or
-    offsets below the log's start were taken into the window: they can be read no more, and are not given up either,
-    perhaps even after another load.
+    A gap in what the leader loaded keeps the start offset back and the window full, though all of it has ended.
     """
     window = partition.window
-    states = [state.state for batch in window.batches for _, _, state in batch.pieces()]
-    if window.gaps_active and window.span >= LOCK_LIMIT and all(state.is_terminal for state in states):
-        return STUCK_BEHIND_GAP
-    if window.next_fetch_offset() < log_start <= window.start_offset:
-        return STUCK_BELOW_LOG
-    return None
+    if not window.gaps_active or window.span < LOCK_LIMIT:
+        return False
+    return all(state.state.is_terminal for batch in window.batches for _, _, state in batch.pieces())
 
 
 def _fork(source: random.Random) -> random.Random:
