@@ -80,8 +80,6 @@ def run(bootstrap_servers: str, topic: str, group_id: str, mode: str, seed: int)
         while not stopping:
             with contextlib.suppress(WakeupError):  # a poll or a commit that was told to stop
                 take(consumer, mode, source, said)
-        if mode == "explicit":
-            consumer.commit_sync(timeout_ms=10_000)
 
 
 def take(consumer: Consumer, mode: str, source: random.Random, said: Said) -> None:
