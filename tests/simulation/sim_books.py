@@ -29,6 +29,8 @@ class Hold:
     ends_at_ms: int
     count: int
     owner: SharePartition
+    may_last_to_ms: int = 0
+    """A refused acknowledgement may have renewed it all the same: Kafka's broker does not take renewals back."""
 
 
 @attrs.define(eq=False)
@@ -51,6 +53,13 @@ class Book:
         if found is None or found.owner is not owner or found.ends_at_ms <= now_ms:
             return None
         return found
+
+    def may_hold(self, offset: int, owner: SharePartition | None, now_ms: int) -> Hold | None:
+        """The same, with what is not sure."""
+        found = self.holds.get(offset)
+        if found is not None and found.owner is owner and found.may_last_to_ms > now_ms:
+            return found
+        return self.hold(offset, owner, now_ms)
 
     def is_past(self, offset: int) -> bool:
         """Whether it has ended, or lies below a start offset that was seen."""

@@ -94,7 +94,7 @@ class BrokerAudit:
         start = owner.window.start_offset if owner is not None else 0
         for first, last, _ in said:
             for offset in range(max(first, start), last + 1):
-                hold = book.hold(offset, owner, now_ms)
+                hold = book.may_hold(offset, owner, now_ms)
                 if hold is None or hold.member_id != member_id:
                     return f"{_name(key, book)}@{offset} is not held by the member that acknowledged it"
         return None
@@ -113,6 +113,8 @@ class BrokerAudit:
                 if objection is not None:
                     raise ComplaintError(objection)
                 self._renew(key, said)
+            else:
+                self._renew(key, said, refused_to=request.member_id)
         if context.api_key == ShareFetchRequest.API_KEY and response.error_code == 0:
             for topic in response.responses:
                 for found in topic.partitions:
@@ -120,7 +122,9 @@ class BrokerAudit:
                     for acquired in found.acquired_records:
                         self._acquired(context.node_id, key, request.member_id, acquired)
 
-    def _renew(self, key: BookKey, said: Iterable[tuple[int, int, list[int]]]) -> None:
+    def _renew(
+        self, key: BookKey, said: Iterable[tuple[int, int, list[int]]], *, refused_to: str | None = None
+    ) -> None:
         book = self._book(*key)
         lock_ms = self._cluster.group_settings(key.group_id).record_lock_duration_ms
         for first, last, types in said:
@@ -128,9 +132,14 @@ class BrokerAudit:
                 continue
             for offset in range(first, last + 1):
                 kind = types[0] if len(types) == 1 else types[offset - first]
-                if kind == RENEW and offset in book.holds:
-                    book.holds[offset].ends_at_ms = self._now_ms() + lock_ms
+                hold = book.holds.get(offset)
+                if kind != RENEW or hold is None:
+                    continue
+                if refused_to is None:
+                    hold.ends_at_ms = self._now_ms() + lock_ms
                     self._trace.count("lock renewed")
+                elif refused_to == hold.member_id:
+                    hold.may_last_to_ms = self._now_ms() + lock_ms
 
     def _acquired(self, node_id: int, key: BookKey, member_id: str, acquired: Any) -> None:
         owner = self._owner(node_id, key)

@@ -188,13 +188,13 @@ def _stores_no_ends(write: Original) -> Original:
 
 
 MUTATIONS = {
-    "accept twice": Mutation(ApplicationSide, "gather", _gathers_twice, "which its application does not hold"),
-    "forget a partition": Mutation(Fetching, "_by_leader", _forgets_partition_0, "not ended"),
+    "accept twice": Mutation(ApplicationSide, "gather", _gathers_twice, "which its application does not hold", 1),
+    "forget a partition": Mutation(Fetching, "_by_leader", _forgets_partition_0, "not ended", 5),
     "drop the result of a failed acknowledgement": Mutation(
         Acknowledgements, "settle", _drops_failed_outcomes, "is never told what became of"
     ),
     "report an outcome twice": Mutation(ApplicationSide, "pop_outcome", _reports_twice, "once too often"),
-    "never rejoin after fencing": Mutation(Membership, "_fenced", _never_rejoins, "is no member of its group"),
+    "never rejoin after fencing": Mutation(Membership, "_fenced", _never_rejoins, "is no member of its group", 6),
     "leave without a word": Mutation(
         Membership, "_skip_pointless_leave", _leaves_without_a_word, "has closed and is still a member"
     ),
@@ -203,13 +203,13 @@ MUTATIONS = {
     ),
     "keep a dead share session": Mutation(NodeExchange, "reset", _keeps_a_dead_session, "not ended"),
     "take one offset more than was acquired": Mutation(
-        node_exchange, "clean_acquired", _takes_one_offset_more, "which it was not handed out"
+        node_exchange, "clean_acquired", _takes_one_offset_more, "which it was not handed out", 1
     ),
     "take refusals for success": Mutation(
         node_exchange, "error_for_code", _takes_refusals_for_success, "was accepted; it was not stored", 9
     ),
     "hand out locked records": Mutation(
-        InFlightState, "acquirable", _hands_out_locked_records, "is handed out to (two members at once|its holder)"
+        InFlightState, "acquirable", _hands_out_locked_records, "is handed out to (two members at once|its holder)", 1
     ),
     "let others acknowledge": Mutation(
         SharePartition, "_require_held", _lets_others_acknowledge, "is not held by the member that acknowledged it", 12
@@ -227,7 +227,7 @@ MUTATIONS = {
         InFlightWindow, "drop_finished", _skips_an_offset, "moved past .* which has not ended"
     ),
     "acquire beyond the window": Mutation(
-        acquisition._Acquisition, "_set_budget", _has_no_window_limit, "offsets in flight"
+        acquisition._Acquisition, "_set_budget", _has_no_window_limit, "offsets in flight", 4
     ),
     "store no ends": Mutation(ShareCoordinator, "write", _stores_no_ends, "is delivered after its end was stored"),
 }

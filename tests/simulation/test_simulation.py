@@ -12,7 +12,7 @@ import simulate
 from sim_history import run_history
 
 HERE = Path(__file__).parent
-SEEDS = range(25)
+SEEDS = range(12)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -24,9 +24,10 @@ def test_a_seeded_history_ends_without_a_complaint(seed: int) -> None:
 
 def test_a_seed_gives_the_same_trace_when_hashes_differ() -> None:
     """Same seed, same trace: nothing in client or broker depends on the order of a set or on an address."""
-    traces = [_trace_of(seed=4, hash_seed=hash_seed) for hash_seed in ("1", "2")]
-    assert len(traces[0].splitlines()) > 300
-    assert traces[0] == traces[1]
+    here = run_history(4, trace=True).lines
+    other_hashes = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
+    assert len(here) > 300
+    assert "\n".join(here) == _trace_of(seed=4, hash_seed=other_hashes).rstrip("\n")
 
 
 def test_different_seeds_give_different_histories() -> None:
