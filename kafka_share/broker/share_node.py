@@ -234,7 +234,7 @@ class ShareNode:
     def _release(self, session: ShareSession, now_ms: int) -> None:
         """Give back what the member holds in the partitions that its session has at its end."""
         changes = []
-        for partition in session.partitions:
+        for partition in list(session.partitions):  # a fetch of its own that still waits changes their order
             found = self._partitions.get(StateKey(session.key.group_id, *partition))
             if found is not None:
                 changes.append((partition, found, found.release(session.key.member_id)))

@@ -132,3 +132,16 @@ def test_only_partitions_with_news_are_listed_when_a_session_goes_on() -> None:
     assert listed(broker.fetch(M1, 3, "0~9:1")) == [0]
     unknown = broker.probe.fetch(broker.connection, "g", M1, 4, [(broker.topic_id, 9, "")], wait=0)
     assert (listed(unknown), listed(broker.fetch(M1, 5))) == ([9], [9])
+
+
+def test_a_fetch_that_waits_gets_what_is_free_when_its_session_ends_on_another_connection() -> None:
+    """A session that ends while a fetch of its own waits answers that fetch, whatever it gets out of that."""
+    broker = Broker(partitions=2)
+    broker.fetch(M2, 0, partitions=2)
+    broker.fetch(M1, 0, partitions=2)
+    waiting = broker.probe.connect()
+    broker.probe.send_fetch(waiting, "g", M1, 1, wait=5_000)
+    broker.ack(M2, 1, "0~9:2")
+    assert not waiting.replies
+    assert error(broker.ack(M1, -1)) == "0"
+    assert acquired(broker.probe.receive(waiting)) == ["0~9x2"]
