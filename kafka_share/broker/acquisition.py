@@ -224,16 +224,14 @@ class _Acquisition:
     # ---- offsets that come into the window
 
     def _acquire_new(self, first: int, last: int) -> None:
-        """Take offsets that the window does not know, none of them below its start offset.
+        """Take offsets that the window does not know.
 
-        Kafka 4.3 takes those, too, if records were deleted up to the middle of a record batch and a batch in the window
-        lies before: with a record limit some stay AVAILABLE below the log's start, each fetch reads there in vain, and
-        nothing more is handed out.
+        Some may lie below its start offset: records were deleted up to the middle of a record batch, and a batch in the
+        window lies before. Kafka hands them out nevertheless.
         """
         window = self.window
-        first = max(first, window.start_offset if window.batches else window.end_offset)
-        if first > last:
-            return
+        if not window.batches:
+            first = max(first, window.end_offset)
         budget = self.budget - self.taken
         if budget < last - first + 1:
             rounded = self._end_of_record_batch(first + budget - 1)
@@ -256,6 +254,9 @@ class _Acquisition:
 
     def _insert_in_part(self, first: int, last: int, count: int) -> int:
         offsets = [self._acquired() if i < count else InFlightState(AVAILABLE, 0) for i in range(last - first + 1)]
+        for state in offsets[count : max(count, self.window.start_offset - first)]:
+            # Kafka 4.3 (read) leaves what was deleted AVAILABLE: each fetch reads there, in vain, for good.
+            state.archive()
         self.window.insert(InFlightBatch(first, last, None, offsets))
         self.ranges.append(AcquiredRange(first, first + count - 1, 1))
         return first + count - 1
