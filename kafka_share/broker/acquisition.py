@@ -255,7 +255,7 @@ class _Acquisition:
     def _insert_in_part(self, first: int, last: int, count: int) -> int:
         offsets = [self._acquired() if i < count else InFlightState(AVAILABLE, 0) for i in range(last - first + 1)]
         for state in offsets[count : max(count, self.window.start_offset - first)]:
-            # Kafka 4.3 (read) leaves what was deleted AVAILABLE: each fetch reads there, in vain, for good.
+            # Kafka 4.3 leaves what was deleted AVAILABLE: each fetch reads there, in vain, for good.
             state.archive()
         self.window.insert(InFlightBatch(first, last, None, offsets))
         self.ranges.append(AcquiredRange(first, first + count - 1, 1))
