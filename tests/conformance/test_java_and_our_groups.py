@@ -60,7 +60,8 @@ def test_both_tools_print_the_same_bytes(
             their_lines = tools.run(GROUPS, *line).stdout.splitlines()
             assert sorted(ours(*line).splitlines()) == sorted(their_lines)
     reset = ["--reset-offsets", "--group", empty, "--topic", topic, "--to-latest", "--dry-run"]
-    assert ours(*reset) == tools.run(GROUPS, *reset).stdout
+    # Kafka's tool prints these rows in no fixed order
+    assert sorted(ours(*reset).splitlines()) == sorted(tools.run(GROUPS, *reset).stdout.splitlines())
     configs = ours("--describe", "--group", group, "--configs")
     assert configs == tools.run(CONFIGS, "--describe", "--group", group).stdout
     delete = ["--delete-offsets", "--group", empty, "--topic", topic]

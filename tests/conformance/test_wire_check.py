@@ -40,6 +40,8 @@ RECORDS = 5
 @pytest.fixture(scope="module")
 def broker(real_kafka: Target) -> Iterator[Broker]:
     """A topic with records, and a group that may fetch them."""
+    if not real_kafka.speaks_v2:
+        pytest.skip("the check prepares its group by altering offsets, which Kafka 4.1 does not do")
     broker = Broker(real_kafka.bootstrap_servers)
     broker.prepare("wire-check", 2, {"share.auto.offset.reset": "earliest"})
     for partition in (0, 1):
