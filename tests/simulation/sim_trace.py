@@ -5,9 +5,17 @@ Every part of the simulation reports here. Nothing is formatted unless somebody 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 from sim_time import VirtualTime
+
+_SET = re.compile(r"frozenset\(\{([^{}]*)\}\)")
+
+
+def _sorted(found: re.Match[str]) -> str:
+    """A set is printed in the order of its hashes, which differs from process to process."""
+    return f"frozenset({{{', '.join(sorted(found[1].split(', ')))}}})"
 
 
 class ComplaintError(AssertionError):
@@ -26,7 +34,8 @@ class Trace:
     def add(self, *words: object) -> None:
         """One line; callers on the hot path ask `is_on` first."""
         if self.is_on:
-            self.lines.append(f"{self._time.steps:6d} {self._time.now_ms:7d} ms  " + " ".join(map(str, words)))
+            text = _SET.sub(_sorted, " ".join(map(str, words)))
+            self.lines.append(f"{self._time.steps:6d} {self._time.now_ms:7d} ms  {text}")
 
     def count(self, what: str, times: int = 1) -> None:
         self.happened[what] += times
