@@ -234,11 +234,13 @@ class ShareNode:
     def _release(self, session: ShareSession, now_ms: int) -> None:
         """Give back what the member holds in the partitions that its session has at its end."""
         changes = []
-        for partition in list(session.partitions):  # a fetch of its own that still waits changes their order
+        for partition in session.partitions:
             found = self._partitions.get(StateKey(session.key.group_id, *partition))
             if found is not None:
                 changes.append((partition, found, found.release(session.key.member_id)))
-                self._look_again(found.key, now_ms)
+        # Only then: a fetch of its own that still waits would take records here that are given back there.
+        for _, found, _ in changes:
+            self._look_again(found.key, now_ms)
         self._look_where_fetches_ended(now_ms)
         self._complete_acknowledgements(changes, {}, now_ms)
 

@@ -73,3 +73,12 @@ def test_a_consumer_does_not_spin_when_fetches_are_answered_with_nothing_at_once
 def test_a_member_that_knows_no_coordinator_when_it_closes_is_not_waited_for(seed: int) -> None:
     """A leave is sent once, to a coordinator that is known; otherwise the session timeout removes the member."""
     ends_well(seed)
+
+
+def test_a_session_that_ends_hands_nothing_to_its_own_waiting_fetch() -> None:
+    """The reference broker gave back one partition, let a fetch that waited look, and then gave back the other one.
+
+    The fetch was the ended session's own: it took a record of the other partition, which was given back at once and for
+    the third time, so that it was archived before the answer had left. Now all is given back before any fetch looks.
+    """
+    ends_well(8039)
