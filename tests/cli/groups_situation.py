@@ -178,10 +178,11 @@ def reference(active: ShareGroupSnapshot) -> list[Block]:
     Who got what, and the epoch, hang on who came when: those of the reference are replaced by those of the group here.
     """
     assignments = [_assignment(member.assigned) for member in active.members.values()]
+    here = dict(zip(ASSIGNMENTS, assignments, strict=True))
     blocks = []
     for text in re.split(r"^\$ ", REFERENCE.read_text("utf-8"), flags=re.M)[1:]:
-        for theirs, ours in zip(ASSIGNMENTS, assignments, strict=True):
-            text = text.replace(f" {theirs}\n", f" {ours}\n")
+        # All at once: what the first member has here may be what the second one had there.
+        text = re.sub(rf"(?<= )({'|'.join(ASSIGNMENTS)})(?=\n)", lambda found: here[found[1]], text)
         command, *lines = text.rstrip("\n").split("\n")
         if "--group g-active" in command and "--verbose" in command:
             lines = [re.sub(r"(?<=  )3(?=  )", str(active.epoch), line) for line in lines]
