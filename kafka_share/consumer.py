@@ -20,11 +20,14 @@ from typing import Any, Generic, TypeVar
 
 from typing_extensions import Self
 
+from kafka_share.application.arguments import acknowledge_type, demand_place, not_a_record, timeout, topic_set
+from kafka_share.application.awaited_outcomes import OnOutcome
+from kafka_share.application.decoding import Decoder
+from kafka_share.application.interrupts import Interrupts
+from kafka_share.application.metrics import Observable
+from kafka_share.application.side import ApplicationSide
 from kafka_share.config import ShareConsumerConfig
-from kafka_share.core.application import ApplicationSide
-from kafka_share.core.arguments import acknowledge_type, demand_place, not_a_record, timeout, topic_set
 from kafka_share.core.consumer import ShareConsumerCore
-from kafka_share.core.decoding import Decoder
 from kafka_share.core.events import (
     AcknowledgementsMade,
     CloseRequested,
@@ -38,7 +41,6 @@ from kafka_share.core.events import (
 )
 from kafka_share.core.member_id import new_member_id
 from kafka_share.core.settings import core_settings
-from kafka_share.core.under_way import OnOutcome
 from kafka_share.errors import (
     ConcurrentUseError,
     ConsumerClosedError,
@@ -48,9 +50,7 @@ from kafka_share.errors import (
     WakeupError,
 )
 from kafka_share.network.driver import ConsumerDriver, monotonic_ms
-from kafka_share.network.interrupts import Interrupts
 from kafka_share.network.settings import connection_settings
-from kafka_share.observing import Observable
 from kafka_share.records import (
     AcknowledgementCommitCallback,
     AcknowledgeType,

@@ -15,9 +15,9 @@ from typing import Any, Final
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation, get_meter_provider
 
 from kafka_share._version import VERSION
+from kafka_share.application.metrics import labels_of
 from kafka_share.consumer import KafkaShareConsumer
-from kafka_share.core.metric_table import METRICS, NODE_METRICS, Metric, telemetry_name
-from kafka_share.observing import labels_of
+from kafka_share.core.metrics.metric_table import METRICS, NODE_METRICS, Metric, telemetry_name
 
 _READ_AGAIN_S: Final = 0.1
 """One collection asks for many metrics: they are read once for all of them."""

@@ -23,14 +23,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "protocol": BASE,
     "core": BASE | {"protocol"},
     "network": BASE | {"protocol", "core"},
-    "observing": BASE | {"core", "network"},
-    "opentelemetry": BASE | {"core", "observing", "consumer"},
-    "consumer": BASE | {"core", "network", "observing"},
+    "application": BASE | {"protocol", "core", "network"},
+    "opentelemetry": BASE | {"application", "consumer", "core"},
+    "consumer": BASE | {"application", "core", "network"},
     "admin": BASE | {"core", "network"},
     "aio": BASE | {"core", "network"},
     "broker": BASE | {"protocol"},
-    "cli": BASE | {"protocol", "core", "network", "consumer", "admin", "aio", "broker", "demo", "__init__"},
-    "demo": BASE | {"protocol", "core", "network", "consumer", "broker", "__init__"},
+    "cli": BASE | {"protocol", "core", "network", "consumer", "admin", "aio", "broker", "application", "__init__"},
     "__init__": BASE | {"consumer", "admin", "aio", "broker"},
 }
 """Layer -> the other layers it may import."""
@@ -96,7 +95,7 @@ def uses_the_global_source(path: Path) -> bool:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_kafka_python_is_used_through_one_module_of_ours(path: Path) -> None:
-    if layer_of(path) in ("protocol", "network", "demo", "cli"):
+    if layer_of(path) in ("protocol", "network", "cli"):
         return
     for module, line in imports_of(path):
         assert module.split(".")[0] != "kafka", f"{path.name}:{line} imports {module}"

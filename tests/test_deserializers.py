@@ -22,7 +22,7 @@ def test_a_plain_callable_gets_the_bytes_and_no_null() -> None:
     assert wrapped.deserialize("t", [], None) is None
 
 
-@pytest.mark.scenario(197)
+@pytest.mark.behaviour("fetching")
 def test_an_object_gets_topic_and_headers_when_it_has_a_deserialize_method() -> None:
     """A deserializer with a deserialize method is given the topic, the headers and the bytes."""
     wrapped = as_deserializer(Shouting())

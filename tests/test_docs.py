@@ -24,7 +24,7 @@ import attrs
 import click
 import pytest
 import trustme
-from documentation import ROOT, Block, anchors, blocks_of, environment, links_of, pages, prose_of, table_below
+from support.documentation import ROOT, Block, anchors, blocks_of, environment, links_of, pages, prose_of, table_below
 
 from kafka_share import AsyncShareAdmin, KafkaShareAdmin, KafkaShareConsumer, admin_values
 from kafka_share.broker import ReferenceBroker
@@ -33,7 +33,7 @@ from kafka_share.broker.handler_table import advertised_versions
 from kafka_share.broker.reference_broker import EMBEDDED_DEFAULTS as DIFFERENT_DEFAULTS
 from kafka_share.cli.broker import main as broker_command
 from kafka_share.cli.console.command import main as console_command
-from kafka_share.cli.demo import demo as demo_command
+from kafka_share.cli.demo.command import demo as demo_command
 from kafka_share.cli.doctor.command import doctor as doctor_command
 from kafka_share.cli.export_lag import export_lag as export_lag_command
 from kafka_share.cli.groups.command import main as groups_command
@@ -43,7 +43,7 @@ from kafka_share.cli.perf.command import main as perf_command
 from kafka_share.cli.watch.command import watch as watch_command
 from kafka_share.config import REFUSED, ShareAdminConfig, ShareConsumerConfig
 from kafka_share.core.log_events import LOG_EVENTS
-from kafka_share.core.metric_table import METRICS, NODE_METRICS
+from kafka_share.core.metrics.metric_table import METRICS, NODE_METRICS
 from kafka_share.errors import ConfigurationError
 from kafka_share.protocol.messages import MESSAGES
 from kafka_share.protocol.share_fetch import ShareFetchRequest

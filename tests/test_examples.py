@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from documentation import ROOT, environment
+from support.documentation import ROOT, environment
 
 from kafka_share import KafkaShareConsumer
 from kafka_share.broker import ReferenceBroker

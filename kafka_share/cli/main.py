@@ -8,7 +8,7 @@ from __future__ import annotations
 import click
 
 from kafka_share._version import VERSION
-from kafka_share.cli.demo import demo
+from kafka_share.cli.demo.command import demo
 from kafka_share.cli.doctor.command import doctor
 from kafka_share.cli.export_lag import export_lag
 from kafka_share.cli.front import CONTEXT_SETTINGS, ToolGroup

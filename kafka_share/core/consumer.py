@@ -31,14 +31,14 @@ from kafka_share.core.events import (
     SubscriptionChanged,
     Unsubscribed,
 )
-from kafka_share.core.fetching import Fetching
-from kafka_share.core.measurements import Measurements
+from kafka_share.core.fetching.fetcher import Fetching
 from kafka_share.core.membership import Membership
 from kafka_share.core.metadata import Metadata
-from kafka_share.core.observation import Observation
+from kafka_share.core.metrics.measurements import Measurements
+from kafka_share.core.metrics.telemetry import TelemetryPush
+from kafka_share.core.metrics.traffic_counter import Observation
 from kafka_share.core.requests import Requests
 from kafka_share.core.settings import CoreSettings
-from kafka_share.core.telemetry import TelemetryPush
 
 _AFTER_CLOSE = (PollEnded, BatchReclaimed, AcknowledgementsMade)
 """Commands of other threads, or posted before, that may come behind close; it has taken what they are about."""

@@ -18,7 +18,7 @@ from kafka_share.records import LockGeneration
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from kafka_share.core.offsets import AcknowledgementRun, AcquiredRange
+    from kafka_share.core.fetching.offsets import AcknowledgementRun, AcquiredRange
     from kafka_share.errors import KafkaShareError
     from kafka_share.records import Node, TopicIdPartition
 

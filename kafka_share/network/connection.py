@@ -25,7 +25,7 @@ from typing import Any, Final, cast
 import attrs
 
 from kafka_share.core.events import Channel, ConnectionLost, Event, RequestFailed, ResponseReceived, Send
-from kafka_share.core.measurements import Measurements
+from kafka_share.core.metrics.measurements import Measurements
 from kafka_share.errors import (
     AuthenticationError,
     BrokerUnreachableError,

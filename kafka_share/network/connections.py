@@ -12,7 +12,7 @@ import ssl
 from collections.abc import Callable
 
 from kafka_share.core.events import Channel, Disconnect, Event, Send
-from kafka_share.core.measurements import Measurements
+from kafka_share.core.metrics.measurements import Measurements
 from kafka_share.errors import AuthenticationError, BrokerUnreachableError, KafkaShareError
 from kafka_share.network.connection import Connection, ConnectionOwner
 from kafka_share.network.logs import log_event

@@ -42,7 +42,7 @@ from kafka_share.core.events import (
     Send,
     TellClientInstanceId,
 )
-from kafka_share.core.measurements import Measurements
+from kafka_share.core.metrics.measurements import Measurements
 from kafka_share.errors import ConsumerClosedError, IllegalStateError, InternalError
 from kafka_share.network.connections import Connections
 from kafka_share.network.logs import log_event

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 from kafka_share.core.events import Deliver, Output
-from kafka_share.core.measurements import Measurements
+from kafka_share.core.metrics.measurements import Measurements
 from kafka_share.errors import ConsumerClosedError, IllegalStateError, InternalError
 
 MAX_PENDING: Final = 100_000

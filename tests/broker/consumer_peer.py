@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cluster_world import World
+from broker.cluster_world import World
 
 from kafka_share.protocol.classic import (
     DescribeGroupsRequest,

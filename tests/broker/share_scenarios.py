@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from uuid import UUID
 
-from share_probe import Connection, Probe
+from broker.share_probe import Connection, Probe
 
 from kafka_share.broker.share_coordinator import StateKey
 

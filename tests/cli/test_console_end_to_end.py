@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from click.testing import CliRunner, Result
-from documentation import environment
+from support.documentation import environment
 
 from kafka_share import KafkaShareAdmin
 from kafka_share.admin_values import SharePartitionOffset
@@ -45,7 +45,7 @@ def offset(broker: ReferenceBroker) -> tuple[int, int | None]:
     return stored.start_offset, stored.lag
 
 
-@pytest.mark.scenario(316)
+@pytest.mark.behaviour("tools")
 def test_it_stops_after_max_messages_and_accepts_only_what_it_printed(broker: ReferenceBroker) -> None:
     """The console consumer accepts only the records that it printed; the rest of a batch goes back to the group."""
     result = run(broker, "--max-messages", "3", "--timeout-ms", "30000")
@@ -54,7 +54,7 @@ def test_it_stops_after_max_messages_and_accepts_only_what_it_printed(broker: Re
     assert offset(broker) == (3, 7)
 
 
-@pytest.mark.scenario(316)
+@pytest.mark.behaviour("tools")
 def test_it_ends_without_an_error_when_nothing_comes_in_time(broker: ReferenceBroker) -> None:
     """A console consumer that runs into its timeout ends without an error, even on a topic that does not exist."""
     command = ["--bootstrap-server", broker.bootstrap_servers, "--topic", "missing", "--timeout-ms", "300"]

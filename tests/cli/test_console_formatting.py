@@ -33,7 +33,7 @@ def record(offset: int = 0, **changes: Any) -> Record:
     return ShareRecord(**{**values, **changes})
 
 
-@pytest.mark.scenario(316)
+@pytest.mark.behaviour("tools")
 def test_all_columns_are_those_of_kafkas_tool() -> None:
     """The console consumer prints the same columns in the same order as Kafka's own tool."""
     printed = "".join(Formatter(ALL).text(record(offset)) for offset in range(4))

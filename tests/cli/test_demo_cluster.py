@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from kafka_share.broker import ReferenceBroker
-from kafka_share.demo.cluster import Cluster
+from kafka_share.cli.demo.cluster import Cluster
 
 
 def test_the_brokers_limit_counts_when_the_group_names_none() -> None:

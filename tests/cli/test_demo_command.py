@@ -12,14 +12,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kafka_share._version import VERSION
-from kafka_share.cli import demo as demo_module
+from kafka_share.cli.demo import cluster
+from kafka_share.cli.demo import command as demo_module
+from kafka_share.cli.demo.cluster import ClusterError
+from kafka_share.cli.demo.job import JobSettings, Observer
+from kafka_share.cli.demo.ledger import Acknowledged, Delivered, Ledger, LedgerEvent, OutcomeKnown, WorkerStopped
+from kafka_share.cli.demo.report import Report
+from kafka_share.cli.demo.sources import Sources
 from kafka_share.cli.main import cli
-from kafka_share.demo import cluster
-from kafka_share.demo.cluster import ClusterError
-from kafka_share.demo.job import JobSettings, Observer
-from kafka_share.demo.ledger import Acknowledged, Delivered, Ledger, LedgerEvent, OutcomeKnown, WorkerStopped
-from kafka_share.demo.report import Report
-from kafka_share.demo.sources import Sources
 from kafka_share.records import AcknowledgeType
 
 

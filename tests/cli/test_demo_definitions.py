@@ -7,8 +7,8 @@ import warnings
 
 import pytest
 
-from kafka_share.demo import definitions
-from kafka_share.demo.definitions import Definitions, UnparsableError, count_definitions, quiet_parsing
+from kafka_share.cli.demo import definitions
+from kafka_share.cli.demo.definitions import Definitions, UnparsableError, count_definitions, quiet_parsing
 
 
 def test_definitions_are_counted_when_they_are_nested_in_any_statement() -> None:

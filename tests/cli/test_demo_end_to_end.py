@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from kafka_share.cli.demo_view import View
+from kafka_share.cli.demo import job
+from kafka_share.cli.demo.view import View
 from kafka_share.cli.main import cli
-from kafka_share.demo import job
 
 GOOD_FILES = 30
 ODD_FILES = {

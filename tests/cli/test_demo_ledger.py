@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_share.demo.definitions import Definitions
-from kafka_share.demo.ledger import (
+from kafka_share.cli.demo.definitions import Definitions
+from kafka_share.cli.demo.ledger import (
     Acknowledged,
     DamageFound,
     Delivered,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kafka_share.demo import sources
-from kafka_share.demo.sources import MAX_FILE_BYTES, TOO_LARGE, UNREADABLE, Sources
+from kafka_share.cli.demo import sources
+from kafka_share.cli.demo.sources import MAX_FILE_BYTES, TOO_LARGE, UNREADABLE, Sources
 
 
 def write(root: Path, name: str, data: bytes = b"") -> None:

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
-from kafka_share.demo.definitions import Definitions
-from kafka_share.demo.ledger import (
+from kafka_share.cli.demo.definitions import Definitions
+from kafka_share.cli.demo.ledger import (
     Acknowledged,
     DamageFound,
     Delivered,
@@ -20,7 +20,7 @@ from kafka_share.demo.ledger import (
     WorkerFailed,
     WorkerStopped,
 )
-from kafka_share.demo.worker import CHECKSUM_HEADER, StopInTheMiddle, TransientErrors, Worker
+from kafka_share.cli.demo.worker import CHECKSUM_HEADER, StopInTheMiddle, TransientErrors, Worker
 from kafka_share.errors import InvalidRecordStateError, WakeupError
 from kafka_share.records import (
     AcknowledgementCommitCallback,

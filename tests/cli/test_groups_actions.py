@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from groups_situation import Result, consumer, run
+from cli.groups_situation import Result, consumer, run
 
 from kafka_share.admin import KafkaShareAdmin
 from kafka_share.admin_values import GroupState, ShareGroupDescription, SharePartitionOffset
@@ -184,7 +184,7 @@ def test_deletions_warn_when_the_group_has_had_members(tool: Tool) -> None:
 # ---- the cluster in trouble
 
 
-@pytest.mark.pitfall(103)
+@pytest.mark.behaviour("administration")
 def test_everything_goes_on_when_the_coordinator_moves_to_another_node(tool: Tool) -> None:
     """The tools go on when the node that coordinates a group stops between two commands, and nothing is lost."""
     tool.reset("--topic", "t", "--to-offset", "4", "--execute")
@@ -241,7 +241,7 @@ def test_an_error_of_a_whole_group_leaves_its_table_unshown(tool: Tool) -> None:
     assert "UNKNOWN_SERVER_ERROR" in group["error"]
 
 
-@pytest.mark.scenario(305)
+@pytest.mark.behaviour("administration")
 def test_one_group_that_cannot_be_deleted_leaves_the_others_deleted(tool: Tool) -> None:
     """Groups that can be deleted are deleted even if another cannot; its error makes the exit code 1."""
     for group in ("a", "b"):
@@ -259,7 +259,7 @@ def test_one_group_that_cannot_be_deleted_leaves_the_others_deleted(tool: Tool) 
 # ---- JSON
 
 
-@pytest.mark.scenario(310, 311, 312)
+@pytest.mark.behaviour("tools")
 def test_json_has_everything_that_the_tables_have_and_more(tool: Tool) -> None:
     """With JSON each run prints one document, in which numbers are numbers and what is unknown is null."""
     tool.broker.set_group_config("g", share_auto_offset_reset="earliest")
@@ -320,7 +320,7 @@ def test_json_of_the_changing_actions(tool: Tool) -> None:
 # ---- configs
 
 
-@pytest.mark.scenario(306, 308)
+@pytest.mark.behaviour("administration")
 def test_configs_are_set_and_unset_once(tool: Tool) -> None:
     """Setting a group config that is set already changes nothing and says so; the group need not exist."""
     first = tool.run("--alter", "--group", "g", "--add-config", "share.auto.offset.reset=earliest")
@@ -332,7 +332,7 @@ def test_configs_are_set_and_unset_once(tool: Tool) -> None:
     assert tool.run("--describe", "--group", "g", "--configs").stdout == "Dynamic configs for group g are:\n"
 
 
-@pytest.mark.scenario(307)
+@pytest.mark.behaviour("administration")
 def test_a_config_that_is_not_allowed_changes_nothing(tool: Tool) -> None:
     """If one of several group configs is not allowed, none is set, and the error says where to look."""
     result = tool.run(

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from groups_situation import Block, comparable, forget_unlisted, reference, run, situation
+from cli.groups_situation import Block, comparable, forget_unlisted, reference, run, situation
 
 LISTING = "--bootstrap-server HOST:PORT --list"
 NOT_COORDINATOR, COORDINATOR_LOADING = 16, 14
 DESCRIBE_GROUP, DESCRIBE_OFFSETS, ALTER_OFFSETS, DELETE_OFFSETS, DELETE_GROUPS = 77, 90, 91, 92, 42
 
 
-@pytest.mark.scenario(309, 310, 311, 312, 313, 314, 315)
-@pytest.mark.pitfall(111)
+@pytest.mark.behaviour("tools")
 @pytest.mark.parametrize("habit", ["apache", "ours"])
 def test_every_command_prints_what_kafkas_own_tool_prints(habit: str, capsys: pytest.CaptureFixture[str]) -> None:
     """kafka-share-groups prints what Kafka's own tool prints, byte for byte, and can have its exit codes.

@@ -6,8 +6,8 @@ import re
 import shlex
 
 import pytest
-from documentation import ROOT, blocks_of
-from groups_situation import consumer, run
+from cli.groups_situation import consumer, run
+from support.documentation import ROOT, blocks_of
 
 from kafka_share.broker import ReferenceBroker
 

@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from groups_situation import run
+from cli.groups_situation import run
 
 SERVER = "--bootstrap-server 127.0.0.1:1"
 RESET = f"{SERVER} --reset-offsets --group g"
@@ -49,8 +49,7 @@ RESET = f"{SERVER} --reset-offsets --group g"
         (f"{SERVER} --list --command-config /nowhere", "cannot be read: No such file"),
     ],
 )
-@pytest.mark.scenario(309, 314, 315)
-@pytest.mark.pitfall(111)
+@pytest.mark.behaviour("tools")
 def test_options_that_do_not_go_together_are_usage_errors(
     line: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -63,7 +62,7 @@ def test_options_that_do_not_go_together_are_usage_errors(
     assert (apache.stdout, apache.stderr, apache.code) == ("", result.stderr, 1)
 
 
-@pytest.mark.scenario(315)
+@pytest.mark.behaviour("tools")
 def test_a_second_group_is_told_as_kafkas_tool_tells_it(capsys: pytest.CaptureFixture[str]) -> None:
     """An action about one group refuses a second one, on standard output as Kafka's tool does."""
     line = [*shlex.split(RESET), "--group", "h", "--topic", "t", "--to-latest", "--dry-run"]
@@ -83,7 +82,7 @@ def test_a_file_of_offsets_names_its_partitions_itself(tmp_path: Path, capsys: p
     assert "--from-file names the partitions" in result.stderr
 
 
-@pytest.mark.pitfall(111)
+@pytest.mark.behaviour("tools")
 def test_help_is_no_error_unless_apaches_habit_is_chosen(capsys: pytest.CaptureFixture[str]) -> None:
     """--help prints examples on standard output and exits 0; Apache's tools print it on standard error and exit 1."""
     result = run(capsys, "--help")
@@ -113,7 +112,7 @@ def test_options_are_completed_when_the_shell_asks(
     assert result.stdout.split() == ["plain,--delete-offsets", "plain,--delete-config"]
 
 
-@pytest.mark.pitfall(111)
+@pytest.mark.behaviour("tools")
 def test_a_cluster_that_cannot_be_reached_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     """A cluster that cannot be reached is told in one line that says what to check, even where JSON was asked for."""
     line = [*shlex.split(SERVER), "--list", "--timeout", "300"]

@@ -39,15 +39,14 @@ def member(member_id: str, *assignment: tuple[str, int], epoch: int = 3) -> Shar
     return ShareMemberDescription(member_id, epoch, "cli-client", "/127.0.0.1", None, ("t",), partitions)
 
 
-@pytest.mark.scenario(309)
+@pytest.mark.behaviour("tools")
 def test_the_list_is_one_id_per_line() -> None:
     """A plain list of groups has one id per line and nothing else."""
     assert tables.group_names([listing(LONG_GROUP), listing("g1")]) == f"{LONG_GROUP}\ng1\n"
     assert tables.group_names([]) == ""
 
 
-@pytest.mark.scenario(309)
-@pytest.mark.pitfall(111)
+@pytest.mark.behaviour("tools")
 def test_the_column_of_groups_grows_with_the_longest_id_when_states_are_listed() -> None:
     """The states' table is as wide as its longest group id, at least 15; without a group only the header is left."""
     assert tables.group_states([listing(LONG_GROUP), listing("g1", GroupState.STABLE)]) == (
@@ -56,8 +55,7 @@ def test_the_column_of_groups_grows_with_the_longest_id_when_states_are_listed()
     assert tables.group_states([]) == "GROUP           STATE\n"
 
 
-@pytest.mark.scenario(310)
-@pytest.mark.pitfall(111)
+@pytest.mark.behaviour("tools")
 def test_offsets_that_are_unknown_are_shown_as_dashes() -> None:
     """A partition of which nothing is stored has dashes for start offset and lag."""
     found = {TopicPartition("cli1", 1): None, TopicPartition("cli1", 0): SharePartitionOffset(1, 0, 7)}
@@ -69,8 +67,7 @@ def test_offsets_that_are_unknown_are_shown_as_dashes() -> None:
     )
 
 
-@pytest.mark.scenario(310)
-@pytest.mark.pitfall(111)
+@pytest.mark.behaviour("tools")
 def test_the_leader_epoch_stands_before_the_start_offset_when_the_table_is_verbose() -> None:
     """The verbose table has the leader epoch in the middle; columns of names grow with the longest name."""
     found = {TopicPartition(LONG_TOPIC, 0): SharePartitionOffset(0, 0, 0), TopicPartition("cli1", 1): None}
@@ -90,21 +87,21 @@ def test_the_leader_epoch_stands_before_the_start_offset_when_the_table_is_verbo
         pytest.param(OffsetNotAvailableError(), "-             -             -", id="error"),
     ],
 )
-@pytest.mark.scenario(310)
+@pytest.mark.behaviour("tools")
 def test_what_a_broker_does_not_tell_is_a_dash(offset: SharePartitionOffset, shown: str) -> None:
     """Brokers of Kafka 4.1 tell no lag; a lag below zero and a partition with an error are shown as unknown, too."""
     table = tables.offsets("g", {TopicPartition("t", 0): offset}, verbose=True)
     assert table.splitlines()[-1] == f"g               t               0          {shown}"
 
 
-@pytest.mark.scenario(310)
+@pytest.mark.behaviour("tools")
 def test_partitions_are_ordered_by_number_and_not_by_text() -> None:
     """Tables list partitions by number: partition 10 comes behind partition 9."""
     found = dict.fromkeys([TopicPartition("t", n) for n in (10, 9, 1)])
     assert [line.split()[2] for line in tables.offsets("g", found, verbose=False).splitlines()[2:]] == ["1", "9", "10"]
 
 
-@pytest.mark.scenario(312)
+@pytest.mark.behaviour("tools")
 def test_the_state_shows_coordinator_and_members() -> None:
     """The state of a group is one row: coordinator, state, number of members, and its epochs when verbose."""
     assert tables.state(group("g1"), verbose=False) == (
@@ -119,8 +116,7 @@ def test_the_state_shows_coordinator_and_members() -> None:
     )
 
 
-@pytest.mark.scenario(311)
-@pytest.mark.pitfall(111)
+@pytest.mark.behaviour("tools")
 def test_members_are_shown_by_id_with_their_assignment() -> None:
     """Tables list members by id, and their partitions grouped by topic."""
     described = group(
@@ -137,8 +133,7 @@ def test_members_are_shown_by_id_with_their_assignment() -> None:
     )
 
 
-@pytest.mark.scenario(311)
-@pytest.mark.pitfall(111)
+@pytest.mark.behaviour("tools")
 def test_the_member_epoch_stands_before_the_assignment_when_the_table_is_verbose() -> None:
     """The verbose table of members has the member epoch as the last column but one; nothing assigned is empty."""
     described = group("g-active", member("O0jrKIW7Txe8FzVJf8jxhw", ("cli1", 1)), member("short"))
@@ -162,7 +157,7 @@ def test_new_offsets_have_columns_as_wide_as_their_names() -> None:
     assert tables.new_offsets("g", {}) == "\nGROUP           TOPIC           PARTITION  NEW-OFFSET\n"
 
 
-@pytest.mark.scenario(315)
+@pytest.mark.behaviour("tools")
 def test_deleted_offsets_are_shown_by_topic() -> None:
     """The table of deleted offsets says for each topic that it was successful, or its error."""
     assert tables.topic_results({"nope": "no such topic", LONG_TOPIC: None}) == (
@@ -173,7 +168,7 @@ def test_deleted_offsets_are_shown_by_topic() -> None:
     )
 
 
-@pytest.mark.scenario(305, 314)
+@pytest.mark.behaviour("administration")
 def test_deletions_tell_what_failed_before_what_was_done() -> None:
     """The output of deletions names the groups that were not deleted first, each with its reason."""
     assert tables.deletions({"g1": None, "g2": None}) == "Deleted share groups: 'g1', 'g2'\n"
@@ -190,7 +185,7 @@ def entry(name: str, value: str | None, source: ConfigSource, *synonyms: ConfigS
     return ConfigEntry(name, value, source, ConfigType.STRING, False, False, synonyms)
 
 
-@pytest.mark.scenario(306)
+@pytest.mark.behaviour("administration")
 def test_configs_are_shown_with_the_places_that_they_may_come_from() -> None:
     """The configs of a group are those that are set on it, or with --all also those that come from elsewhere."""
     reset = entry(

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from documentation import environment
+from support.documentation import environment
 
 from kafka_share import KafkaShareAdmin
 from kafka_share.admin_values import SharePartitionOffset

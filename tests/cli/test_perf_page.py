@@ -6,7 +6,7 @@ import re
 from datetime import datetime
 
 import pytest
-from documentation import ROOT, blocks_of, table_below
+from support.documentation import ROOT, blocks_of, table_below
 
 from kafka_share.cli.perf import rows
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from documentation import environment
+from support.documentation import environment
 
 from kafka_share import KafkaShareAdmin, KafkaShareConsumer
 from kafka_share.broker import ReferenceBroker

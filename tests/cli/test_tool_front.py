@@ -64,7 +64,7 @@ def test_a_tool_ends_with_what_its_function_returns() -> None:
         pytest.param(OSError("no"), 1, 0, id="operating system"),
     ],
 )
-@pytest.mark.pitfall(111)
+@pytest.mark.behaviour("tools")
 def test_errors_have_exit_codes_that_scripts_can_use(
     error: BaseException, ours: int, apache: int, capsys: pytest.CaptureFixture[str]
 ) -> None:

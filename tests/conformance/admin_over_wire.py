@@ -16,6 +16,7 @@ from kafka_share.protocol.classic import DescribeConfigsRequest
 from kafka_share.protocol.share_group import ShareGroupDescribeRequest
 
 # isort: split
+from conformance.kafka_probe import call
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import (
     ACL,
@@ -26,7 +27,6 @@ from kafka.admin import (
     ResourcePattern,
     ResourceType,
 )
-from kafka_probe import call
 from typing_extensions import Self
 
 _TIMEOUT_S: Final = 30

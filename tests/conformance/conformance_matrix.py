@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from kafka_targets import REFERENCE, target_name
+from conformance.kafka_targets import REFERENCE, target_name
 
 from kafka_share._version import VERSION
 

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from admin_over_wire import Admin
-from conformance_matrix import ConformanceMatrix
-from kafka_server import VERSIONS, KafkaUnavailableError
-from kafka_targets import REFERENCE, SETTINGS, Target, running
-from our_client_probe import java, runs
-from our_client_probe.page import SideBySide
+from conformance.admin_over_wire import Admin
+from conformance.conformance_matrix import ConformanceMatrix
+from conformance.kafka_server import VERSIONS, KafkaUnavailableError
+from conformance.kafka_targets import REFERENCE, SETTINGS, Target, running
+from conformance.our_client_probe import java, runs
+from conformance.our_client_probe.page import SideBySide
 
 from kafka_share import KafkaShareConsumer
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 from uuid import UUID
 
-from share_requests import ALTER_VERSION, SHARE_VERSION, Limits, Topic, alter_request, fetch_request
+from conformance.share_requests import ALTER_VERSION, SHARE_VERSION, Limits, Topic, alter_request, fetch_request
+from conformance.wire_connection import PATIENCE_S, WireConnection
 from typing_extensions import Self
-from wire_connection import PATIENCE_S, WireConnection
 
 from kafka_share.protocol.classic import (
     CreateTopicsRequest,

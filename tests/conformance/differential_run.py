@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import attrs
-from differential_brokers import LOADER, Pair
-from differential_script import (
+from conformance.differential_brokers import LOADER, Pair
+from conformance.differential_script import (
     FIRST,
     HELD,
     LAST,
@@ -33,7 +33,7 @@ from differential_script import (
     Step,
     Wait,
 )
-from share_requests import (
+from conformance.share_requests import (
     ALTER_VERSION,
     DESCRIBE_VERSION,
     PRODUCE_VERSION,

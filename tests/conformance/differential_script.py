@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Final, TypeAlias
 
 import attrs
+from conformance.share_requests import Limits
 from hypothesis import strategies as st
-from share_requests import Limits
 
 HELD: Final = "held"
 FIRST: Final = "first"

@@ -13,8 +13,8 @@ from typing import Final
 
 import attrs
 import pytest
-from kafka_jars import class_path
-from kafka_settings import LOGGING
+from conformance.kafka_jars import class_path
+from conformance.kafka_settings import LOGGING
 
 VERSIONS: Final = ("4.3.1", "4.2.1")
 """The releases whose tools these tests know, the preferred one first: both print the same. 4.1 has other columns, and

@@ -28,9 +28,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-from kafka_jars import VERSIONS, KafkaUnavailableError, class_path
-from kafka_probe import probe
-from kafka_settings import (
+from conformance.kafka_jars import VERSIONS, KafkaUnavailableError, class_path
+from conformance.kafka_probe import probe
+from conformance.kafka_settings import (
     HOST,
     LOGGING,
     Certificates,

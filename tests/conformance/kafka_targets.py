@@ -18,10 +18,10 @@ from types import MappingProxyType
 from typing import Final
 
 import attrs
-from kafka_container import KafkaContainer, engine_problem
-from kafka_jars import KafkaUnavailableError
-from kafka_server import KafkaServer
-from kafka_settings import Security
+from conformance.kafka_container import KafkaContainer, engine_problem
+from conformance.kafka_jars import KafkaUnavailableError
+from conformance.kafka_server import KafkaServer
+from conformance.kafka_settings import Security
 
 REFERENCE: Final = "reference"
 SETTINGS: Final[Mapping[str, str]] = MappingProxyType({"group.share.min.record.lock.duration.ms": "1000"})

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Final
 
 import attrs
-from differential_run import Line
-from differential_script import Script
+from conformance.differential_run import Line
+from conformance.differential_script import Script
 
 
 @attrs.frozen

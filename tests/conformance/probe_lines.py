@@ -46,7 +46,7 @@ def wire_step(line: str) -> str:
 
 def client_step(line: str) -> str:
     """The scenario of a line of ClientProbe, with what it was given."""
-    return line.split(": ")[0]
+    return line.split(": ", maxsplit=1)[0]
 
 
 def by_step(lines: Iterable[str], clean: Callable[[str], str], step_of: Callable[[str], str]) -> Mapping[str, str]:

@@ -1,6 +1,7 @@
 """The tables of docs/conformance-probes.md, made from what the probe tests and the broker know.
 
-`test_probe_page` holds the page to them; `python tests/conformance/probe_page.py` prints them, to be pasted.
+`test_probe_page` holds the page to them; `PYTHONPATH=tests python tests/conformance/probe_page.py` prints them, to be
+pasted.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 import attrs
-from probe_differences import CLIENT_DIFFERENCES, WIRE_DIFFERENCES
-from probe_runs import CLIENT, MINOR_VERSIONS, WIRE, Probe
+from conformance.probe_differences import CLIENT_DIFFERENCES, WIRE_DIFFERENCES
+from conformance.probe_runs import CLIENT, MINOR_VERSIONS, WIRE, Probe
 
 from kafka_share.broker.kafka_version import BEHAVIOURS, Behaviour
 

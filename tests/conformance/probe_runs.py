@@ -20,8 +20,8 @@ from typing import Final
 
 import attrs
 import pytest
-from kafka_jars import VERSIONS, KafkaUnavailableError, class_path
-from probe_lines import by_step, client_line, client_step, wire_line, wire_step
+from conformance.kafka_jars import VERSIONS, KafkaUnavailableError, class_path
+from conformance.probe_lines import by_step, client_line, client_step, wire_line, wire_step
 
 PROBES: Final = Path(__file__).with_name("probes")
 MINOR_VERSIONS: Final = tuple(version.rpartition(".")[0] for version in VERSIONS)
@@ -64,7 +64,7 @@ class Probe:
         return list(dict.fromkeys(self.scenario_of(step) for step in self.reference(version)))
 
     def scenario_of(self, step: str) -> str:
-        return step.split(" | ")[0]
+        return step.split(" | ", maxsplit=1)[0]
 
 
 def release(version: str) -> str:

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import attrs
 import pytest
-from admin_over_wire import Admin
-from kafka_targets import Target
+from conformance.admin_over_wire import Admin
+from conformance.kafka_targets import Target
 
 from kafka_share import KafkaShareConsumer, KafkaShareError, ShareRecord, TopicIdPartition
 

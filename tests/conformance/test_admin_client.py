@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from admin_over_wire import Admin
-from kafka_targets import Target
-from share_flow import Flow, Keep, begin, poll_until, wait_until
+from conformance.admin_over_wire import Admin
+from conformance.kafka_targets import Target
+from conformance.share_flow import Flow, Keep, begin, poll_until, wait_until
 
 from kafka_share import (
     AcknowledgeType,
@@ -74,8 +74,7 @@ def test_the_cluster_is_described(ours: KafkaShareAdmin, kafka: Target) -> None:
     assert found.api_versions[90] == ((0, 1) if alters_offsets(kafka) else (0, 0))
 
 
-@pytest.mark.scenario(291, 292, 293)
-@pytest.mark.pitfall(107, 108)
+@pytest.mark.behaviour("security")
 def test_a_group_is_listed_and_described(flow: Flow, ours: KafkaShareAdmin) -> None:
     """The admin client lists a group by state in any case, and describes its member, epochs and allowed operations."""
     flow.produce(b"1")
@@ -103,8 +102,7 @@ def test_a_group_is_listed_and_described(flow: Flow, ours: KafkaShareAdmin) -> N
     assert flow.group not in [g.group_id for g in ours.list_groups(types=["consumer", "classic"]).groups]
 
 
-@pytest.mark.scenario(294, 295, 297)
-@pytest.mark.pitfall(106)
+@pytest.mark.behaviour("administration")
 def test_the_start_is_one_write_behind_and_the_lag_is_exact(flow: Flow, ours: KafkaShareAdmin, kafka: Target) -> None:
     """Nothing is shown until the first write; then the lag is exact (from 4.2), and the start one write behind."""
     where = TopicPartition(flow.topic, 0)
@@ -130,8 +128,7 @@ def test_the_start_is_one_write_behind_and_the_lag_is_exact(flow: Flow, ours: Ka
     assert after(9, kind=AcknowledgeType.RELEASE) == (9, 1 if alters_offsets(kafka) else None)
 
 
-@pytest.mark.scenario(300)
-@pytest.mark.pitfall(104)
+@pytest.mark.behaviour("administration")
 def test_offsets_are_altered_where_the_broker_can(
     flow: Flow, ours: KafkaShareAdmin, kafka: Target, unique: Names
 ) -> None:
@@ -158,8 +155,7 @@ def test_offsets_are_altered_where_the_broker_can(
         ours.alter_share_group_offsets(flow.group, {where: 0})
 
 
-@pytest.mark.scenario(304, 305)
-@pytest.mark.pitfall(105, 110)
+@pytest.mark.behaviour("administration")
 def test_offsets_and_groups_are_deleted(flow: Flow, ours: KafkaShareAdmin, unique: Names) -> None:
     """Offsets of a topic are deleted, then the group; members, missing topics and missing groups are errors."""
     flow.produce(b"1")
@@ -190,8 +186,7 @@ def members_of(admin: KafkaShareAdmin, group: str) -> Any:
     return found.members if isinstance(found, ShareGroupDescription) else ()
 
 
-@pytest.mark.scenario(306, 307, 308)
-@pytest.mark.pitfall(109)
+@pytest.mark.behaviour("administration")
 def test_group_configs_are_ensured_shown_and_refused(ours: KafkaShareAdmin, unique: Names) -> None:
     """Group configs are set once, shown with their source, unset again, and refused when they are not allowed."""
     group = unique("g")

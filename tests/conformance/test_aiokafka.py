@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from confluent_peer import create_topic
+from conformance.confluent_peer import create_topic
 
 aiokafka = pytest.importorskip("aiokafka", reason="aiokafka is not installed")
 

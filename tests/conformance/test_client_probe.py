@@ -8,9 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kafka_jars import KafkaUnavailableError
-from probe_differences import CLIENT_DIFFERENCES
-from probe_runs import CLIENT, MINOR_VERSIONS, compared, reason_not_to_run
+from conformance.kafka_jars import KafkaUnavailableError
+from conformance.probe_differences import CLIENT_DIFFERENCES
+from conformance.probe_runs import CLIENT, MINOR_VERSIONS, compared, reason_not_to_run
 
 PROCESSES = 6
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 import pytest
-from confluent_peer import create_topic, produce, read_from_start, share_consumer
+from conformance.confluent_peer import create_topic, produce, read_from_start, share_consumer
 
 from kafka_share import KafkaShareConsumer, KafkaShareError, TopicIdPartition
 
@@ -16,7 +16,7 @@ RECORDS = 400
 PATIENCE_ROUNDS = 300
 
 
-@pytest.mark.scenario(181)
+@pytest.mark.behaviour("membership")
 def test_records_are_shared_when_both_are_members_of_one_group(bootstrap: str, unique: Callable[[str], str]) -> None:
     """With members of librdkafka and of this library in one group each record is accepted exactly once."""
     topic, group = unique("t"), unique("g")

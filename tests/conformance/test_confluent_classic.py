@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_peer import (
+from conformance.confluent_peer import (
     PATIENCE_POLLS,
     admin_client,
     confluent_kafka,

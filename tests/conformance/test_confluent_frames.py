@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from confluent_peer import confluent_kafka, poll_until, produce, share_consumer
+from conformance.confluent_peer import confluent_kafka, poll_until, produce, share_consumer
 
 from kafka_share.broker import ReferenceBroker
 from kafka_share.broker.server import BrokerServer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from confluent_peer import (
+from conformance.confluent_peer import (
     admin,
     admin_client,
     confluent_kafka,
@@ -44,7 +44,7 @@ def test_a_topic_is_refused_when_it_exists_already(bootstrap: str, unique: Names
 
 
 @pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.scenario(194)
+@pytest.mark.behaviour("fetching")
 def test_what_its_producer_writes_arrives_whole_when_compressed(bootstrap: str, unique: Names, codec: str) -> None:
     """What the producer of confluent-kafka compressed comes whole to its share consumer, with any codec."""
     topic, group = unique("t"), unique("g")
@@ -133,7 +133,7 @@ def test_records_are_shared_without_loss_when_two_of_it_read_one_partition(boots
     assert got[1], "the second member got nothing"
 
 
-@pytest.mark.scenario(139)
+@pytest.mark.behaviour("misuse and close")
 def test_held_records_go_to_another_member_when_it_closes(bootstrap: str, unique: Names) -> None:
     """Records that a closing member of confluent-kafka held go to another member, with delivery count 2."""
     topic, group = unique("t"), unique("g")

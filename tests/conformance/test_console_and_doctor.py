@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable
 
 import pytest
-from admin_over_wire import Admin
 from click.testing import CliRunner, Result
-from kafka_targets import Target
-from share_flow import Flow, Keep, begin, poll_until
+from conformance.admin_over_wire import Admin
+from conformance.kafka_targets import Target
+from conformance.share_flow import Flow, Keep, begin, poll_until
 
 from kafka_share.cli.console.command import main as console
 from kafka_share.cli.main import cli
@@ -34,7 +34,7 @@ def causes(flow: Flow) -> list[str]:
     return [finding["code"] for finding in json.loads(result.stdout)["findings"] if finding["is_cause"]]
 
 
-@pytest.mark.scenario(316)
+@pytest.mark.behaviour("tools")
 def test_the_console_writes_lines_and_reads_them_as_a_member(flow: Flow) -> None:
     """Lines that the console wrote are read by it with their keys and delivery counts, and then belong to nobody."""
     assert read(flow, "--produce", "--key-separator", ":", stdin="a:1\nb:2\nc:3\n").exit_code == 0

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from admin_over_wire import Admin
-from kafka_server import KafkaServer, KafkaUnavailableError
-from kafka_targets import SETTINGS, Target
-from share_flow import Flow, Keep, Member, begin, poll_until
+from conformance.admin_over_wire import Admin
+from conformance.kafka_server import KafkaServer, KafkaUnavailableError
+from conformance.kafka_targets import SETTINGS, Target
+from conformance.share_flow import Flow, Keep, Member, begin, poll_until
 
 from kafka_share import AcknowledgeType
 
@@ -59,7 +59,7 @@ def dead_letters_of(flow: Flow, *, copied: bool) -> Member:
     return Flow(flow.target, flow.admin, topic, reader, flow.keep).member()
 
 
-@pytest.mark.scenario(214)
+@pytest.mark.behaviour("transactions")
 @pytest.mark.parametrize("copied", [True, False])
 def test_records_go_to_the_dead_letter_topic_when_the_group_gives_them_up(copied: bool, flow: Flow) -> None:
     """Rejected and exhausted records are written to a dead-letter topic with their place, and if wanted their value."""

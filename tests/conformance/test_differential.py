@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from differential_brokers import Pair
-from differential_run import Run
-from differential_script import (
+from conformance.differential_brokers import Pair
+from conformance.differential_run import Run
+from conformance.differential_script import (
     FIRST,
     HELD,
     LAST,
@@ -29,10 +29,10 @@ from differential_script import (
     Wait,
     scripts,
 )
+from conformance.kafka_targets import REFERENCE, Target, running
+from conformance.known_differences import explanation
+from conformance.share_requests import Limits
 from hypothesis import HealthCheck, given, settings
-from kafka_targets import REFERENCE, Target, running
-from known_differences import explanation
-from share_requests import Limits
 
 MIRRORED = "4.3"
 """The minor version whose behaviour the reference broker has."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from confluent_peer import PATIENCE_POLLS, confluent_kafka, create_topic, produce, read_from_start
+from conformance.confluent_peer import PATIENCE_POLLS, confluent_kafka, create_topic, produce, read_from_start
 
 from kafka_share import KafkaShareConsumer
 

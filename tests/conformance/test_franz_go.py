@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from confluent_peer import create_topic, produce, read_from_start
-from kafka_targets import REFERENCE, running
+from conformance.confluent_peer import create_topic, produce, read_from_start
+from conformance.kafka_targets import REFERENCE, running
 
 pytestmark = [pytest.mark.go, pytest.mark.timeout(300)]
 

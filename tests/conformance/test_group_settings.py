@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from admin_over_wire import Admin
-from kafka_targets import Target
-from share_flow import Flow, Keep, begin, outcomes_of, poll_until, values, wait_until
+from conformance.admin_over_wire import Admin
+from conformance.kafka_targets import Target
+from conformance.share_flow import Flow, Keep, begin, outcomes_of, poll_until, values, wait_until
 
 from kafka_share import AcknowledgeType
 from kafka_share.errors import InvalidRecordStateError
@@ -43,8 +43,7 @@ def history(flow: Flow, unique: Names) -> Iterator[Flow]:
     producer.close(timeout=TIMEOUT_S)
 
 
-@pytest.mark.scenario(202, 203, 204, 210)
-@pytest.mark.pitfall(61)
+@pytest.mark.behaviour("transactions")
 @pytest.mark.parametrize(
     ("level", "seen", "settled"),
     [
@@ -65,8 +64,7 @@ def test_the_isolation_level_decides_about_aborted_records(
     assert sorted(told) == [(offset, None) for offset in settled]
 
 
-@pytest.mark.scenario(208)
-@pytest.mark.pitfall(61)
+@pytest.mark.behaviour("transactions")
 def test_an_open_transaction_holds_back_what_is_behind_it(flow: Flow, unique: Names) -> None:
     """A read_committed group gets nothing behind an open transaction until it is committed."""
     configs = {"share.auto.offset.reset": "earliest", "share.isolation.level": "read_committed"}
@@ -85,8 +83,7 @@ def test_an_open_transaction_holds_back_what_is_behind_it(flow: Flow, unique: Na
     producer.close(timeout=TIMEOUT_S)
 
 
-@pytest.mark.scenario(220, 222)
-@pytest.mark.pitfall(62)
+@pytest.mark.behaviour("start offset")
 def test_deleted_records_never_come_and_held_ones_can_be_accepted(flow: Flow) -> None:
     """Records are deleted while some are held: accepting those succeeds, deleted ones never come, the rest does."""
     flow.produce(*(b"%d" % number for number in range(3)))
@@ -103,8 +100,7 @@ def test_deleted_records_never_come_and_held_ones_can_be_accepted(flow: Flow) ->
     assert [record.offset for record in found] == [6, 7]
 
 
-@pytest.mark.scenario(218)
-@pytest.mark.pitfall(56)
+@pytest.mark.behaviour("fetching")
 def test_a_group_begins_with_the_first_record_that_is_young_enough(flow: Flow, unique: Names) -> None:
     """A group may begin with the first record of the last hours; while there is none it waits for one, silently."""
     producer = KafkaProducer(bootstrap_servers=flow.target.bootstrap_servers.split(","))
@@ -128,8 +124,7 @@ def test_a_group_begins_with_the_first_record_that_is_young_enough(flow: Flow, u
     producer.close(timeout=TIMEOUT_S)
 
 
-@pytest.mark.scenario(118)
-@pytest.mark.pitfall(83)
+@pytest.mark.behaviour("delivery counts")
 def test_a_renewal_fails_when_the_group_forbids_it(flow: Flow) -> None:
     """Where the group forbids renewals (Kafka 4.3 and later), one fails, and the record needs no further word."""
     if flow.target.version is not None and flow.target.version < "4.3":

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from admin_over_wire import Admin
-from kafka_targets import Target
-from share_flow import Flow, Keep, begin, poll_until, wait_until
+from conformance.admin_over_wire import Admin
+from conformance.kafka_targets import Target
+from conformance.share_flow import Flow, Keep, begin, poll_until, wait_until
 
 from kafka_share.cli.groups.command import main
 
@@ -57,8 +57,7 @@ def alters_offsets(target: Target) -> bool:
     return target.speaks_v2
 
 
-@pytest.mark.scenario(300, 310)
-@pytest.mark.pitfall(104)
+@pytest.mark.behaviour("administration")
 def test_a_new_group_starts_where_it_was_reset_to(tool: Tool, flow: Flow) -> None:
     """kafka-share-groups resets a group that does not exist yet; a consumer then starts there."""
     flow.produce(*(b"%d" % number for number in range(10)))
@@ -76,8 +75,7 @@ def test_a_new_group_starts_where_it_was_reset_to(tool: Tool, flow: Flow) -> Non
     assert [record.offset for record in poll_until(flow.member(), 2)] == [8, 9]
 
 
-@pytest.mark.scenario(310, 311, 312)
-@pytest.mark.pitfall(111)
+@pytest.mark.behaviour("tools")
 def test_a_group_with_a_member_is_described_and_left_alone(tool: Tool, flow: Flow) -> None:
     """kafka-share-groups shows a group that is consumed, its member and its lag; it neither resets nor deletes it."""
     flow.produce(b"1", b"2", b"3")
@@ -101,8 +99,7 @@ def test_a_group_with_a_member_is_described_and_left_alone(tool: Tool, flow: Flo
     assert row[:2] == [flow.topic, "Error:"]
 
 
-@pytest.mark.scenario(304, 305)
-@pytest.mark.pitfall(110)
+@pytest.mark.behaviour("administration")
 def test_a_group_is_deleted_when_its_member_has_left(tool: Tool, flow: Flow, unique: Names) -> None:
     """kafka-share-groups deletes the offsets of a topic, then the group, and warns that it has had members."""
     flow.produce(b"1")
@@ -123,8 +120,7 @@ def test_a_group_is_deleted_when_its_member_has_left(tool: Tool, flow: Flow, uni
     assert flow.group not in tool.run("--list")[0].split()
 
 
-@pytest.mark.scenario(306, 307)
-@pytest.mark.pitfall(109)
+@pytest.mark.behaviour("administration")
 def test_configs_of_a_group_are_set_shown_and_unset(tool: Tool, unique: Names) -> None:
     """kafka-share-groups sets configs of a group that does not exist, all or none of them, and unsets them again."""
     group, name = unique("g"), "share.record.lock.duration.ms"
@@ -143,7 +139,7 @@ def test_configs_of_a_group_are_set_shown_and_unset(tool: Tool, unique: Names) -
     assert tool.run("--describe", "--group", group, "--configs")[0].count("\n") == 1
 
 
-@pytest.mark.pitfall(103)
+@pytest.mark.behaviour("administration")
 def test_groups_of_every_coordinator_are_shown(
     cluster: Target, cluster_admin: Admin, unique: Names, capsys: pytest.CaptureFixture[str]
 ) -> None:

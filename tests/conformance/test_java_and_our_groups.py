@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from confluent_peer import create_topic, produce, read_from_start
-from java_tools import CONFIGS, GROUPS, JavaTools, chosen_version
-from kafka_jars import KafkaUnavailableError
+from conformance.confluent_peer import create_topic, produce, read_from_start
+from conformance.java_tools import CONFIGS, GROUPS, JavaTools, chosen_version
+from conformance.kafka_jars import KafkaUnavailableError
 
 from kafka_share import KafkaShareConsumer
 from kafka_share.cli.groups.command import main
@@ -27,8 +27,7 @@ def tools(request: pytest.FixtureRequest, bootstrap: str, tmp_path_factory: pyte
         pytest.skip(str(error))
 
 
-@pytest.mark.scenario(309, 310, 311, 312, 313)
-@pytest.mark.pitfall(111)
+@pytest.mark.behaviour("tools")
 def test_both_tools_print_the_same_bytes(
     tools: JavaTools, bootstrap: str, unique: Callable[[str], str], capsys: pytest.CaptureFixture[str]
 ) -> None:

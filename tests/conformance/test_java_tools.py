@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_peer import create_topic, produce, read_from_start
-from java_tools import (
+from conformance.confluent_peer import create_topic, produce, read_from_start
+from conformance.java_tools import (
     ALL_GROUPS,
     CONFIGS,
     CONSOLE_CONSUMER,
@@ -24,7 +24,7 @@ from java_tools import (
     JavaTools,
     chosen_version,
 )
-from kafka_jars import KafkaUnavailableError
+from conformance.kafka_jars import KafkaUnavailableError
 
 from kafka_share import KafkaShareConsumer
 

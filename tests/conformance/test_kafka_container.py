@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-import kafka_container
-import kafka_targets
 import pytest
-from kafka_container import KafkaContainer, engine_problem
-from kafka_jars import KafkaUnavailableError
-from kafka_probe import Answer
-from kafka_server import KafkaFailedError
-from kafka_settings import Security
+from conformance import kafka_container, kafka_targets
+from conformance.kafka_container import KafkaContainer, engine_problem
+from conformance.kafka_jars import KafkaUnavailableError
+from conformance.kafka_probe import Answer
+from conformance.kafka_server import KafkaFailedError
+from conformance.kafka_settings import Security
 from typing_extensions import Self
 
 SETTINGS = {"group.share.min.record.lock.duration.ms": "1000"}

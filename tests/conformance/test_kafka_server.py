@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import kafka_jars
 import pytest
-from admin_over_wire import Admin
-from kafka_server import KafkaServer, KafkaUnavailableError, Security
-from kafka_targets import controlled
-from share_flow import Keep, Member, poll_until, values, wait_until
+from conformance import kafka_jars
+from conformance.admin_over_wire import Admin
+from conformance.kafka_server import KafkaServer, KafkaUnavailableError, Security
+from conformance.kafka_targets import controlled
+from conformance.share_flow import Keep, Member, poll_until, values, wait_until
 
 from kafka_share import KafkaShareConsumer
 from kafka_share.errors import GroupAuthorizationFailedError

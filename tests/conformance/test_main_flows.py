@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from admin_over_wire import Admin
-from conformance_matrix import NOTE
-from kafka_targets import Target
-from share_flow import Flow, Keep, Record, begin, counts, outcomes_of, poll_until, values, wait_until
+from conformance.admin_over_wire import Admin
+from conformance.conformance_matrix import NOTE
+from conformance.kafka_targets import Target
+from conformance.share_flow import Flow, Keep, Record, begin, counts, outcomes_of, poll_until, values, wait_until
 
 from kafka_share import AcknowledgeType
 from kafka_share.errors import (
@@ -73,8 +73,7 @@ def test_values_are_whole_when_producers_compress_with_each_codec(flow: Flow) ->
     assert values(poll_until(flow.member(), len(sent))) == sent
 
 
-@pytest.mark.scenario(23)
-@pytest.mark.pitfall(44)
+@pytest.mark.behaviour("polling")
 def test_polls_are_no_larger_than_asked_when_the_record_limit_is_strict(flow: Flow, record_property: Note) -> None:
     """In record_limit mode polls return no more than max_poll_records, even out of one large batch."""
     flow.produce(*(str(i).encode() for i in range(10)))
@@ -97,8 +96,7 @@ def test_polls_are_no_larger_than_asked_when_the_record_limit_is_strict(flow: Fl
 # ---- implicit acknowledgement
 
 
-@pytest.mark.scenario(39)
-@pytest.mark.pitfall(65)
+@pytest.mark.behaviour("implicit acknowledgement")
 def test_records_are_accepted_when_the_next_poll_comes(flow: Flow) -> None:
     """Implicit mode: the next poll accepts what the previous one returned."""
     flow.produce(b"1", b"2", b"3")
@@ -157,8 +155,7 @@ def test_release_comes_back_and_reject_does_not_when_acknowledged_explicitly(flo
     assert not consumer.poll(timeout_ms=700)
 
 
-@pytest.mark.scenario(57)
-@pytest.mark.pitfall(66, 68)
+@pytest.mark.behaviour("explicit acknowledgement")
 def test_poll_is_refused_when_a_record_is_unacknowledged_and_the_last_type_counts(flow: Flow) -> None:
     """Explicit mode: a poll with an unacknowledged record raises, and the last type said counts."""
     flow.produce(b"1", b"2")
@@ -178,8 +175,7 @@ def test_poll_is_refused_when_a_record_is_unacknowledged_and_the_last_type_count
         consumer.acknowledge(again)
 
 
-@pytest.mark.scenario(100)
-@pytest.mark.pitfall(70)
+@pytest.mark.behaviour("explicit acknowledgement")
 def test_a_record_is_set_aside_when_its_delivery_count_reaches_the_limit(flow: Flow) -> None:
     """A record that is released again and again is delivered five times and then no more."""
     flow.produce(b"poison")
@@ -194,8 +190,7 @@ def test_a_record_is_set_aside_when_its_delivery_count_reaches_the_limit(flow: F
 # ---- locks
 
 
-@pytest.mark.scenario(127)
-@pytest.mark.pitfall(71)
+@pytest.mark.behaviour("explicit acknowledgement")
 def test_a_record_goes_to_another_member_when_its_lock_expires(flow: Flow) -> None:
     """A lock that runs out gives the record to another member, and the late acknowledgement fails."""
     flow.admin.set_group_config(flow.group, {"share.record.lock.duration.ms": str(LOCK_MS)})
@@ -211,8 +206,7 @@ def test_a_record_goes_to_another_member_when_its_lock_expires(flow: Flow) -> No
     assert set(other.commit_sync().values()) == {None}
 
 
-@pytest.mark.scenario(120)
-@pytest.mark.pitfall(82)
+@pytest.mark.behaviour("delivery counts")
 def test_a_record_stays_with_its_member_when_the_lock_is_renewed(flow: Flow, record_property: Note) -> None:
     """RENEW keeps a record locked beyond the lock's duration, without a new delivery."""
     flow.admin.set_group_config(flow.group, {"share.record.lock.duration.ms": str(3 * LOCK_MS)})
@@ -254,7 +248,7 @@ def test_held_records_go_to_the_next_member_when_their_holder_closes(flow: Flow,
     assert counts(poll_until(flow.member(), 2)) == [(b"1", count), (b"2", count)]
 
 
-@pytest.mark.scenario(155)
+@pytest.mark.behaviour("several members")
 def test_each_record_is_accepted_once_when_two_members_share_a_partition(flow: Flow) -> None:
     """Two members share one partition: both get records, and each record is accepted once."""
     members = [flow.member(max_poll_records=10) for _ in range(2)]
@@ -279,8 +273,7 @@ def test_each_record_is_accepted_once_when_two_members_share_a_partition(flow: F
     assert not seen[0] & seen[1], "a record was delivered to both while its lock held"
 
 
-@pytest.mark.scenario(31)
-@pytest.mark.pitfall(89)
+@pytest.mark.behaviour("polling")
 def test_poll_is_interrupted_and_loses_nothing_when_wakeup_is_called(flow: Flow) -> None:
     """wakeup interrupts the next poll and a waiting one, once, and loses nothing."""
     consumer = flow.member()
@@ -318,8 +311,7 @@ def test_records_come_again_when_a_member_unsubscribes_and_subscribes_anew(flow:
 # ---- what changes around a member
 
 
-@pytest.mark.pitfall(32)
-@pytest.mark.scenario(228)
+@pytest.mark.behaviour("share sessions")
 def test_only_new_records_come_when_a_topic_was_deleted_and_created_again(flow: Flow) -> None:
     """A topic is deleted and created again under its name: its new records come, from offset 0 with count 1."""
     flow.produce(b"old 1", b"old 2")
@@ -336,8 +328,7 @@ def test_only_new_records_come_when_a_topic_was_deleted_and_created_again(flow: 
     assert [offset for offset, error in told if error is not None] == [0, 1], "those of the old topic"
 
 
-@pytest.mark.pitfall(57)
-@pytest.mark.scenario(232)
+@pytest.mark.behaviour("fetching")
 def test_new_partitions_are_consumed_when_a_topic_grows(flow: Flow) -> None:
     """A topic grows from one partition to three while it is consumed: the new ones are delivered too."""
     flow.produce(b"before")
@@ -349,8 +340,7 @@ def test_new_partitions_are_consumed_when_a_topic_grows(flow: Flow) -> None:
     assert sorted(values(poll_until(consumer, 3))) == [b"0", b"1", b"2"]
 
 
-@pytest.mark.pitfall(11)
-@pytest.mark.scenario(276, 277)
+@pytest.mark.behaviour("membership")
 def test_held_records_stay_valid_and_polls_go_on_when_the_application_stalled(flow: Flow) -> None:
     """A member that polls too late has left the group: what it holds can be acknowledged, and it joins again."""
     flow.produce(b"1")
@@ -364,7 +354,7 @@ def test_held_records_stay_valid_and_polls_go_on_when_the_application_stalled(fl
     assert flow.admin.share_members(flow.group) == 1
 
 
-@pytest.mark.pitfall(18)
+@pytest.mark.behaviour("membership")
 def test_a_group_with_an_odd_id_is_served_like_any_other(
     kafka: Target, kafka_admin: Admin, unique: Names, closing: Keep
 ) -> None:
@@ -385,8 +375,7 @@ def test_a_group_with_an_odd_id_is_served_like_any_other(
 # ---- what cannot be delivered
 
 
-@pytest.mark.scenario(186)
-@pytest.mark.pitfall(47)
+@pytest.mark.behaviour("fetching")
 def test_a_record_can_be_rejected_when_its_deserializer_fails(flow: Flow) -> None:
     """A record whose deserializer fails is reported with its place, can be rejected, and holds up no other."""
 

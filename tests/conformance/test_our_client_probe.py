@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from kafka_targets import REFERENCE, Target
-from our_client_probe.comparison import CLASSES, MORE_EXACT, expected, translated
-from our_client_probe.differences import DIFFERENCES, NOT_PLAYED, Kind
-from our_client_probe.java import java_answers
-from our_client_probe.page import ANSWER, expected_answers, text
-from our_client_probe.runs import SCENARIOS, play, play_all
+from conformance.kafka_targets import REFERENCE, Target
+from conformance.our_client_probe.comparison import CLASSES, MORE_EXACT, expected, translated
+from conformance.our_client_probe.differences import DIFFERENCES, NOT_PLAYED, Kind
+from conformance.our_client_probe.java import java_answers
+from conformance.our_client_probe.page import ANSWER, expected_answers, text
+from conformance.our_client_probe.runs import SCENARIOS, play, play_all
 
 from kafka_share import errors
 

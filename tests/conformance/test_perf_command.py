@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable
 
 import pytest
-from admin_over_wire import Admin
 from click.testing import CliRunner, Result
-from kafka_targets import Target
-from share_flow import Flow, Keep, begin
+from conformance.admin_over_wire import Admin
+from conformance.kafka_targets import Target
+from conformance.share_flow import Flow, Keep, begin
 
 from kafka_share.cli.perf.command import main
 

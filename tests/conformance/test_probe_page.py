@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from probe_differences import CLIENT_DIFFERENCES, WIRE_DIFFERENCES
-from probe_lines import client_line, wire_line
-from probe_page import PAGE, agreement, behaviours, differing
-from probe_runs import CLIENT, MINOR_VERSIONS, PROBES, WIRE
+from conformance.probe_differences import CLIENT_DIFFERENCES, WIRE_DIFFERENCES
+from conformance.probe_lines import client_line, wire_line
+from conformance.probe_page import PAGE, agreement, behaviours, differing
+from conformance.probe_runs import CLIENT, MINOR_VERSIONS, PROBES, WIRE
 
 from kafka_share.broker.kafka_version import BEHAVIOURS
 

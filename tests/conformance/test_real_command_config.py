@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from kafka_server import KafkaServer, KafkaUnavailableError, Security
-from kafka_settings import Certificates
-from kafka_targets import controlled
+from conformance.kafka_server import KafkaServer, KafkaUnavailableError, Security
+from conformance.kafka_settings import Certificates
+from conformance.kafka_targets import controlled
 
 from kafka_share.cli.groups.command import main
 

@@ -16,11 +16,11 @@ from typing import Any
 
 import attrs
 import pytest
-from admin_over_wire import Admin
+from conformance.admin_over_wire import Admin
+from conformance.kafka_probe import call
+from conformance.kafka_server import KafkaServer, KafkaUnavailableError
+from conformance.kafka_targets import SETTINGS, controlled
 from kafka import KafkaAdminClient
-from kafka_probe import call
-from kafka_server import KafkaServer, KafkaUnavailableError
-from kafka_targets import SETTINGS, controlled
 
 from kafka_share import KafkaShareConsumer, KafkaShareError, TopicIdPartition
 from kafka_share.errors import OutcomeUnknownError
@@ -240,7 +240,7 @@ def check(account: Account, held: set[At]) -> None:
     assert held <= set(account.settled), "a record whose acknowledgement nobody received did not come again"
 
 
-@pytest.mark.pitfall(28)
+@pytest.mark.behaviour("share sessions")
 @pytest.mark.parametrize("while_held", [True, False], ids=["while records are held", "at any moment"])
 @pytest.mark.parametrize("mode", ["explicit", "implicit"])
 def test_nothing_is_lost_and_nothing_settled_twice_when_the_only_broker_is_killed(
@@ -253,8 +253,7 @@ def test_nothing_is_lost_and_nothing_settled_twice_when_the_only_broker_is_kille
     check(account, held)
 
 
-@pytest.mark.pitfall(30)
-@pytest.mark.scenario(242)
+@pytest.mark.behaviour("share sessions")
 @pytest.mark.parametrize("mode", ["explicit", "implicit"])
 def test_nothing_is_lost_and_nothing_settled_twice_when_a_leader_is_killed(
     three_nodes: KafkaServer, mode: str, record_property: Callable[[str, object], None]
@@ -277,8 +276,7 @@ def coordinator(kafka: KafkaServer, group: str) -> int | None:
     return found.node_id if found.error_code == 0 else None
 
 
-@pytest.mark.pitfall(5)
-@pytest.mark.scenario(270)
+@pytest.mark.behaviour("membership")
 def test_the_member_goes_on_and_learns_a_new_assignment_when_its_coordinator_is_killed(
     three_nodes: KafkaServer,
 ) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import attrs
 import pytest
 import trustme
-from admin_over_wire import Admin
-from kafka_server import KafkaServer, KafkaUnavailableError, Security
-from kafka_targets import controlled
-from share_flow import Keep, poll_until
+from conformance.admin_over_wire import Admin
+from conformance.kafka_server import KafkaServer, KafkaUnavailableError, Security
+from conformance.kafka_targets import controlled
+from conformance.share_flow import Keep, poll_until
 
 from kafka_share import KafkaShareConsumer
 from kafka_share.errors import AuthenticationError
@@ -90,7 +90,7 @@ def refusal(keep: Keep, settings: Mapping[str, Any]) -> str:
     return str(caught.value)
 
 
-@pytest.mark.scenario(283)
+@pytest.mark.behaviour("security")
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("listener", ["SASL_PLAINTEXT", "SASL_SSL"])
 def test_a_record_comes_when_the_password_is_right(
@@ -100,7 +100,7 @@ def test_a_record_comes_when_the_password_is_right(
     assert_consumes(secured, unique("g"), closing, secured.login(listener, mechanism))
 
 
-@pytest.mark.scenario(283)
+@pytest.mark.behaviour("security")
 def test_a_record_comes_when_both_sides_show_certificates(
     secured: Secured, unique: Callable[[str], str], closing: Keep
 ) -> None:
@@ -108,7 +108,7 @@ def test_a_record_comes_when_both_sides_show_certificates(
     assert_consumes(secured, unique("g"), closing, secured.certificate())
 
 
-@pytest.mark.scenario(283, 284)
+@pytest.mark.behaviour("security")
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("listener", ["SASL_PLAINTEXT", "SASL_SSL"])
 def test_poll_says_so_at_once_when_the_password_is_wrong(
@@ -120,7 +120,7 @@ def test_poll_says_so_at_once_when_the_password_is_wrong(
     assert "wrong" not in text, "the password is in the message"
 
 
-@pytest.mark.scenario(283)
+@pytest.mark.behaviour("security")
 def test_poll_says_so_at_once_when_the_brokers_authority_is_unknown(
     secured: Secured, closing: Keep, tmp_path: Path
 ) -> None:

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from differential_brokers import Broker
+from conformance.differential_brokers import Broker
+from conformance.kafka_targets import Target
+from conformance.share_requests import Limits, acknowledge_request, describe_request, fetch_request, produce_request
+from conformance.share_values import Known, requests
+from conformance.wire_connection import WireConnection
 from hypothesis import HealthCheck, given, settings
-from kafka_targets import Target
-from share_requests import Limits, acknowledge_request, describe_request, fetch_request, produce_request
-from share_values import Known, requests
-from wire_connection import WireConnection
 
 from kafka_share.protocol.classic import ApiVersionsRequest
 from kafka_share.protocol.messages import MESSAGES, decode_response, encode_response

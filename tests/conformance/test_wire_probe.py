@@ -8,9 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kafka_jars import KafkaUnavailableError
-from probe_differences import WIRE_DIFFERENCES
-from probe_runs import MINOR_VERSIONS, WIRE, compared, reason_not_to_run
+from conformance.kafka_jars import KafkaUnavailableError
+from conformance.probe_differences import WIRE_DIFFERENCES
+from conformance.probe_runs import MINOR_VERSIONS, WIRE, compared, reason_not_to_run
 
 PROCESSES = 6
 

@@ -1,6 +1,6 @@
 """Measures the time from making a consumer to its first record, for a new group on an existing topic.
 
-    python tests/conformance/time_to_first_record.py reference 4.1.2 4.3.1 --runs 7 --foreign 2 --trace
+    PYTHONPATH=tests python tests/conformance/time_to_first_record.py reference 4.1.2 4.3.1 --runs 7 --foreign 2 --trace
 
 A tool, not a test. The brokers have their default settings. Each run is a new group that reads from the start of a
 topic with records; the topic, the group's config and a first, uncounted group (it makes Kafka create its internal
@@ -20,8 +20,8 @@ from contextlib import contextmanager
 from typing import Any, Final
 from unittest import mock
 
-from admin_over_wire import Admin
-from kafka_targets import REFERENCE, Target, running, target_name
+from conformance.admin_over_wire import Admin
+from conformance.kafka_targets import REFERENCE, Target, running, target_name
 
 from kafka_share import KafkaShareConsumer
 from kafka_share.core.consumer import ShareConsumerCore

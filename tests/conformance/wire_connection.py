@@ -33,7 +33,7 @@ class WireConnection:
     """Requests in, answers out, in order. Every method that reads or writes raises OSError when the connection ends."""
 
     def __init__(self, address: str) -> None:
-        host, port = address.split(",")[0].rsplit(":", 1)
+        host, port = address.split(",", maxsplit=1)[0].rsplit(":", 1)
         self._socket = socket.create_connection((host, int(port)), timeout=PATIENCE_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._awaited: list[Awaited] = []

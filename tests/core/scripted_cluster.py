@@ -38,7 +38,7 @@ from kafka_share.core.events import (
     SubscriptionChanged,
     TellClientInstanceId,
 )
-from kafka_share.core.offsets import AcknowledgementRun
+from kafka_share.core.fetching.offsets import AcknowledgementRun
 from kafka_share.core.settings import CoreSettings
 from kafka_share.errors import BrokerUnreachableError, KafkaShareError
 from kafka_share.protocol.classic import (

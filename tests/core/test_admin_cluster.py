@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from scripted_admin import NODES, PASS, Cluster, in_turn, run, script
+from core.scripted_admin import NODES, PASS, Cluster, in_turn, run, script
 
 from kafka_share.admin_values import AclOperation, ListedOffset, OffsetSpec, PartitionDescription
 from kafka_share.core.admin import cluster as operations

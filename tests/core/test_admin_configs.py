@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from scripted_admin import Cluster, in_turn, run, script
+from core.scripted_admin import Cluster, in_turn, run, script
 
 from kafka_share.admin_values import ConfigChange, ConfigEntry, ConfigSource, ConfigSynonym, ConfigType
 from kafka_share.core.admin import configs
@@ -69,8 +69,7 @@ def alter(wanted: Mapping[str, Any], *answers: Any, cluster: Cluster | None = No
 # ---- describe
 
 
-@pytest.mark.pitfall(109)
-@pytest.mark.scenario(306)
+@pytest.mark.behaviour("administration")
 def test_a_config_has_value_source_type_and_synonyms() -> None:
     """The configs of a group are listed by name, with value, source, type and synonyms."""
     cluster = Cluster()
@@ -123,7 +122,7 @@ def test_another_broker_is_asked_when_one_cannot_be_reached() -> None:
 # ---- alter
 
 
-@pytest.mark.pitfall(109)
+@pytest.mark.behaviour("administration")
 def test_values_travel_as_text_and_none_unsets() -> None:
     """Texts, numbers and booleans are set as text, and None unsets a group config."""
     cluster = Cluster()
@@ -143,8 +142,7 @@ def test_values_travel_as_text_and_none_unsets() -> None:
 @pytest.mark.parametrize(
     ("code", "kind"), [(40, InvalidConfigError), (42, InvalidRequestError), (30, GroupAuthorizationFailedError)]
 )
-@pytest.mark.pitfall(109)
-@pytest.mark.scenario(307)
+@pytest.mark.behaviour("administration")
 def test_what_the_broker_says_against_a_config_is_raised(code: int, kind: type[KafkaShareError]) -> None:
     """A group config that a broker refuses is raised with the broker's words, and not tried again."""
     cluster = Cluster()
@@ -242,7 +240,7 @@ def test_none_unsets_what_is_set() -> None:
     assert brokers.own == {}
 
 
-@pytest.mark.scenario(308)
+@pytest.mark.behaviour("administration")
 def test_it_waits_until_every_broker_shows_the_change() -> None:
     """A changed group config is reported as done only when every broker shows it."""
     brokers = Brokers(late={2: 1, 3: 3})

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from scripted_admin import NODES, Cluster, in_turn, run, script
+from core.scripted_admin import NODES, Cluster, in_turn, run, script
 
 from kafka_share.admin_values import AclOperation, GroupState, GroupType
 from kafka_share.core.admin import groups
@@ -98,7 +98,7 @@ def describe(*ids: str, answer: Any = described, cluster: Cluster | None = None,
 # ---- list
 
 
-@pytest.mark.scenario(292)
+@pytest.mark.behaviour("administration")
 def test_groups_of_all_brokers_are_merged_in_order() -> None:
     """Every broker is asked for its groups, and the answers become one list, ordered by id, each id once."""
     answers = by_node(n1=listed("c", "a"), n2=listed("b", "a", state="Empty"), n3=listed())
@@ -112,7 +112,7 @@ def test_groups_of_all_brokers_are_merged_in_order() -> None:
     assert {g.group_type for g in found.groups} == {GroupType.SHARE}
 
 
-@pytest.mark.pitfall(107)
+@pytest.mark.behaviour("administration")
 def test_filters_travel_as_they_were_given() -> None:
     """State and type filters go to the brokers, which compare them without regard to case."""
     cluster = Cluster()
@@ -180,7 +180,7 @@ def test_a_broker_that_loads_for_ever_is_reported_at_the_deadline() -> None:
     assert len(cluster.requests(ListGroupsRequest)) < 10, "it waits between its tries"
 
 
-@pytest.mark.pitfall(107)
+@pytest.mark.behaviour("administration")
 def test_an_unsupported_type_filter_is_raised_when_every_broker_is_too_old() -> None:
     """A type filter that no broker understands raises UnsupportedVersionError instead of an empty list."""
     cluster = Cluster()
@@ -191,7 +191,7 @@ def test_an_unsupported_type_filter_is_raised_when_every_broker_is_too_old() -> 
 # ---- describe
 
 
-@pytest.mark.scenario(293)
+@pytest.mark.behaviour("administration")
 def test_a_description_has_every_field_of_the_answer() -> None:
     """A described group has members, assignment, epochs, state and coordinator; members and partitions in order."""
     where = _Member.Assignment.TopicPartitions
@@ -224,7 +224,7 @@ def test_a_description_has_every_field_of_the_answer() -> None:
     assert (second.member_id, second.rack_id, second.assignment) == ("m2", None, ())
 
 
-@pytest.mark.scenario(291)
+@pytest.mark.behaviour("security")
 def test_authorized_operations_are_the_bits_of_the_answer() -> None:
     """The operations that the caller may do are given by name; those that have no name yet are left out."""
     bits = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 30
@@ -255,7 +255,7 @@ def test_nothing_is_asked_when_no_group_is_named() -> None:
 
 
 @pytest.mark.parametrize("code", [MOVED, AWAY])
-@pytest.mark.scenario(299)
+@pytest.mark.behaviour("administration")
 def test_the_coordinator_is_looked_up_again_when_it_moved_between_look_up_and_request(code: int) -> None:
     """A broker that is no coordinator (any more) makes the client look it up again and ask the new one."""
     cluster = Cluster({"g": 1})
@@ -333,8 +333,7 @@ def test_a_look_up_is_repeated_while_no_coordinator_can_be_named(code: int) -> N
         (-1, UnknownServerError),
     ],
 )
-@pytest.mark.pitfall(108)
-@pytest.mark.scenario(289, 293)
+@pytest.mark.behaviour("security")
 def test_an_error_of_one_group_is_its_result(code: int, kind: type[KafkaShareError]) -> None:
     """What a coordinator says against one group is that group's value, with the broker's words; it is not retried."""
     cluster = Cluster()
@@ -414,8 +413,7 @@ def test_refused_credentials_are_raised(where: Any) -> None:
 # ---- delete
 
 
-@pytest.mark.scenario(304, 305)
-@pytest.mark.pitfall(110)
+@pytest.mark.behaviour("administration")
 def test_each_deletion_has_its_own_result() -> None:
     """When several groups are deleted each has its own result: deleted, refused for its members, or unknown."""
     cluster = Cluster({"good": 1, "busy": 1, "none": 2})

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from scripted_admin import BOOTSTRAP, NODES, Cluster, in_turn, run, script
+from core.scripted_admin import BOOTSTRAP, NODES, Cluster, in_turn, run, script
 
 from kafka_share.core.admin import configs, groups
 from kafka_share.core.admin.conversation import Ask, Call, Conversation, Question

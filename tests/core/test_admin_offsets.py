@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from scripted_admin import Cluster, in_turn, run, script
+from core.scripted_admin import Cluster, in_turn, run, script
 
 from kafka_share.admin_values import SharePartitionOffset
 from kafka_share.core.admin import offsets
@@ -71,8 +71,7 @@ def answer(*groups: _Group) -> Any:
 # ---- list
 
 
-@pytest.mark.pitfall(106)
-@pytest.mark.scenario(294, 295)
+@pytest.mark.behaviour("administration")
 @pytest.mark.better_than_java("start-beyond-the-end-shown")
 def test_a_partition_has_its_start_and_lag_and_none_while_nothing_is_stored() -> None:
     """A partition is shown with start, epoch and lag, even a lag below zero; with nothing stored it is None."""
@@ -87,14 +86,14 @@ def test_a_partition_has_its_start_and_lag_and_none_while_nothing_is_stored() ->
     ]
 
 
-@pytest.mark.pitfall(106)
+@pytest.mark.behaviour("administration")
 def test_the_lag_is_none_when_the_broker_does_not_know_it() -> None:
     """A lag that the broker does not know is None, never a wrong number; Kafka 4.1 knows none."""
     found = run(offsets.list_share_group_offsets({"g": [T0]}), answer(described("g", partition(0, 7))))
     assert found["g"][T0] == SharePartitionOffset(7, 3, None)
 
 
-@pytest.mark.pitfall(106)
+@pytest.mark.behaviour("administration")
 def test_partitions_asked_for_by_name_are_always_there() -> None:
     """A group without state has no offsets; a partition asked for by name is then there with None."""
     groups = {"all": None, "some": [T0, U0], "none": []}
@@ -141,7 +140,7 @@ def test_a_group_in_error_has_it_beside_the_others(code: int, kind: type[KafkaSh
     assert found["h"] == {T0: SharePartitionOffset(1, 3, 1)}
 
 
-@pytest.mark.pitfall(103)
+@pytest.mark.behaviour("administration")
 @pytest.mark.parametrize("code", [15, 16])
 def test_the_group_coordinator_is_asked_and_looked_up_again_when_it_moved(code: int) -> None:
     """Offsets are asked of the coordinator of the group, which is looked up again when it has moved."""
@@ -188,7 +187,7 @@ def alter(wanted: Any, reply: Any, cluster: Cluster | None = None, **options: An
     return run(offsets.alter_share_group_offsets("g", wanted), replies, cluster, **options)
 
 
-@pytest.mark.pitfall(104)
+@pytest.mark.behaviour("administration")
 def test_each_altered_partition_has_its_own_result() -> None:
     """When offsets are altered each partition has its own result; negative and very large offsets are sent as given."""
     cluster = Cluster()
@@ -201,14 +200,14 @@ def test_each_altered_partition_has_its_own_result() -> None:
     assert (request.group_id, sent) == ("g", {("t", 0): -1, ("t", 1): 5, ("u", 0): 2**40})
 
 
-@pytest.mark.pitfall(104)
+@pytest.mark.behaviour("administration")
 def test_altering_is_unsupported_when_the_broker_says_nothing_of_the_partitions() -> None:
     """Kafka 4.1 answers success to altered offsets and does nothing: that is told as unsupported."""
     with pytest.raises(UnsupportedVersionError, match=r"Kafka 4\.1"):
         alter({T0: 1}, AlterShareGroupOffsetsResponse(error_code=0, responses=[]))
 
 
-@pytest.mark.pitfall(104)
+@pytest.mark.behaviour("administration")
 def test_altering_is_unsupported_when_the_broker_speaks_of_unknown_topics_only() -> None:
     """Kafka 4.1 answers for unknown topics only and alters nothing: that is told as unsupported, too."""
     reply = AlterShareGroupOffsetsResponse(
@@ -230,7 +229,7 @@ def test_a_partition_that_the_answer_leaves_out_has_an_error_when_others_were_al
     assert isinstance(found[T0], RemoteProtocolError)
 
 
-@pytest.mark.scenario(303)
+@pytest.mark.behaviour("administration")
 def test_altering_nothing_is_still_asked() -> None:
     """Altering no offsets at all is still asked of the broker, so that what is wrong with the group is told."""
     cluster = Cluster()
@@ -238,7 +237,7 @@ def test_altering_nothing_is_still_asked() -> None:
     assert len(cluster.requests(AlterShareGroupOffsetsRequest)) == 1
 
 
-@pytest.mark.pitfall(104)
+@pytest.mark.behaviour("administration")
 @pytest.mark.parametrize(("code", "kind"), GROUP_ERRORS)
 def test_what_concerns_the_group_is_raised_when_altering(code: int, kind: type[KafkaShareError]) -> None:
     """Altering offsets of a group that has members, is of another type or is forbidden raises the broker's error."""
@@ -248,7 +247,7 @@ def test_what_concerns_the_group_is_raised_when_altering(code: int, kind: type[K
     assert len(cluster.requests(AlterShareGroupOffsetsRequest)) == 1
 
 
-@pytest.mark.pitfall(103)
+@pytest.mark.behaviour("administration")
 def test_altering_follows_a_coordinator_that_loads_and_moves() -> None:
     """Altering offsets follows a coordinator that is loading or has moved; the caller sees the result alone."""
     cluster = Cluster({"g": 2})
@@ -274,7 +273,7 @@ def delete(reply: Any, *topics: str, cluster: Cluster | None = None) -> Any:
     return run(offsets.delete_share_group_offsets("g", topics), replies, cluster)
 
 
-@pytest.mark.pitfall(105)
+@pytest.mark.behaviour("administration")
 def test_each_topic_has_its_own_result_when_offsets_are_deleted() -> None:
     """When offsets are deleted each topic has its own result, even one that the answer leaves out."""
     reply = DeleteShareGroupOffsetsResponse(
@@ -293,7 +292,7 @@ def test_each_topic_has_its_own_result_when_offsets_are_deleted() -> None:
     assert (request.group_id, [t.topic_name for t in request.topics]) == ("g", ["t", "u", "v"])
 
 
-@pytest.mark.pitfall(105)
+@pytest.mark.behaviour("administration")
 @pytest.mark.parametrize(("code", "kind"), GROUP_ERRORS)
 def test_what_concerns_the_group_is_raised_when_deleting_offsets(code: int, kind: type[KafkaShareError]) -> None:
     """Deleting the offsets of a group that has members, is unknown or of another type raises the broker's error."""

@@ -1,399 +1,207 @@
-"""The application's side of an open window: room, words of any thread, futures' callbacks, locks."""
+"""The core's share of an open window: acknowledgements between polls, how much is asked for, when locks are lost."""
 
 from __future__ import annotations
 
-import threading
 from typing import Any
-from uuid import UUID
 
+import attrs
 import pytest
+from core.scripted_cluster import Harness, T, acknowledge_answer, batches, fetch_answer, fetch_data, runs, said_in, tp
 
-from kafka_share.core.application import ApplicationSide
-from kafka_share.core.decoding import Decoder
 from kafka_share.core.events import (
-    AcknowledgementOutcome,
     AcknowledgementsGathered,
-    Deliver,
-    FetchedBatch,
-    FetchedPartition,
-    ReportOutcomes,
+    AcknowledgementsMade,
+    Channel,
+    CloseRequested,
+    ConnectionLost,
+    GatheredAcknowledgements,
+    PollStarted,
 )
-from kafka_share.core.offsets import AcknowledgementRun as Run
-from kafka_share.core.offsets import AcquiredRange
-from kafka_share.deserializers import as_deserializer
-from kafka_share.errors import (
-    ConsumerClosedError,
-    IllegalStateError,
-    InvalidRecordStateError,
-    KafkaShareError,
-    OutcomeUnknownError,
-    RecordDeserializationError,
-    UnknownServerError,
-)
-from kafka_share.protocol.record_batches import encode_batch
-from kafka_share.records import (
-    AcknowledgeType,
-    LockGeneration,
-    ShareRecord,
-    TimestampType,
-    TopicIdPartition,
-)
+from kafka_share.core.fetching.fetcher import ACKNOWLEDGE_LINGER_MS
+from kafka_share.errors import BrokerUnreachableError
+from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
+from kafka_share.protocol.share_fetch import ShareFetchRequest
+from kafka_share.records import Node
 
-ACCEPT, RELEASE, REJECT, RENEW = AcknowledgeType
-A0 = TopicIdPartition(UUID(int=1), "a", 0)
-LOCK_MS = 30_000
-Record = ShareRecord[Any, Any]
+HERE = (T, 0)
 
 
-def not_bad(data: bytes) -> bytes:
-    if data == b"bad":
-        raise ValueError(data)
-    return data
+def delivered(**settings: Any) -> Harness:
+    """Records 0..9 of t-0 are in the application's hands, and no request is under way."""
+    h = Harness(renewed_records_stay=True, **settings).joined()
+    h.delivering()
+    return h
 
 
-class Side:
-    """An application side with a window, a clock that the test sets, and the records that were collected."""
-
-    def __init__(self, window: int, max_poll_records: int = 500) -> None:
-        self.now_ms = 1_000
-        self.application = ApplicationSide(
-            explicit=True,
-            decoder=Decoder(value_deserializer=as_deserializer(not_bad)),
-            max_poll_records=max_poll_records,
-            now_ms=lambda: self.now_ms,
-            window_records=window,
-            guard=threading.RLock(),
-        )
-        self.application.topics = frozenset({"a"})
-        self.told: list[tuple[int, KafkaShareError | None]] = []
-        self.locks = LockGeneration()
-
-    def deliver(self, first: int, *batch_sizes: int, value: bytes = b"x") -> None:
-        """One answer with record batches of these sizes, from `first` on."""
-        data, at = b"", first
-        for size in batch_sizes:
-            data += encode_batch([(at + i, 0, None, value, []) for i in range(size)], base_offset=at)
-            at += size
-        fetched = FetchedPartition(A0, 1, 7, data, (AcquiredRange(first, at - 1, 1),), self.locks)
-        self.application.take([Deliver(FetchedBatch(1, (fetched,), self.now_ms, LOCK_MS))])
-
-    def collect(self) -> list[Record]:
-        records = self.application.collect()
-        self.application.check()
-        return [] if records is None else list(records)
-
-    def say(self, record: Record, kind: AcknowledgeType = ACCEPT) -> tuple[bool, bool]:
-        def tell(error: KafkaShareError | None) -> None:
-            self.told.append((record.offset, error))
-
-        answer = self.application.in_flight.say(record, kind, tell)
-        self.application.check()
-        return answer
-
-    def gathered(self) -> list[tuple[Run, ...]]:
-        taken = self.application.gather()
-        self.application.check()
-        return [said.runs for said in taken]
-
-    def handed_over(self) -> list[tuple[Run, ...]]:
-        """What the background thread gets when it asks."""
-        posted: list[AcknowledgementsGathered] = []
-        self.application.hand_over(posted.append)
-        self.application.check()
-        return [said.runs for event in posted for said in event.acknowledgements]
-
-    def settle(self, *runs: Run, error: KafkaShareError | None = None, sent_at_ms: int | None = None) -> None:
-        lock_ms = None if sent_at_ms is None else LOCK_MS
-        outputs = [ReportOutcomes((AcknowledgementOutcome(A0, runs, error, lock_ms, sent_at_ms),))]
-        self.application.observe(outputs)
-        self.application.take(outputs)
-        self.application.check()
+def late(said: GatheredAcknowledgements) -> GatheredAcknowledgements:
+    return attrs.evolve(said, is_late=True)
 
 
-def offsets(records: list[Record]) -> list[int]:
-    return [record.offset for record in records]
+# ---- words between polls
 
 
-# ---- room
+def test_acknowledgements_go_by_themselves_when_no_poll_comes() -> None:
+    """Announced once or more, they are asked for once after a moment, and travel as ShareAcknowledge."""
+    h = delivered()
+    start_ms = h.now_ms
+    h.handle(AcknowledgementsMade(), AcknowledgementsMade())
+    assert h.gathers == []
+    h.advance(100)
+    assert h.gathers == [start_ms + ACKNOWLEDGE_LINGER_MS]
+    h.handle(AcknowledgementsGathered((h.said((3, 3, 1), (7, 7, 2)),)))
+    assert said_in(h.acknowledge().request) == {HERE: batches((3, 3, [1]), (7, 7, [2]))}
+    h.answer(h.acknowledge(), acknowledge_answer((tp(), 0)))
+    assert [o.runs for o in h.outcomes] == [runs((3, 3, 1), (7, 7, 2))]
+    h.handle(AcknowledgementsMade())
+    h.advance(100)
+    assert len(h.gathers) == 2
 
 
-def test_polls_go_on_while_records_are_open_until_the_window_is_full() -> None:
-    """Two polls bring records without a word about any; the third finds no room, and one word makes some."""
-    side = Side(window=4)
-    side.deliver(0, 2)
-    first = side.collect()
-    side.application.demand_all_acknowledged()
-    side.deliver(2, 2)
-    assert offsets(side.collect()) == [2, 3]
-    side.deliver(4, 1)
-    assert not side.application.has_room
-    assert not side.application.has_ready
-    assert side.collect() == []
-    side.say(first[1])
-    assert offsets(side.collect()) == [4]
+def test_acknowledgements_ride_on_the_next_fetch_when_a_poll_waits() -> None:
+    """A poll waits and its fetch is under way: what is acknowledged meanwhile goes with the fetch that follows."""
+    h = delivered()
+    h.start_poll(5_000)
+    h.handle(AcknowledgementsMade())
+    h.advance(100)
+    h.handle(AcknowledgementsGathered((h.said((3, 3, 1)),)))
+    assert not h.asked(ShareAcknowledgeRequest)
+    h.answer(h.fetch(), fetch_answer())
+    assert said_in(h.fetch().request) == {HERE: batches((3, 3, [1]))}
 
 
-def test_a_window_is_exceeded_by_the_rest_of_one_record_batch_only() -> None:
-    """Room for three: the batch of two and the batch of two that begins within; the third batch waits for room."""
-    side = Side(window=3)
-    side.deliver(0, 2, 2, 2)
-    records = side.collect()
-    assert offsets(records) == [0, 1, 2, 3]
-    assert side.collect() == []
-    side.say(records[0])
-    assert side.collect() == [], "four were held, so one word makes no room yet"
-    side.say(records[1])
-    assert offsets(side.collect()) == [4, 5]
+def test_nothing_is_asked_for_when_the_consumer_closes() -> None:
+    """Close has taken all words along; an announcement that came before or behind it asks for nothing."""
+    h = delivered()
+    h.handle(AcknowledgementsMade())
+    h.handle(CloseRequested((h.said((0, 0, 1)),), h.now_ms + 1_000), AcknowledgementsMade())
+    h.answer(h.acknowledge(), acknowledge_answer((tp(), 0)))
+    h.advance(1_000)
+    assert h.gathers == []
+    assert h.is_finished
 
 
-def test_a_poll_asks_for_what_has_room_and_again_when_there_is_more_of_it() -> None:
-    """Asked is the room, at most max_poll_records; nothing again while that stands; 0 without room, until a word."""
-    side = Side(window=3, max_poll_records=2)
-    side.application.begin_poll()
-    assert side.application.next_ask() == 2
-    assert side.application.next_ask() is None
-    side.deliver(0, 3)
-    records = side.collect()
-    side.application.begin_poll()
-    assert side.application.next_ask() == 0
-    assert side.application.next_ask() is None
-    side.say(records[2])
-    assert side.application.next_ask() == 1
+def test_a_waiting_poll_goes_on_fetching_when_a_renewal_has_succeeded() -> None:
+    """The renewed record never left the application, so there is nothing to end the poll for."""
+    h = delivered()
+    h.start_poll(10_000)
+    h.handle(AcknowledgementsMade())
+    h.advance(100)
+    h.handle(AcknowledgementsGathered((h.said((3, 3, 4)),)))
+    h.answer(h.fetch(), fetch_answer())
+    sent_at_ms = h.now_ms
+    h.advance(40)
+    h.answer(h.acknowledge(), acknowledge_answer((tp(), 0)))
+    assert h.outcomes[-1].sent_at_ms == sent_at_ms
+    assert h.fetch().request.max_records == 500
 
 
-def test_a_poll_asks_again_when_a_batch_had_gaps_only() -> None:
-    """The core stops fetching when it delivers; a batch without records must not end the poll's fetching."""
-    side = Side(window=3)
-    side.application.begin_poll()
-    side.application.next_ask()
-    fetched = FetchedPartition(A0, 1, 7, b"", (AcquiredRange(0, 4, 1),))
-    side.application.take([Deliver(FetchedBatch(1, (fetched,), 0, LOCK_MS))])
-    assert side.collect() == []
-    assert side.handed_over() == [(Run(0, 4, 0),)], "even if the background thread takes the gaps first"
-    assert side.application.next_ask() == 3
-
-
-def test_only_the_word_that_makes_room_wakes_the_poll() -> None:
-    """Nobody waits: no wake-up. A full window was seen: the word that makes room wakes, RENEW does not."""
-    side = Side(window=2)
-    side.deliver(0, 2)
-    one, other = side.collect()
-    assert side.say(one, RENEW) == (True, False)
-    assert not side.application.has_room
-    assert side.say(one, RENEW) == (False, False)
-    assert side.say(other) == (False, True)
-
-
-def test_what_waited_for_room_is_dropped_when_its_lock_is_lost() -> None:
-    """It is another's by then: it is neither delivered nor acknowledged."""
-    side = Side(window=1)
-    side.deliver(0, 1, 1)
-    (record,) = side.collect()
-    side.now_ms += LOCK_MS
-    side.say(record, REJECT)
-    assert side.collect() == []
-    assert side.gathered() == [(Run(0, 0, REJECT),)]
-
-
-# ---- words
-
-
-def test_words_are_final_and_go_once_when_they_are_gathered() -> None:
-    """A second word is refused before and after the first is handed over; RENEW may be followed by another."""
-    side = Side(window=9)
-    side.deliver(0, 3)
-    records = side.collect()
-    side.say(records[0])
-    side.say(records[2], RENEW)
-    with pytest.raises(IllegalStateError, match="not in flight"):
-        side.say(records[0], RELEASE)
-    assert side.handed_over() == [(Run(0, 0, ACCEPT), Run(2, 2, RENEW))]
-    assert side.handed_over() == []
-    with pytest.raises(IllegalStateError, match="not in flight"):
-        side.say(records[0])
-    side.say(records[2], RELEASE)
-    assert side.gathered() == [(Run(2, 2, RELEASE),)]
-
-
-def test_the_background_thread_is_told_once_until_it_has_asked() -> None:
-    """Whatever is acknowledged before it asks goes along."""
-    side = Side(window=9)
-    side.deliver(0, 3)
-    records = side.collect()
-    assert [side.say(record)[0] for record in records[:2]] == [True, False]
-    assert side.handed_over() == [(Run(0, 1, ACCEPT),)]
-    assert side.say(records[2])[0]
-
-
-def test_a_record_is_known_by_its_delivery_when_it_came_twice() -> None:
-    """The lock ran out, the record came again: a word about the old one does not settle the new one."""
-    side = Side(window=9)
-    side.deliver(0, 1)
-    (old,) = side.collect()
-    side.locks = LockGeneration()
-    side.deliver(0, 1)
-    (new,) = side.collect()
-    side.say(new, REJECT)
-    assert side.gathered() == [(Run(0, 0, REJECT),)]
-    side.say(old, RELEASE)
-    assert side.gathered() == [(Run(0, 0, RELEASE),)]
-    side.settle(Run(0, 0, REJECT))
-    side.settle(Run(0, 0, RELEASE), error=InvalidRecordStateError())
-    assert (old.lock_lost, new.lock_lost) == (True, False)
-
-
-def test_a_record_made_by_hand_means_the_latest_delivery_of_its_place() -> None:
-    side = Side(window=9)
-    side.deliver(5, 1)
-    side.collect()
-    side.say(ShareRecord("a", 0, 5, 0, TimestampType.CREATE_TIME, None, None, (), None, 1))
-    assert side.gathered() == [(Run(5, 5, ACCEPT),)]
-
-
-def test_late_words_are_apart_from_the_others_when_a_lock_has_run_out() -> None:
-    """A broker refuses all that a request says about a partition if it refuses one of it."""
-    side = Side(window=9)
-    side.deliver(0, 2)
-    records = side.collect()
-    side.say(records[1], RENEW)
-    side.gathered()
-    side.now_ms += LOCK_MS - 1
-    side.settle(Run(1, 1, RENEW), sent_at_ms=side.now_ms)
-    side.now_ms += 1
-    for record in records:
-        side.say(record)
-    said = side.application.gather()
-    assert [(one.runs, one.is_late) for one in said] == [((Run(0, 0, ACCEPT),), True), ((Run(1, 1, ACCEPT),), False)]
-
-
-def test_a_failed_offset_waits_for_the_next_poll_when_the_background_thread_asks() -> None:
-    """The application was just told of it, and may be about to say something else than RELEASE."""
-    side = Side(window=9)
-    side.deliver(0, 1)
-    side.deliver(1, 1, value=b"bad")
-    (record,) = side.collect()
-    with pytest.raises(RecordDeserializationError):
-        side.application.collect()
-    side.say(record)
-    assert side.handed_over() == [(Run(0, 0, ACCEPT),)]
-    side.application.override("a", 0, 1, REJECT)
-    assert side.gathered() == [(Run(1, 1, REJECT),)]
-
-
-def test_what_is_put_back_leaves_its_room_and_comes_first() -> None:
-    """An iteration that was left early: what it had not yielded is not in flight, and the next poll has it."""
-    side = Side(window=2)
-    side.deliver(0, 2)
-    records = side.application.collect()
-    assert records is not None
-    side.application.put_back(records.without_first(1))
-    side.application.check()
-    with pytest.raises(IllegalStateError, match="not in flight"):
-        side.say(records[1])
-    assert offsets(side.collect()) == [1]
-    assert not side.application.has_room
-
-
-# ---- outcomes
-
-
-def test_each_word_is_answered_once_before_any_poll() -> None:
-    """The background thread sees the outcomes; a renewal and the final word of one record have one each."""
-    side = Side(window=9)
-    side.deliver(0, 3)
-    records = side.collect()
-    side.say(records[0], RENEW)
-    side.say(records[1])
-    side.handed_over()
-    side.say(records[0])
-    side.say(records[2], REJECT)
-    side.handed_over()
-    error = UnknownServerError()
-    side.settle(Run(0, 0, RENEW), Run(1, 1, ACCEPT))
-    assert side.told == [(0, None), (1, None)]
-    side.settle(Run(0, 0, ACCEPT), Run(2, 2, REJECT), error=error)
-    assert side.told == [(0, None), (1, None), (0, error), (2, error)]
-    assert not side.application.has_unsettled
-
-
-def test_a_renewal_is_answered_with_the_final_word_that_overtook_it() -> None:
-    """RENEW and then ACCEPT before either was sent: one word goes, and both who wait hear its outcome."""
-    side = Side(window=9)
-    side.deliver(0, 1)
-    (record,) = side.collect()
-    side.say(record, RENEW)
-    side.say(record)
-    assert side.gathered() == [(Run(0, 0, ACCEPT),)]
-    side.settle(Run(0, 0, ACCEPT))
-    assert side.told == [(0, None), (0, None)]
-
-
-def test_nobody_is_left_waiting_when_the_background_thread_has_ended() -> None:
-    """Words under way and words that nobody gathered: all hear that the outcome is unknown; later ones are refused."""
-    side = Side(window=9)
-    side.deliver(0, 3)
-    records = side.collect()
-    side.say(records[0])
-    side.gathered()
-    side.say(records[1])
-    side.application.ended()
-    assert [(offset, type(error)) for offset, error in side.told] == [
-        (0, OutcomeUnknownError),
-        (1, OutcomeUnknownError),
+def test_late_words_travel_apart_and_hold_up_nobody() -> None:
+    """In one request with others they would have those refused too; the later of the two goes with the next."""
+    h = delivered()
+    h.commit(1, h.said((0, 1, 1)), late(h.said((2, 2, 1))), h.said((5, 5, 1)))
+    assert said_in(h.acknowledge().request) == {HERE: batches((0, 1, [1]), (5, 5, [1]))}
+    h.answer(h.acknowledge(), acknowledge_answer((tp(), 0)))
+    assert said_in(h.acknowledge().request) == {HERE: batches((2, 2, [1]))}
+    h.answer(h.acknowledge(), acknowledge_answer((tp(), 121)))
+    assert [(o.runs, o.error is None) for o in h.outcomes] == [
+        (runs((0, 1, 1), (5, 5, 1)), True),
+        (runs((2, 2, 1)), False),
     ]
-    with pytest.raises(ConsumerClosedError):
-        side.say(records[2])
+    assert h.commits
 
 
-def test_acknowledging_is_refused_when_close_has_gathered_the_last_words() -> None:
-    side = Side(window=9)
-    side.deliver(0, 2)
-    one, other = side.collect()
-    side.say(one)
-    assert [said.runs for said in side.application.gather_last()] == [(Run(0, 0, ACCEPT),)]
-    with pytest.raises(ConsumerClosedError):
-        side.say(other)
+def test_close_sends_everything_when_one_request_cannot_carry_it() -> None:
+    """A renewal, and the final word of the same record: two requests, and the second ends the session."""
+    h = delivered()
+    h.handle(AcknowledgementsGathered((h.said((3, 3, 4)),)))
+    h.handle(CloseRequested((h.said((3, 3, 1)), late(h.said((4, 4, 1)))), h.now_ms + 10_000))
+    h.answer(h.acknowledge(), acknowledge_answer((tp(), 0)))
+    said = []
+    while h.asked(ShareAcknowledgeRequest):
+        request = h.acknowledge().request
+        said.append((request.share_session_epoch, said_in(request)[HERE]))
+        h.answer(h.acknowledge(), acknowledge_answer((tp(), 0)))
+    assert said == [(2, batches((3, 3, [1]))), (-1, batches((4, 4, [1])))]
+    h.advance(1_000)
+    assert h.is_finished
+    assert all(outcome.error is None for outcome in h.outcomes)
+
+
+# ---- how much
+
+
+@pytest.mark.parametrize(("room", "asked"), [(None, 500), (7, 7), (900, 500)])
+def test_a_fetch_asks_for_what_the_poll_has_room_for(room: int | None, asked: int) -> None:
+    h = delivered()
+    h.handle(PollStarted(h.now_ms + 1_000, (), max_records=room))
+    assert (h.fetch().request.max_records, h.fetch().request.batch_size) == (asked, asked)
+
+
+def test_a_parked_batch_is_reclaimed_in_time_when_the_polls_have_no_room_for_it() -> None:
+    """A poll without room does not take what has arrived, so half the lock time later it goes back to the broker."""
+    h = Harness(renewed_records_stay=True).joined(timeout_ms=10)
+    h.advance(20)
+    h.delivering()
+    h.handle(PollStarted(h.now_ms + 1_000, (), wants_records=False, max_records=0))
+    assert not h.asked(ShareFetchRequest)
+    h.advance(15_000)
+    assert h.reclaims == [1]
 
 
 # ---- locks
 
 
-def test_a_record_tells_when_its_lock_ends_and_a_renewal_moves_it() -> None:
-    """The deadline counts from the request; only the renewed record has a later one; at the deadline it is lost."""
-    side = Side(window=9)
-    side.deliver(0, 2)
-    one, other = side.collect()
-    side.now_ms += 10_000
-    assert (one.lock_deadline, one.lock_remaining_ms(), one.lock_lost) == (31.0, 20_000, False)
-    side.say(other, RENEW)
-    side.gathered()
-    side.settle(Run(1, 1, RENEW), sent_at_ms=side.now_ms)
-    assert (one.lock_deadline, other.lock_deadline) == (31.0, 41.0)
-    side.now_ms = 31_000
-    assert (one.lock_lost, other.lock_lost) == (True, False)
-    assert (one.lock_remaining_ms(), other.lock_remaining_ms()) == (0, 10_000)
+def locks(h: Harness) -> list[bool]:
+    """Whether the locks of each delivered partition have ended, in the order of delivery."""
+    return [fetched.locks.has_ended for batch in h.delivered for fetched in batch.partitions]
 
 
-def test_all_locks_of_a_session_are_lost_at_once_when_the_core_says_so() -> None:
-    """Without a poll: the records look at what the background side changes."""
-    side = Side(window=9)
-    side.deliver(0, 2)
-    records = side.collect()
-    side.locks.has_ended = True
-    assert [record.lock_lost for record in records] == [True, True]
-    assert records[0].lock_remaining_ms() == 0
+def test_the_locks_of_a_session_end_when_its_connection_is_lost() -> None:
+    """Idle, or with a request under way; what is delivered by the next session has locks of its own."""
+    h = delivered()
+    assert locks(h) == [False]
+    h.handle(ConnectionLost(1, Channel.DATA, BrokerUnreachableError("broke")))
+    assert locks(h) == [True]
+    h.start_poll(60_000)
+    h.advance(100)
+    h.delivering()
+    assert locks(h) == [True, False]
+    h.start_poll(60_000)
+    h.fail(h.fetch())
+    assert locks(h) == [True, True]
 
 
-@pytest.mark.parametrize(
-    ("error", "is_lost"),
-    [(InvalidRecordStateError(), True), (OutcomeUnknownError("?"), True), (UnknownServerError(), False)],
-)
-def test_a_lock_is_lost_when_a_refusal_says_that_it_is_not_ours(error: KafkaShareError, is_lost: bool) -> None:
-    """A broker's own failure says nothing about the lock, which goes on until its deadline."""
-    side = Side(window=9)
-    side.deliver(0, 2)
-    one, other = side.collect()
-    side.say(one)
-    side.gathered()
-    side.settle(Run(0, 0, ACCEPT), error=error)
-    assert (one.lock_lost, other.lock_lost) == (is_lost, False)
+@pytest.mark.parametrize("code", [122, 123])
+def test_the_locks_of_a_session_end_when_the_broker_does_not_know_it(code: int) -> None:
+    """SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH."""
+    h = delivered()
+    h.start_poll(60_000)
+    h.answer(h.fetch(), fetch_answer(error=code))
+    assert locks(h) == [True]
+
+
+def test_only_the_locks_of_a_partition_end_when_its_leader_has_moved() -> None:
+    """t-0 moves from node 1 to node 2 and t-1 stays: its records are still ours. Back on node 1 there is a new lock."""
+    h = Harness({tp(0): 1, tp(1): 1}, renewed_records_stay=True)
+    h.nodes[2] = Node(2, "node2", 9092)
+    h.joined()
+    h.answer(h.fetch(), fetch_answer(fetch_data(tp(0), (0, 4, 1)), fetch_data(tp(1), (0, 4, 1))))
+    h.start_poll(60_000)
+    h.leaders[tp(0)] = 2
+    h.leader_epochs[tp(0)] = 2
+    h.answer(h.fetch(1), fetch_answer(fetch_data(tp(0), error=6, leader=(2, 2))))
+    h.advance(1_000)
+    assert locks(h) == [True, False]
+    h.leaders[tp(0)] = 1
+    h.leader_epochs[tp(0)] = 3
+    h.answer(h.fetch(2), fetch_answer(fetch_data(tp(0), error=6, leader=(1, 3))))
+    h.advance(1_000)
+    h.answer(h.fetch(1), fetch_answer())
+    h.answer(h.fetch(1), fetch_answer(fetch_data(tp(0), (5, 9, 1))))
+    assert locks(h) == [True, False, False]
+
+
+def test_all_locks_end_when_the_session_is_closed() -> None:
+    h = delivered()
+    h.handle(CloseRequested((), h.now_ms + 1_000))
+    assert locks(h) == [True]

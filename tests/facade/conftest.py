@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from facade_polling import poll_once_more, poll_until
+from support.waiting import poll_once_more, poll_until
 
 from kafka_share import KafkaShareConsumer
 from kafka_share.broker import ReferenceBroker

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from facade_polling import Consumer, Record, poll_until
+from support.waiting import Consumer, Record, poll_until
 
 from kafka_share import KafkaShareError, TopicIdPartition, TopicPartition
 from kafka_share.broker import ReferenceBroker

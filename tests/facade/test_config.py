@@ -39,7 +39,7 @@ def test_a_name_given_in_both_forms_is_refused() -> None:
 
 
 @pytest.mark.better_than_java("unknown-settings-refused")
-@pytest.mark.scenario(36)
+@pytest.mark.behaviour("polling")
 @pytest.mark.parametrize("name", sorted(REFUSED))
 def test_an_inapplicable_setting_is_refused_with_the_reason(name: str) -> None:
     """A setting of other Kafka clients is refused with the place where that matter is configured."""
@@ -56,7 +56,7 @@ def test_an_unknown_setting_is_refused_with_the_nearest_name() -> None:
         make(fetch_max_byte=1)
 
 
-@pytest.mark.scenario(35)
+@pytest.mark.behaviour("polling")
 @pytest.mark.parametrize("group_id", [None, "", "   ", 5])
 def test_construction_fails_with_an_invalid_group_id_when_it_is_missing_or_blank(group_id: Any) -> None:
     """The error about a missing or blank group id has an invalid-group-id error as its cause."""

@@ -28,7 +28,7 @@ from typing import Any, Final
 from kafka import KafkaProducer
 
 from kafka_share import KafkaShareConsumer, ShareRecords
-from kafka_share.demo.cluster import Cluster
+from kafka_share.cli.demo.cluster import Cluster
 
 PARTITIONS: Final = 4
 RECORDS_IN_BATCH: Final = 500

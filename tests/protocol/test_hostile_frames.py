@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from message_values import ALL_VERSIONS, messages
+from protocol.message_values import ALL_VERSIONS, messages
 
 from kafka_share.errors import RemoteProtocolError
 from kafka_share.protocol.messages import (

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from message_values import ALL_CLASSES, ALL_VERSIONS, SHARE_KEYS, comparable, messages
+from protocol.message_values import ALL_CLASSES, ALL_VERSIONS, SHARE_KEYS, comparable, messages
 
 from kafka_share.protocol.messages import (
     API_VERSIONS,

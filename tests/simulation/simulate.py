@@ -1,7 +1,7 @@
 """Run histories of the simulation: many seeds at once, or one with its trace.
 
-python tests/simulation/simulate.py --seeds 500 --jobs 2
-python tests/simulation/simulate.py --seed 42 --trace
+PYTHONPATH=tests python -m simulation.simulate --seeds 500 --jobs 2
+PYTHONPATH=tests python -m simulation.simulate --seed 42 --trace
 """
 
 from __future__ import annotations
@@ -13,12 +13,9 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from multiprocessing import get_context
-from pathlib import Path
 
-sys.path.append(str(Path(__file__).parents[2]))  # a checkout whose package is not installed
-
-from sim_history import Outcome, run_history
-from sim_plan import FaultKind, Flavour
+from simulation.history import Outcome, run_history
+from simulation.plan import FaultKind, Flavour
 
 _TITLE_WIDTH = 44
 PROGRESS_EVERY = 1_000
@@ -51,7 +48,7 @@ def failure_line(outcome: Outcome) -> str:
     """The one line that is enough to see it again."""
     return (
         f"FAILED seed {outcome.seed} at step {outcome.steps} ({outcome.virtual_ms} ms): {outcome.complaint} "
-        f"-- replay: python tests/simulation/simulate.py --seed {outcome.seed} --trace"
+        f"-- replay: PYTHONPATH=tests python -m simulation.simulate --seed {outcome.seed} --trace"
     )
 
 

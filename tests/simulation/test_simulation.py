@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import simulate
-from sim_history import run_history
+from simulation import simulate
+from simulation.history import run_history
 
 HERE = Path(__file__).parent
 SEEDS = range(8)
@@ -40,10 +40,10 @@ def _trace_of(*, seed: int, hash_seed: str) -> str:
         [
             sys.executable,
             "-c",
-            f"from sim_history import run_history; print(*run_history({seed}, trace=True).lines, sep=chr(10))",
+            f"from simulation.history import run_history; print(*run_history({seed}, trace=True).lines, sep=chr(10))",
         ],
         cwd=HERE,
-        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])},
+        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join([str(HERE.parent), *sys.path])},
         capture_output=True,
         text=True,
         check=True,

@@ -1,7 +1,7 @@
 """An hour (or whatever is asked for) of moderate load with members that join, leave and are killed.
 
-A script, not a test: `python tests/soak/soak.py --minutes 60`. It starts the bundled broker in a process of its own
-(or uses `--bootstrap-server`), produces at a steady rate, and keeps two to five members consuming, each in a process of
+A script, not a test: `PYTHONPATH=tests python -m soak.soak --minutes 60`. It starts the bundled broker in a
+process of its own (or uses `--bootstrap-server`), produces at a steady rate, and keeps two to five members consuming, each in a process of
 its own: every few seconds one joins, leaves by close, or is killed. One member lives through the whole run; its memory
 and the broker's are printed at every step. At the end production stops, the group drains, and the account is made:
 nothing lost, nothing settled twice, nothing seen again after it was settled. Exit code 1 if any of that fails.
@@ -28,14 +28,14 @@ from typing import Final
 
 from kafka import KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient
-from soak_audit import Audit
+from soak.audit import Audit
 
 from kafka_share import KafkaShareAdmin, KafkaShareError
-from kafka_share.demo.cluster import Cluster
+from kafka_share.cli.demo.cluster import Cluster
 
 PARTITIONS: Final = 4
 VALUE: Final = b"x" * 100
-_MEMBER: Final = Path(__file__).with_name("soak_member.py")
+_MEMBER: Final = Path(__file__).with_name("member.py")
 _BROKER: Final = "from kafka_share.cli.broker import main; main()"
 _PATIENCE_S: Final = 120
 """For start, drain and stop: far longer than a lock (30 s) and a session (45 s) of a killed member."""

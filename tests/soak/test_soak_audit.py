@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from soak_audit import Audit
+from soak.audit import Audit
 
 
 def audit_of(*records: tuple[int, int]) -> Audit:

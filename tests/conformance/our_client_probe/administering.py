@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from our_client_probe.desk import wait_until
-from our_client_probe.notation import listed, outcome, truth
-from our_client_probe.registry import scenario
-from our_client_probe.scene import REJECT, RELEASE, Scene, accept_all
+from conformance.our_client_probe.desk import wait_until
+from conformance.our_client_probe.notation import listed, outcome, truth
+from conformance.our_client_probe.registry import scenario
+from conformance.our_client_probe.scene import REJECT, RELEASE, Scene, accept_all
 
 from kafka_share import ConfigSource, KafkaShareAdmin, TopicPartition
 

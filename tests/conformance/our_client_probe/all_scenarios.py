@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from our_client_probe import (  # noqa: F401 - imported for what they register
+from conformance.our_client_probe import (  # noqa: F401 - imported for what they register
     administering,
     bad_records,
     committing,
@@ -15,6 +15,6 @@ from our_client_probe import (  # noqa: F401 - imported for what they register
     renewing,
     subscribing,
 )
-from our_client_probe.registry import SCENARIOS
+from conformance.our_client_probe.registry import SCENARIOS
 
 __all__ = ["SCENARIOS"]

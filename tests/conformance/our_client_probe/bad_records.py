@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from our_client_probe.notation import listed, outcome
-from our_client_probe.registry import scenario
-from our_client_probe.scene import ACCEPT, FIRST_RECORD_S, REJECT, Consumer, Scene, accept_all
+from conformance.our_client_probe.notation import listed, outcome
+from conformance.our_client_probe.registry import scenario
+from conformance.our_client_probe.scene import ACCEPT, FIRST_RECORD_S, REJECT, Consumer, Scene, accept_all
 
 
 def _read(data: bytes) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from our_client_probe import notation
-from our_client_probe.notation import listed, outcome, span, truth
-from our_client_probe.registry import scenario
-from our_client_probe.scene import Consumer, Scene, accept_all
+from conformance.our_client_probe import notation
+from conformance.our_client_probe.notation import listed, outcome, span, truth
+from conformance.our_client_probe.registry import scenario
+from conformance.our_client_probe.scene import Consumer, Scene, accept_all
 
 
 def _watched(scene: Scene, count: int) -> Consumer:

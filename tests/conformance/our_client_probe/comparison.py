@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from our_client_probe.differences import DIFFERENCES, NOT_PLAYED, Difference
-from our_client_probe.java import java_answers
+from conformance.our_client_probe.differences import DIFFERENCES, NOT_PLAYED, Difference
+from conformance.our_client_probe.java import java_answers
 
 CLASSES: Final[Mapping[str, str]] = {
     "ConcurrentModificationException": "ConcurrentUseError",

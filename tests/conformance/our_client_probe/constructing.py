@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from our_client_probe.notation import outcome
-from our_client_probe.registry import scenario
-from our_client_probe.scene import Scene
+from conformance.our_client_probe.notation import outcome
+from conformance.our_client_probe.registry import scenario
+from conformance.our_client_probe.scene import Scene
 
 SETTINGS: Final[tuple[tuple[str, Any], ...]] = (
     ("group.id", None),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from wire_connection import WireConnection
+from conformance.wire_connection import WireConnection
 
 from kafka_share.errors import KafkaShareError, error_for_code
 from kafka_share.protocol.classic import (

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 import attrs
-from our_client_probe.java import java_answers
+from conformance.our_client_probe.java import java_answers
 
 
 class Kind(enum.Enum):

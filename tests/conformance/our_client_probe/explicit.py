@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from our_client_probe.notation import listed, outcome
-from our_client_probe.registry import scenario
-from our_client_probe.scene import ACCEPT, REJECT, RELEASE, Record, Scene, accept_all
+from conformance.our_client_probe.notation import listed, outcome
+from conformance.our_client_probe.registry import scenario
+from conformance.our_client_probe.scene import ACCEPT, REJECT, RELEASE, Record, Scene, accept_all
 
 from kafka_share import ShareRecord, TimestampType
 

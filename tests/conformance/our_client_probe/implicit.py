@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from our_client_probe.notation import outcome
-from our_client_probe.registry import scenario
-from our_client_probe.scene import REJECT, Scene
+from conformance.our_client_probe.notation import outcome
+from conformance.our_client_probe.registry import scenario
+from conformance.our_client_probe.scene import REJECT, Scene
 
 
 @scenario("implicit/commitSync")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from probe_runs import CLIENT
+from conformance.probe_runs import CLIENT
 
 VERSION: Final = "4.3.1"
 """Of Apache Kafka, client and broker."""

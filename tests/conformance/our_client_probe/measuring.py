@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from our_client_probe.notation import listed, outcome
-from our_client_probe.registry import scenario
-from our_client_probe.scene import Scene
+from conformance.our_client_probe.notation import listed, outcome
+from conformance.our_client_probe.registry import scenario
+from conformance.our_client_probe.scene import Scene
 
 
 @scenario("metrics/names")

@@ -7,9 +7,9 @@ import threading
 import time
 from typing import Any
 
-from our_client_probe.notation import listed, outcome, span, truth
-from our_client_probe.registry import scenario
-from our_client_probe.scene import Scene, accept_all
+from conformance.our_client_probe.notation import listed, outcome, span, truth
+from conformance.our_client_probe.registry import scenario
+from conformance.our_client_probe.scene import Scene, accept_all
 
 
 @scenario("member/max-poll-interval")

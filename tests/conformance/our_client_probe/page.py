@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from kafka_targets import REFERENCE
-from our_client_probe.comparison import expected, verdict
-from our_client_probe.differences import NOT_PLAYED
-from our_client_probe.java import VERSION, java_answers
-from our_client_probe.runs import SCENARIOS
+from conformance.kafka_targets import REFERENCE
+from conformance.our_client_probe.comparison import expected, verdict
+from conformance.our_client_probe.differences import NOT_PLAYED
+from conformance.our_client_probe.java import VERSION, java_answers
+from conformance.our_client_probe.runs import SCENARIOS
 
 ANSWER: Final = "our client's answer"
 """The property in which a test leaves (scenario, target, answer)."""

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from our_client_probe.notation import listed, outcome, span, truth
-from our_client_probe.registry import scenario
-from our_client_probe.scene import Consumer, Scene, accept_all, later
+from conformance.our_client_probe.notation import listed, outcome, span, truth
+from conformance.our_client_probe.registry import scenario
+from conformance.our_client_probe.scene import Consumer, Scene, accept_all, later
 
 from kafka_share import ShareRecord, TimestampType
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from our_client_probe.scene import Scene
+from conformance.our_client_probe.scene import Scene
 
 Scenario = Callable[[Scene], str]
 SCENARIOS: Final[dict[str, Scenario]] = {}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from our_client_probe.notation import outcome, span
-from our_client_probe.registry import scenario
-from our_client_probe.scene import ACCEPT, RENEW, Consumer, Record, Scene, accept_all
+from conformance.our_client_probe.notation import outcome, span
+from conformance.our_client_probe.registry import scenario
+from conformance.our_client_probe.scene import ACCEPT, RENEW, Consumer, Record, Scene, accept_all
 
 
 def _half_renewed(scene: Scene) -> tuple[Consumer, list[Record]]:

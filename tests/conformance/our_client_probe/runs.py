@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from kafka_targets import REFERENCE
-from our_client_probe.all_scenarios import SCENARIOS
-from our_client_probe.notation import error_text
-from our_client_probe.scene import Scene
-from probe_runs import CLIENT
+from conformance.kafka_targets import REFERENCE
+from conformance.our_client_probe.all_scenarios import SCENARIOS
+from conformance.our_client_probe.notation import error_text
+from conformance.our_client_probe.scene import Scene
+from conformance.probe_runs import CLIENT
 
 _SETTINGS: Final[Mapping[str, str]] = dict(setting.split("=", 1) for setting in CLIENT.settings)
 _ASSIGNMENT_INTERVAL: Final = ("group.share.assignment.interval.ms", "1000")

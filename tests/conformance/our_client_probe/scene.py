@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
-from our_client_probe import notation
-from our_client_probe.desk import Desk
+from conformance.our_client_probe import notation
+from conformance.our_client_probe.desk import Desk
 from typing_extensions import Self
 
 from kafka_share import (

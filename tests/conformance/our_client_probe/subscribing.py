@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from our_client_probe.notation import listed, outcome, truth
-from our_client_probe.registry import scenario
-from our_client_probe.scene import Consumer, Scene
+from conformance.our_client_probe.notation import listed, outcome, truth
+from conformance.our_client_probe.registry import scenario
+from conformance.our_client_probe.scene import Consumer, Scene
 
 
 @scenario("sub/arguments")

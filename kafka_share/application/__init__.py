@@ -1,0 +1,1 @@
+"""The application's side of a consumer: everything that runs on the caller's thread."""

@@ -1,0 +1,291 @@
+"""From what a broker acquired to what an application holds: records, gaps, and what could not be decoded.
+
+Called by `core.application`, on the application's thread: decoding costs the most CPU of all that the client does,
+and must not delay heartbeats. Values in, values out; no state outlives one fetched partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, TypeAlias
+
+import attrs
+
+from kafka_share.core.events import FetchedPartition
+from kafka_share.core.fetching.offsets import AcknowledgementRun, AcquiredRange
+from kafka_share.deserializers import Deserializer
+from kafka_share.errors import CorruptRecordError, DataError, RecordDeserializationError
+from kafka_share.protocol.record_batches import CorruptBatchError, RecordBatch, iter_batches
+from kafka_share.protocol.record_format import LENGTH_END, MAGIC_AT, RecordTuple
+from kafka_share.records import AcknowledgeType, AcquisitionLock, ShareRecord, TimestampType
+
+GAP = 0
+"""The acknowledgement type of an acquired offset that has no record (KIP-932)."""
+
+Record: TypeAlias = ShareRecord[Any, Any]
+_new_record: Callable[[type[Record], tuple[Any, ...]], Record] = tuple.__new__
+
+
+@attrs.frozen
+class Decoder:
+    """How records are made: the deserializers, what is done when they fail, and whether checksums are verified."""
+
+    key_deserializer: Deserializer | None = None
+    value_deserializer: Deserializer | None = None
+    check_crcs: bool = True
+    marks_errors: bool = False
+    """A record that cannot be deserialized becomes a record with an error, instead of a problem."""
+
+
+@attrs.frozen
+class Problem:
+    """Acquired offsets that cannot be delivered: what to raise, and what is said about them unless overridden."""
+
+    error: DataError
+    runs: tuple[AcknowledgementRun, ...]
+
+
+class PartitionDecoding:
+    """One fetched partition being turned into records, resumable behind each problem.
+
+    `next_step()` answers the next records, or the next problem, or None at the end; `take_gaps()` the acquired offsets
+    without a record up to there. Each acquired offset is in exactly one of the three.
+    """
+
+    def __init__(self, fetched: FetchedPartition, decoder: Decoder, lock: AcquisitionLock | None = None) -> None:
+        self.fetched = fetched
+        self._decoder = decoder
+        self._lock = lock
+        self._gaps: list[AcknowledgementRun] = []
+        self._pending = list(reversed(fetched.acquired))
+        self._done_up_to = -1
+        self._steps = self._decode()
+
+    def next_step(self) -> list[Record] | Problem | None:
+        """Whatever a deserializer raises beyond `Exception` (an interrupt) passes through, and costs no record."""
+        try:
+            step = next(self._steps, None)
+        except BaseException:
+            self._begin_again()
+            raise
+        if step is None:
+            self._done_up_to = max((r.last for r in self.fetched.acquired), default=-1)
+        elif isinstance(step, Problem):
+            self._done_up_to = step.runs[-1].last
+        else:
+            self._done_up_to = step[-1].offset
+        return step
+
+    def take_gaps(self) -> list[AcknowledgementRun]:
+        """The gaps before and between what `next_step` has answered; each is given once."""
+        done = self._done_up_to
+        taken = [run for run in self._gaps if run.last <= done]
+        self._gaps = [run for run in self._gaps if run.last > done]
+        return taken
+
+    def release_rest(self) -> list[AcknowledgementRun]:
+        """End the decoding: RELEASE for all that has not been answered, besides the gaps up to there."""
+        rest = [AcknowledgementRun(r.first, r.last, AcknowledgeType.RELEASE) for r in self._rest()]
+        return self.take_gaps() + rest
+
+    def _rest(self) -> list[AcquiredRange]:
+        first = self._done_up_to + 1
+        return [AcquiredRange(max(r.first, first), *r[1:]) for r in self.fetched.acquired if r.last >= first]
+
+    def _begin_again(self) -> None:
+        """A generator that raised has ended; the next one goes on behind the last step that was answered."""
+        self._gaps = [run for run in self._gaps if run.last <= self._done_up_to]
+        self._pending = self._rest()[::-1]
+        self._steps = self._decode()
+
+    def _decode(self) -> Iterator[list[Record] | Problem]:
+        records, position = memoryview(self.fetched.records), 0
+        while self._pending:
+            try:
+                for batch in iter_batches(records[position:]):
+                    position += len(batch.data)
+                    self._gaps_before(batch.base_offset)
+                    if self._pending and self._pending[-1].first <= batch.last_offset:
+                        yield from self._decode_batch(batch, position)
+                    if not self._pending:
+                        return
+            except CorruptBatchError as error:  # noqa: PERF203 - entered once, and once more per unreadable batch
+                stop = self._end_of_batch(position)
+                if stop is None:
+                    yield self._damaged_rest(str(error))
+                    return
+                yield from self._damaged_batch(self._offset_at(position), stop, error)
+                position = stop
+            else:
+                break
+        if position < len(records) and self._pending:
+            yield self._damaged_rest("the record batch is cut off")
+        self._gaps_before(None)
+
+    def _decode_batch(self, batch: RecordBatch, position: int) -> Iterator[list[Record] | Problem]:
+        try:
+            if self._decoder.check_crcs:
+                batch.verify_crc()
+            raw = [] if batch.is_control else batch.records()
+        except CorruptBatchError as error:
+            yield from self._damaged_batch(batch.base_offset, position, error)
+            return
+        yield from self._match(raw, self._acquired_up_to(batch.last_offset), batch)
+
+    def _damaged_batch(self, base_offset: int, stop: int, why: Exception) -> Iterator[Problem]:
+        """Its last offset may be damaged too, so it counts as reaching up to the batch that follows at byte `stop`."""
+        self._gaps_before(base_offset)
+        last_offset = self._offset_at(stop) - 1 if stop + LENGTH_END <= len(self.fetched.records) else None
+        ranges = self._acquired_up_to(last_offset)
+        if ranges:
+            yield self._corrupt(
+                base_offset, f"is damaged ({why}); its records have been marked REJECT", ranges, AcknowledgeType.REJECT
+            )
+
+    def _damaged_rest(self, why: str) -> Problem:
+        """Behind bytes that are no record batch nothing can be told apart: give the offsets back to be read again."""
+        rest = self._acquired_up_to(None)
+        return self._corrupt(
+            rest[0].first,
+            f"and all that follows it in the broker's answer is damaged ({why}); the records have been marked RELEASE",
+            rest,
+            AcknowledgeType.RELEASE,
+        )
+
+    def _corrupt(self, offset: int, what: str, ranges: list[AcquiredRange], kind: AcknowledgeType) -> Problem:
+        where = self.fetched.partition
+        error = CorruptRecordError(
+            f"The record batch of partition {where} at offset {offset} {what}.",
+            topic=where.topic,
+            partition=where.partition,
+            offset=offset,
+        )
+        return Problem(error, tuple(AcknowledgementRun(r.first, r.last, kind) for r in ranges))
+
+    def _offset_at(self, position: int) -> int:
+        """The base offset of the batch at this byte; it stands there in every format."""
+        return int.from_bytes(self.fetched.records[position : position + 8], "big", signed=True)
+
+    def _end_of_batch(self, position: int) -> int | None:
+        """Where a batch that cannot be read ends, if its length is believable; it too stands there in every format."""
+        length = int.from_bytes(self.fetched.records[position + 8 : position + LENGTH_END], "big", signed=True)
+        stop = position + LENGTH_END + length
+        return stop if position + MAGIC_AT < stop <= len(self.fetched.records) else None
+
+    def _match(
+        self, raw: Sequence[RecordTuple], ranges: list[AcquiredRange], batch: RecordBatch
+    ) -> Iterator[list[Record] | Problem]:
+        """The records of a batch that lie in acquired ranges; acquired offsets without a record become gaps."""
+        if len(ranges) == 1 and raw:
+            first, last, count = ranges[0]
+            # Offsets ascend, so that as many records as offsets between the same ends are all of them.
+            if raw[0][0] == first and raw[-1][0] == last and len(raw) == last - first + 1:
+                yield from self._make(raw, count, batch)
+                return
+        at = 0
+        for first, last, count in ranges:
+            while at < len(raw) and raw[at][0] < first:
+                at += 1
+            start = at
+            expected = first
+            while at < len(raw) and raw[at][0] <= last:
+                offset = raw[at][0]
+                if offset > expected:
+                    self._gaps.append(AcknowledgementRun(expected, offset - 1, GAP))
+                expected = offset + 1
+                at += 1
+            if expected <= last:
+                self._gaps.append(AcknowledgementRun(expected, last, GAP))
+            if at > start:
+                yield from self._make(raw[start:at], count, batch)
+
+    def _make(self, raw: Sequence[RecordTuple], count: int, batch: RecordBatch) -> Iterator[list[Record] | Problem]:
+        _, topic, partition = self.fetched.partition
+        kind = TimestampType(batch.timestamp_type)
+        epoch = batch.partition_leader_epoch if batch.partition_leader_epoch >= 0 else None
+        keys, values, lock = self._decoder.key_deserializer, self._decoder.value_deserializer, self._lock
+        if keys is None and values is None:
+            # Straight from a tuple: saves the call of a Python function with a dozen arguments for each record.
+            yield [
+                _new_record(
+                    ShareRecord,
+                    (topic, partition, offset, timestamp, kind, key, value, headers, epoch, count, None, lock),
+                )
+                for offset, timestamp, key, value, headers in raw
+            ]
+            return
+        made: list[Record] = []
+        for item in raw:
+            offset, timestamp, key, value, headers = item
+            origin: Literal["key", "value"] = "key"
+            failed: RecordDeserializationError | None = None
+            try:
+                new_key = key if keys is None else keys.deserialize(topic, headers, key)
+                origin = "value"
+                new_value = value if values is None else values.deserialize(topic, headers, value)
+            except Exception as error:  # noqa: BLE001 - whatever the application's deserializer raises is the news
+                failed = self._undeserializable(item, origin, error)
+                new_key, new_value = key, value
+            if failed is not None and not self._decoder.marks_errors:
+                if made:
+                    yield made
+                    made = []
+                yield Problem(failed, (AcknowledgementRun(offset, offset, AcknowledgeType.RELEASE),))
+                continue
+            made.append(
+                _new_record(
+                    ShareRecord,
+                    (
+                        topic,
+                        partition,
+                        offset,
+                        timestamp,
+                        kind,
+                        new_key,
+                        new_value,
+                        headers,
+                        epoch,
+                        count,
+                        failed,
+                        lock,
+                    ),
+                )
+            )
+        if made:
+            yield made
+
+    def _undeserializable(
+        self, item: RecordTuple, origin: Literal["key", "value"], cause: Exception
+    ) -> RecordDeserializationError:
+        offset, timestamp, key, value, headers = item
+        where = self.fetched.partition
+        error = RecordDeserializationError(
+            f"The {origin} of the record of partition {where} at offset {offset} could not be deserialized: {cause!r}."
+            + ("" if self._decoder.marks_errors else " The record has been marked RELEASE."),
+            topic=where.topic,
+            partition=where.partition,
+            offset=offset,
+            origin=origin,
+            key=key,
+            value=value,
+            headers=headers,
+            timestamp=timestamp,
+        )
+        error.__cause__ = cause
+        return error
+
+    def _acquired_up_to(self, last_offset: int | None) -> list[AcquiredRange]:
+        """Take the acquired ranges up to an offset, cutting the one that reaches beyond it."""
+        taken: list[AcquiredRange] = []
+        while self._pending and (last_offset is None or self._pending[-1].first <= last_offset):
+            first, last, count = self._pending.pop()
+            if last_offset is not None and last > last_offset:
+                self._pending.append(AcquiredRange(last_offset + 1, last, count))
+                last = last_offset
+            taken.append(AcquiredRange(first, last, count))
+        return taken
+
+    def _gaps_before(self, offset: int | None) -> None:
+        """Acquired offsets that no batch covers: compacted away, or below the first batch."""
+        for first, last, _ in self._acquired_up_to(None if offset is None else offset - 1):
+            self._gaps.append(AcknowledgementRun(first, last, GAP))

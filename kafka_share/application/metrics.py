@@ -1,0 +1,102 @@
+"""What a consumer tells about itself: its metrics, its id in brokers' telemetry, metrics of the application's own.
+
+Mixed into the façades, whose driver it asks. All methods may be called from any thread, from inside the acknowledgement
+commit callback and after close; none of them waits, `client_instance_id` aside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from kafka_share.core.events import ClientInstanceIdWanted
+from kafka_share.core.metrics.metric_table import as_mapping
+from kafka_share.errors import ConsumerClosedError, IllegalStateError, InvalidArgumentError
+
+if TYPE_CHECKING:
+    from kafka_share.config import ShareConsumerConfig
+    from kafka_share.network.driver import ConsumerDriver
+
+
+class PollMeasurement:
+    """Measures one poll, which is the block under it; `records` is set when the poll has some to return."""
+
+    __slots__ = ("_driver", "records")
+
+    def __init__(self, driver: ConsumerDriver) -> None:
+        self._driver = driver
+        self.records = 0
+
+    def __enter__(self) -> PollMeasurement:
+        self._driver.measurements.poll_started(self._driver.now_ms())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._driver.measurements.poll_ended(self.records, self._driver.now_ms())
+
+
+class Observable:
+    """The façade sets `_driver` and `_config` before anybody can call these."""
+
+    _driver: ConsumerDriver | None
+    _config: ShareConsumerConfig
+
+    def _measured_poll(self) -> PollMeasurement:
+        assert self._driver is not None
+        return PollMeasurement(self._driver)
+
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """The numbers of this consumer now: group → name → value, under the names of Kafka's Java client.
+
+        The numbers of one broker are in the group `consumer-node-metrics.node-<id>`. Averages, maxima and rates are
+        those of the latest `metrics_num_samples` windows of `metrics_sample_window_ms`; names that end with `-total`
+        count from the beginning. What has not happened is 0 (seconds since something that never happened: -1), never
+        NaN. May be called from any thread, also after close, and does not wait.
+        """
+        assert self._driver is not None
+        return as_mapping(self._driver.measurements, self._driver.now_ms())
+
+    def client_instance_id(self, timeout_ms: int) -> UUID | None:
+        """The id by which the brokers know this consumer in the metrics that it pushes (KIP-714).
+
+        Asks a broker if it is not known yet and waits up to `timeout_ms` milliseconds; None if no answer comes, or the
+        brokers take no metrics. Raises `IllegalStateError` if `enable_metrics_push` is off, `InvalidArgumentError` for
+        a negative timeout.
+        """
+        if not self._config.enable_metrics_push:
+            raise IllegalStateError("No metrics are pushed: set enable_metrics_push to True.")
+        if timeout_ms < 0:
+            raise InvalidArgumentError(f"timeout_ms is {timeout_ms}; it cannot be negative")
+        driver = self._driver
+        assert driver is not None
+        if not driver.client_instance_id_told.is_set():
+            try:
+                driver.post(ClientInstanceIdWanted())
+            except ConsumerClosedError:
+                return None
+            driver.client_instance_id_told.wait(timeout_ms / 1_000)
+        return driver.client_instance_id
+
+    def register_metric_for_subscription(self, name: str, read: Callable[[], float]) -> None:
+        """Have a metric of the application pushed to brokers whose subscription asks for its name (KIP-1076).
+
+        `name` is compared as it is with what the subscription asks for, such as `org.example.orders.pending`. `read`
+        is called by the background thread before each push and must not block; what it raises is logged once, and
+        the metric is left out. A name that is registered already gets the new function. Nothing happens while
+        `enable_metrics_push` is off. Raises TypeError if `read` cannot be called.
+        """
+        if not callable(read):
+            raise TypeError("register_metric_for_subscription takes a name and a function without arguments")
+        assert self._driver is not None
+        self._driver.measurements.application_metrics[name] = read
+
+    def unregister_metric_from_subscription(self, name: str) -> None:
+        """Push this metric of the application no longer. A name that is not registered is no error."""
+        assert self._driver is not None
+        self._driver.measurements.application_metrics.pop(name, None)
+
+
+def labels_of(consumer: Observable) -> dict[str, str]:
+    """Whose metrics these are, for those who collect them from several consumers."""
+    return {"client_id": consumer._config.client_id, "group_id": consumer._config.group_id}

@@ -1,0 +1,1 @@
+"""Fetching: share sessions, fetches, and the acknowledgements that travel with them."""

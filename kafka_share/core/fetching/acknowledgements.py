@@ -1,0 +1,337 @@
+"""Acknowledgements on their way: queued per node, under way, and their outcomes.
+
+The application hands over acknowledgements with a poll (they may wait for the next fetch to their node) or a commit
+(they go at once). `core.node_exchange` takes them for a request and settles them with the answer. Each acknowledged
+offset gets exactly one outcome. Sends nothing itself, and does not know share sessions.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+
+import attrs
+
+from kafka_share.core.backoff import Backoff
+from kafka_share.core.events import (
+    AcknowledgementOutcome,
+    CommitRequested,
+    CompleteCommit,
+    GatheredAcknowledgements,
+    Output,
+    ReportOutcomes,
+)
+from kafka_share.core.fetching.offsets import AcknowledgementRun, merged, overlap
+from kafka_share.core.settings import CoreSettings
+from kafka_share.errors import (
+    BrokerError,
+    FencedLeaderEpochError,
+    KafkaShareError,
+    NotLeaderOrFollowerError,
+    OperationTimeoutError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+)
+from kafka_share.records import AcknowledgeType, TopicIdPartition
+
+_NEVER_RETRIED = (
+    NotLeaderOrFollowerError,
+    FencedLeaderEpochError,
+    UnknownTopicOrPartitionError,
+    UnknownTopicIdError,
+)
+"""Retriable codes after which the lock is gone: the new leader, or the new topic, does not know it (KAFKA-20052)."""
+
+
+@attrs.define(eq=False)
+class Commit:
+    """A commit that the application waits for; `open_units` have no outcome yet."""
+
+    request_id: int
+    deadline_at_ms: int
+    open_units: int = 0
+
+
+@attrs.define(eq=False)
+class Unit:
+    """Acknowledgements of one partition that were handed over together; settled as one."""
+
+    partition: TopicIdPartition
+    node_id: int
+    session_id: int
+    runs: tuple[AcknowledgementRun, ...]
+    is_urgent: bool
+    """Must not wait for a fetch."""
+    is_internal: bool
+    """Said by the client itself, about records that the application never saw: nobody is told the outcome."""
+    retry_until_ms: int
+    backoff: Backoff
+    number: int
+    """Ascending in the order of the application's words."""
+    is_late: bool = False
+    """Never in one request with others that are not: a broker that refuses it refuses all of the partition."""
+    waiting: list[Commit] = attrs.field(factory=list)
+
+    @property
+    def has_renewal(self) -> bool:
+        return any(run.type == AcknowledgeType.RENEW for run in self.runs)
+
+
+Units = dict[TopicIdPartition, list[Unit]]
+
+
+class Acknowledgements:
+    """The queues of all nodes. Bounded by what the application holds: each offset is in one unit at most."""
+
+    def __init__(self, settings: CoreSettings, outputs: list[Output], source: random.Random) -> None:
+        self.has_renewed = False
+        """Set when a renewal succeeded: the application has records to return. Whoever uses it clears it."""
+        self._settings = settings
+        self._outputs = outputs
+        self._source = source
+        self._queues: dict[int, list[Unit]] = {}
+        self._last_number = 0
+        self._open: dict[int, Unit] = {}
+        """Every unit without an outcome, queued or under way, by identity."""
+        self._commits: dict[int, Commit] = {}
+        self._outcomes: list[AcknowledgementOutcome] = []
+        self._completed: list[CompleteCommit] = []
+
+    # ---- what the application says
+
+    def add(self, said: Iterable[GatheredAcknowledgements], now_ms: int, *, is_urgent: bool) -> None:
+        for gathered in said:
+            self._queue(gathered, now_ms + self._settings.default_api_timeout_ms, is_urgent=is_urgent)
+
+    def release(self, said: GatheredAcknowledgements, now_ms: int) -> None:
+        """Give back records that the application will never see."""
+        retry_until_ms = now_ms + self._settings.default_api_timeout_ms
+        self._queue(said, retry_until_ms, is_urgent=True, is_internal=True)
+
+    def commit(self, event: CommitRequested) -> None:
+        for gathered in event.acknowledgements:
+            self._queue(gathered, event.deadline_at_ms, is_urgent=True)
+        if not event.wait:
+            return
+        commit = Commit(event.request_id, event.deadline_at_ms)
+        for unit in self._open.values():
+            if not unit.is_internal:
+                unit.is_urgent = True
+                unit.waiting.append(commit)
+                commit.open_units += 1
+        if commit.open_units:
+            self._commits[event.request_id] = commit
+        else:
+            self._completed.append(CompleteCommit(event.request_id, timed_out=False))
+
+    def _queue(
+        self, gathered: GatheredAcknowledgements, retry_until_ms: int, *, is_urgent: bool, is_internal: bool = False
+    ) -> None:
+        assert gathered.runs, f"nothing is said about {gathered.partition}"
+        self._last_number += 1
+        unit = Unit(
+            gathered.partition,
+            gathered.node_id,
+            gathered.session_id,
+            gathered.runs,
+            # A renewal does not ride on a fetch: the poll that carries it would get no records (KIP-1222).
+            is_urgent or any(run.type == AcknowledgeType.RENEW for run in gathered.runs),
+            is_internal,
+            retry_until_ms,
+            self._new_backoff(),
+            self._last_number,
+            gathered.is_late,
+        )
+        self._open[id(unit)] = unit
+        self._queues.setdefault(unit.node_id, []).append(unit)
+
+    def _new_backoff(self) -> Backoff:
+        return Backoff(self._settings.retry_backoff_ms, self._settings.retry_backoff_max_ms, self._source)
+
+    # ---- what may be sent
+
+    @property
+    def node_ids(self) -> list[int]:
+        """The nodes with something queued."""
+        return list(self._queues)
+
+    def due_at_ms(self, node_id: int) -> int | None:
+        """When the first queued acknowledgement may be sent; None if none is queued."""
+        return min((unit.backoff.ready_at_ms for unit in self._first_in_line(node_id)), default=None)
+
+    def is_urgent(self, node_id: int, now_ms: int) -> bool:
+        """Whether something queued must go now, as a request of its own."""
+        return any(unit.is_urgent and unit.backoff.ready_at_ms <= now_ms for unit in self._first_in_line(node_id))
+
+    def _first_in_line(self, node_id: int) -> list[Unit]:
+        """The queued units, without those that certainly stay behind one that waits to be tried again."""
+        queue = self._queues.get(node_id, [])
+        if any(unit.backoff.attempts for unit in queue):
+            return _in_order(queue)[0]
+        return queue
+
+    def take(self, node_id: int, now_ms: int) -> Units:
+        """Take everything that can go in one request; what waits to be tried again, or overlaps it, stays."""
+        first, behind = _in_order(self._queues.pop(node_id, []))
+        taken: Units = {}
+        for unit in first:
+            if unit.backoff.ready_at_ms <= now_ms:
+                taken.setdefault(unit.partition, []).append(unit)
+            else:
+                behind.append(unit)
+        if behind:
+            self._queues[node_id] = sorted(behind, key=lambda unit: unit.number)
+        return taken
+
+    def needs_another_request(self, node_id: int) -> bool:
+        """Whether one request cannot take all that is queued."""
+        return bool(_in_order(self._queues.get(node_id, []))[1])
+
+    def give_back(self, units: Iterable[Unit]) -> None:
+        """Queue again what was taken and has not been applied, before anything that came later."""
+        for unit in units:
+            unit.is_urgent = True
+            queue = self._queues.setdefault(unit.node_id, [])
+            queue.append(unit)
+            queue.sort(key=lambda queued: queued.number)
+
+    def split_renewals(self, units: Iterable[Unit]) -> tuple[list[Unit], list[Unit]]:
+        """Separate renewals from final types, for a broker that does not know renewals."""
+        renewals: list[Unit] = []
+        finals: list[Unit] = []
+        for unit in units:
+            renewing = tuple(run for run in unit.runs if run.type == AcknowledgeType.RENEW)
+            rest = tuple(run for run in unit.runs if run.type != AcknowledgeType.RENEW)
+            if not renewing:
+                finals.append(unit)
+                continue
+            if rest:
+                final = attrs.evolve(unit, runs=rest, backoff=self._new_backoff(), waiting=list(unit.waiting))
+                for commit in final.waiting:
+                    commit.open_units += 1
+                self._open[id(final)] = final
+                finals.append(final)
+                unit.runs = renewing
+            renewals.append(unit)
+        return renewals, finals
+
+    # ---- outcomes
+
+    def settle(self, units: list[Unit], error: KafkaShareError | None, new_lock: tuple[int, int] | None = None) -> None:
+        """End these units, all of one partition; a new lock is (from when it counts, its length), milliseconds."""
+        runs: list[AcknowledgementRun] = []
+        for unit in units:
+            del self._open[id(unit)]
+            if not unit.is_internal:
+                runs.extend(unit.runs)
+            for commit in unit.waiting:
+                self._count_down(commit)
+        if not runs:
+            return
+        if error is None and any(run.type == AcknowledgeType.RENEW for run in runs):
+            self.has_renewed = True
+        where = units[0].partition
+        sent_at_ms, lock_ms = (None, None) if new_lock is None else new_lock
+        self._outcomes.append(AcknowledgementOutcome(where, tuple(merged(runs)), error, lock_ms, sent_at_ms))
+
+    def settle_or_retry(
+        self, units: list[Unit], error: BrokerError | None, new_lock: tuple[int, int] | None, now_ms: int
+    ) -> None:
+        """The same for the answer to a ShareAcknowledge, which is repeated after a passing error until the deadline."""
+        if error is None or not error.retriable or error.fault == "group" or isinstance(error, _NEVER_RETRIED):
+            self.settle(units, error, new_lock)
+            return
+        ended: list[Unit] = []
+        late: list[Unit] = []
+        again: list[Unit] = []
+        for unit in units:
+            if now_ms < unit.retry_until_ms:
+                unit.backoff.failed(now_ms)
+                again.append(unit)
+            else:
+                (late if unit.backoff.attempts else ended).append(unit)
+        for unit in again:  # they go together again
+            unit.backoff.ready_at_ms = max(other.backoff.ready_at_ms for other in again)
+        self.give_back(again)
+        if ended:
+            self.settle(ended, error)
+        if late:
+            self.settle(late, OperationTimeoutError(f"acknowledging was repeated until time ran out; last: {error}"))
+
+    def fail_queued(self, node_id: int, verdict: Callable[[Unit], KafkaShareError | None]) -> None:
+        """End queued units without sending them, each with the error that `verdict` finds for it."""
+        queue = self._queues.get(node_id)
+        if queue is None:
+            return
+        left: list[Unit] = []
+        failed: dict[tuple[TopicIdPartition, int], list[Unit]] = {}
+        errors: dict[tuple[TopicIdPartition, int], KafkaShareError] = {}
+        for unit in queue:
+            error = verdict(unit)
+            if error is None:
+                left.append(unit)
+            else:
+                key = (unit.partition, unit.session_id)
+                failed.setdefault(key, []).append(unit)
+                errors[key] = error
+        for key, units in failed.items():
+            for unit in units:  # one by one: units of a dead session may speak about the same offset
+                self.settle([unit], errors[key])
+        if left:
+            self._queues[node_id] = left
+        else:
+            del self._queues[node_id]
+
+    def _count_down(self, commit: Commit) -> None:
+        commit.open_units -= 1
+        if not commit.open_units and self._commits.pop(commit.request_id, None) is not None:
+            self._completed.append(CompleteCommit(commit.request_id, timed_out=False))
+
+    def flush(self) -> None:
+        """Put the outcomes so far into the outputs, and after them the commits that they complete."""
+        if self._outcomes:
+            self._outputs.append(ReportOutcomes(tuple(self._outcomes)))
+            self._outcomes.clear()
+        if self._completed:
+            self._outputs.extend(self._completed)
+            self._completed.clear()
+
+    def poll(self, now_ms: int) -> None:
+        """Complete the commits whose time has run out; their acknowledgements stay under way."""
+        for commit in list(self._commits.values()):
+            if now_ms >= commit.deadline_at_ms:
+                del self._commits[commit.request_id]
+                self._completed.append(CompleteCommit(commit.request_id, timed_out=True))
+        self.flush()
+
+    def wake_at_ms(self) -> int | None:
+        return min((commit.deadline_at_ms for commit in self._commits.values()), default=None)
+
+    def check(self) -> None:
+        queued = [unit for queue in self._queues.values() for unit in queue]
+        assert all(id(unit) in self._open for unit in queued), "a queued acknowledgement has had its outcome"
+        assert len(queued) == len({id(unit) for unit in queued}), "an acknowledgement is queued twice"
+        assert all(queue for queue in self._queues.values()), "an empty queue is kept"
+        assert all(commit.open_units > 0 for commit in self._commits.values()), "a commit waits for nothing"
+
+
+def _in_order(queue: list[Unit]) -> tuple[list[Unit], list[Unit]]:
+    """Split a queue into units that may go and those that overlap an earlier one.
+
+    Two units about the same offset (a renewal, and later the final word) never go together, nor the later one first.
+    Nor do late ones and others of one partition.
+    """
+    first: list[Unit] = []
+    behind: list[Unit] = []
+    seen: dict[TopicIdPartition, list[AcknowledgementRun]] = {}
+    late: dict[TopicIdPartition, bool] = {}
+    for unit in queue:
+        before = seen.get(unit.partition)
+        if before is None:
+            seen[unit.partition] = list(unit.runs)
+            late[unit.partition] = unit.is_late
+            first.append(unit)
+            continue
+        (behind if unit.is_late != late[unit.partition] or overlap(before, unit.runs) else first).append(unit)
+        seen[unit.partition] = sorted([*before, *unit.runs])
+    return first, behind

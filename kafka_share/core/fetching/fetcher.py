@@ -1,0 +1,357 @@
+"""When to fetch, from which nodes, and what becomes of the answers; also when acknowledgements go by themselves.
+
+Owned by `ShareConsumerCore`. Records are fetched only while a poll waits: what is acquired has its locks running, so
+nothing is read ahead. Each node with something to do has a `NodeExchange`.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+from kafka_share.core.events import (
+    Channel,
+    CommitRequested,
+    Deliver,
+    FetchedBatch,
+    FetchedPartition,
+    GatherAcknowledgements,
+    PollStarted,
+)
+from kafka_share.core.fetching.acknowledgements import Acknowledgements
+from kafka_share.core.fetching.node_exchange import Fetched, NodeExchange
+from kafka_share.core.fetching.share_session import Wanted
+from kafka_share.core.fetching.untaken_batches import ParkedBatches, released
+from kafka_share.core.membership import Assignment, Membership
+from kafka_share.core.metadata import Metadata
+from kafka_share.core.requests import Requests
+from kafka_share.core.settings import CoreSettings
+from kafka_share.errors import NotLeaderOrFollowerError, OutcomeUnknownError
+from kafka_share.records import Node, TopicIdPartition
+
+ACKNOWLEDGE_LINGER_MS: Final = 5
+"""How long acknowledgements that were made between polls (open window) wait for company."""
+
+
+class Fetching:
+    """See the module's docstring.
+
+    batch_optimized: every node that leads an assigned partition is asked, in parallel. record_limit: one node per
+    round is asked for records, in turn; the others get a request only to carry acknowledgements or changes.
+    """
+
+    def __init__(
+        self,
+        settings: CoreSettings,
+        metadata: Metadata,
+        membership: Membership,
+        requests: Requests,
+        source: random.Random,
+    ) -> None:
+        self.acknowledgements = Acknowledgements(settings, requests.outputs, source)
+        self._settings = settings
+        self._metadata = metadata
+        self._membership = membership
+        self._requests = requests
+        self._source = source
+        self._exchanges: dict[int, NodeExchange] = {}
+        self._parked = ParkedBatches()
+        self._last_session_id = 0
+        self._last_batch_id = 0
+        self._poll_ends_at_ms: int | None = None
+        """Until when a poll waits for records; None: none does."""
+        self._is_poll_new = False
+        """Even a poll without time asks each idle node once."""
+        self._max_records = settings.max_poll_records
+        """How many the present poll has room for."""
+        self._gather_at_ms: int | None = None
+        self._wanted: dict[int, Wanted] = {}
+        self._wanted_for: tuple[int, int, frozenset[str]] | None = None
+        self._is_incomplete = False
+        self._last_asked = -1
+        self._departed_checked = 0
+        self._moves_checked = 0
+        self._closing_until_ms: int | None = None
+        self._wake_at_ms: int | None = None
+
+    # ---- commands
+
+    def poll_started(self, event: PollStarted, now_ms: int) -> None:
+        self.acknowledgements.add(event.acknowledgements, now_ms, is_urgent=False)
+        if event.max_records != 0:
+            self._parked.poll_started()
+        limit = self._settings.max_poll_records
+        self._max_records = limit if event.max_records is None else min(limit, event.max_records)
+        self._is_poll_new = event.wants_records
+        self._poll_ends_at_ms = event.deadline_at_ms if event.wants_records else None
+
+    def poll_ended(self) -> None:
+        self._poll_ends_at_ms = None
+
+    def acknowledgements_made(self, now_ms: int) -> None:
+        """Ask for them after a moment, in which more are made: a request for each would cost more than it gains."""
+        if self._closing_until_ms is None and self._gather_at_ms is None:
+            self._gather_at_ms = now_ms + ACKNOWLEDGE_LINGER_MS
+
+    def commit(self, event: CommitRequested) -> None:
+        self.acknowledgements.commit(event)
+
+    def batch_reclaimed(self, batch_id: int, now_ms: int) -> None:
+        for said in self._parked.reclaimed(batch_id):
+            self.acknowledgements.release(said, now_ms)
+
+    def connection_lost(self, node_id: int, channel: Channel) -> None:
+        exchange = self._exchanges.get(node_id)
+        if exchange is not None and channel is Channel.DATA:
+            exchange.connection_lost()
+
+    def close(self, deadline_at_ms: int) -> None:
+        """Send what is queued with the end of each session; `is_closed` tells when all have ended."""
+        self._closing_until_ms = deadline_at_ms
+        self._poll_ends_at_ms = None
+        self._is_poll_new = False
+
+    @property
+    def is_closed(self) -> bool:
+        return not any(exchange.is_busy or exchange.session.is_open for exchange in self._exchanges.values())
+
+    def abandon(self) -> None:
+        """Time is up: everything gets its outcome now."""
+        for exchange in self._exchanges.values():
+            exchange.abandon(OutcomeUnknownError("the consumer was closed before the broker answered"))
+        never_sent = NotLeaderOrFollowerError("the consumer was closed before the acknowledgement could be sent")
+        for node_id in self.acknowledgements.node_ids:
+            self.acknowledgements.fail_queued(node_id, lambda _: never_sent)
+        self.acknowledgements.flush()
+
+    # ---- time
+
+    def poll(self, now_ms: int) -> bool:
+        """Send what is due. True if a waiting poll has got what it waited for: records that were renewed."""
+        self._wake_at_ms = None
+        self._fail_unsendable()
+        self._gather_when_due(now_ms)
+        if self._closing_until_ms is not None:
+            self._close_sessions(now_ms, self._closing_until_ms)
+        else:
+            self._requests.outputs.extend(self._parked.poll(now_ms, is_abandoned=self._membership.is_abandoned))
+            self._wake(self._parked.wake_at_ms())
+            self._send_due(now_ms)
+        self.acknowledgements.poll(now_ms)
+        self._wake(self.acknowledgements.wake_at_ms())
+        return self._end_poll_after_renewal()
+
+    def _gather_when_due(self, now_ms: int) -> None:
+        if self._gather_at_ms is None or self._closing_until_ms is not None:
+            return
+        if now_ms >= self._gather_at_ms:
+            self._gather_at_ms = None
+            self._requests.outputs.append(GatherAcknowledgements())
+        else:
+            self._wake(self._gather_at_ms)
+
+    def wake_at_ms(self) -> int | None:
+        return self._wake_at_ms
+
+    def _wake(self, at_ms: int | None) -> None:
+        if at_ms is not None:
+            self._wake_at_ms = at_ms if self._wake_at_ms is None else min(self._wake_at_ms, at_ms)
+
+    def _end_poll_after_renewal(self) -> bool:
+        has_renewed, self.acknowledgements.has_renewed = self.acknowledgements.has_renewed, False
+        if self._settings.renewed_records_stay:
+            return False
+        if has_renewed:
+            self._poll_ends_at_ms = None
+        return has_renewed
+
+    def _send_due(self, now_ms: int) -> None:
+        if self.acknowledgements.has_renewed and not self._settings.renewed_records_stay:
+            self._poll_ends_at_ms = None  # the poll returns with the renewed records: no new ones for it
+        is_waiting = self._is_poll_new or (self._poll_ends_at_ms is not None and now_ms < self._poll_ends_at_ms)
+        wanted = self._update_wanted() if is_waiting and not self._membership.is_fatal else {}
+        asked = self._next_in_turn(wanted, now_ms) if self._settings.record_limit else None
+        for node_id in sorted({**dict.fromkeys(self._exchanges), **wanted}):
+            exchange = self._exchange(node_id)
+            if exchange is None or exchange.is_busy:
+                continue
+            is_real = node_id in wanted and (not self._settings.record_limit or node_id == asked)
+            self._drive(exchange, wanted, is_real, now_ms)
+        self._is_poll_new = False
+
+    def _drive(self, exchange: NodeExchange, wanted: dict[int, Wanted], is_real: bool, now_ms: int) -> None:
+        """Send the one request that an idle node is due."""
+        node_id = exchange.node.id
+        acknowledge_at_ms = self.acknowledgements.due_at_ms(node_id)
+        may_acknowledge = acknowledge_at_ms is not None and acknowledge_at_ms <= now_ms
+        here = wanted.get(node_id, ())
+        is_changed = bool(wanted) and exchange.session.differs_from(here)
+        must_fetch = is_real or is_changed or (bool(here) and may_acknowledge)
+        if not must_fetch and not may_acknowledge:
+            self._wake(acknowledge_at_ms)
+            return
+        is_bare = not is_changed and not may_acknowledge
+        ready_at_ms = exchange.bare_fetch_ready_at_ms() if is_bare else exchange.ready_at_ms()
+        if ready_at_ms > now_ms:
+            self._wake(ready_at_ms)
+            if not may_acknowledge:
+                self._wake(acknowledge_at_ms)
+        elif may_acknowledge and (self.acknowledgements.is_urgent(node_id, now_ms) or not here):
+            exchange.acknowledge(is_final=False, timeout_ms=self._settings.request_timeout_ms, now_ms=now_ms)
+        elif must_fetch:
+            max_wait_ms = self._settings.fetch_max_wait_ms
+            if self._settings.record_limit:
+                # One node is asked at a time: a round over all of them takes no longer than the configured wait.
+                max_wait_ms //= len(wanted) or 1
+                self._last_asked = node_id if is_real else self._last_asked
+            max_records = self._max_records if is_real else 0
+            exchange.fetch(here, max_records=max_records, max_wait_ms=max_wait_ms, now_ms=now_ms)
+
+    def _next_in_turn(self, wanted: dict[int, Wanted], now_ms: int) -> int | None:
+        """record_limit: the node whose turn it is, leaving out those that cannot be asked now."""
+        if any(exchange.is_fetching for exchange in self._exchanges.values()):
+            return None
+        node_ids = sorted(wanted)
+        later = [node_id for node_id in node_ids if node_id > self._last_asked]
+        for node_id in (*later, *node_ids):
+            exchange = self._exchange(node_id)
+            if exchange is None or exchange.is_busy:
+                continue
+            ready_at_ms = exchange.bare_fetch_ready_at_ms()
+            if ready_at_ms <= now_ms:
+                return node_id
+            self._wake(ready_at_ms)
+        return None
+
+    # ---- nodes and partitions
+
+    def _exchange(self, node_id: int) -> NodeExchange | None:
+        """The conversation with a node, begun if need be; None for a node without an address."""
+        node = self._metadata.node(node_id)
+        exchange = self._exchanges.get(node_id)
+        if exchange is None and node is not None:
+            exchange = self._exchanges[node_id] = self._new_exchange(node)
+        elif exchange is not None and node is not None and not exchange.is_busy:
+            exchange.node = node
+        return exchange
+
+    def _new_exchange(self, node: Node) -> NodeExchange:
+        return NodeExchange(
+            node,
+            self._settings,
+            self._metadata,
+            self._requests,
+            self.acknowledgements,
+            self._new_session_id,
+            self._fetched,
+            self._source,
+        )
+
+    def _new_session_id(self) -> int:
+        self._last_session_id += 1
+        return self._last_session_id
+
+    def _update_wanted(self) -> dict[int, Wanted]:
+        """What may be fetched, by leader: assigned, and still subscribed to (KAFKA-19356)."""
+        membership = self._membership
+        key = (membership.assignment_version, self._metadata.version, membership.subscription)
+        if key != self._wanted_for:
+            self._wanted_for = key
+            self._wanted, self._is_incomplete = self._by_leader(membership.assignment, membership.subscription)
+        if self._is_incomplete:
+            self._metadata.request_update()
+        elif self._wanted:
+            self._metadata.confirmed()
+        return self._wanted
+
+    def _by_leader(self, assignment: Assignment, topics: frozenset[str]) -> tuple[dict[int, Wanted], bool]:
+        found: dict[int, list[TopicIdPartition]] = {}
+        is_incomplete = False
+        for topic_id, partition in assignment:
+            name = self._metadata.topic_name(topic_id)
+            if name is not None and name not in topics:
+                continue
+            leader = self._metadata.leader(topic_id, partition)
+            if name is None or leader is None or self._metadata.node(leader) is None:
+                is_incomplete = True
+            else:
+                found.setdefault(leader, []).append(TopicIdPartition(topic_id, name, partition))
+        return {node_id: tuple(partitions) for node_id, partitions in found.items()}, is_incomplete
+
+    def _drop_departed(self) -> None:
+        """End the conversations with nodes that have left the cluster."""
+        if self._departed_checked == self._metadata.version or not self._metadata.knows_brokers:
+            return
+        departed = [node_id for node_id in self._exchanges if self._metadata.node(node_id) is None]
+        busy = [node_id for node_id in departed if self._exchanges[node_id].is_busy]
+        for node_id in departed:
+            if node_id not in busy:
+                self._exchanges.pop(node_id).reset()
+        if not busy:  # those are looked at again when their requests have ended
+            self._departed_checked = self._metadata.version
+
+    def _lose_moved(self) -> None:
+        if self._moves_checked != self._metadata.version:
+            self._moves_checked = self._metadata.version
+            for exchange in self._exchanges.values():
+                exchange.lose_moved()
+
+    def _fail_unsendable(self) -> None:
+        self._drop_departed()
+        self._lose_moved()
+        for node_id in self.acknowledgements.node_ids:
+            exchange = self._exchanges.get(node_id)
+            if exchange is None:
+                gone = NotLeaderOrFollowerError(f"there is no share session with node {node_id}")
+                self.acknowledgements.fail_queued(node_id, lambda _, gone=gone: gone)  # type: ignore[misc]
+            else:
+                exchange.fail_unsendable()
+
+    # ---- answers
+
+    def _fetched(self, fetched: Fetched, now_ms: int) -> None:
+        """Hand records over; those that nobody wants any more go back to the broker."""
+        if self._closing_until_ms is not None:
+            return  # the end of the session releases them
+        topics = self._membership.subscription
+        if self._membership.is_fatal:
+            topics = frozenset()
+        kept = tuple(p for p in fetched.partitions if p.partition.topic in topics)
+        dropped = tuple(p for p in fetched.partitions if p.partition.topic not in topics)
+        if dropped:
+            for said in released(self._batch(dropped, fetched)):
+                self.acknowledgements.release(said, now_ms)
+        if kept:
+            batch = self._batch(kept, fetched)
+            self._requests.outputs.append(Deliver(batch))
+            self._parked.park(batch, now_ms)
+            self._poll_ends_at_ms = None
+            self._is_poll_new = False
+            self._membership.poll_ended(now_ms)
+
+    def _batch(self, partitions: tuple[FetchedPartition, ...], fetched: Fetched) -> FetchedBatch:
+        self._last_batch_id += 1
+        return FetchedBatch(
+            self._last_batch_id, partitions, fetched.sent_at_ms, max(0, fetched.acquisition_lock_timeout_ms)
+        )
+
+    # ---- the end
+
+    def _close_sessions(self, now_ms: int, deadline_at_ms: int) -> None:
+        for exchange in self._exchanges.values():
+            if exchange.is_busy or not exchange.session.is_open:
+                continue
+            ready_at_ms = exchange.ready_at_ms()
+            if ready_at_ms > now_ms:
+                self._wake(ready_at_ms)
+                continue
+            timeout_ms = min(self._settings.request_timeout_ms, max(1, deadline_at_ms - now_ms))
+            is_final = not self.acknowledgements.needs_another_request(exchange.node.id)
+            exchange.acknowledge(is_final=is_final, timeout_ms=timeout_ms, now_ms=now_ms)
+
+    def check(self) -> None:
+        self.acknowledgements.check()
+        for exchange in self._exchanges.values():
+            exchange.check()
+        real = [exchange for exchange in self._exchanges.values() if exchange.is_fetching]
+        assert len(real) <= 1 or not self._settings.record_limit, "two nodes are asked for records at a time"

@@ -1,0 +1,195 @@
+"""The client's half of one share session: its epoch, what the broker believes to be in it, and its requests.
+
+Owned by `core.node_exchange`, one per broker. The broker keeps the list of partitions; after the first request only
+differences travel. A session that was reset begins again at epoch 0 with the complete list and a new `session_id`:
+what was acquired in the old one cannot be acknowledged any more (KIP-932).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+from uuid import UUID
+
+from kafka_share.core.fetching.offsets import AcknowledgementRun, encode_runs
+from kafka_share.core.settings import CoreSettings
+from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
+from kafka_share.protocol.share_fetch import ShareFetchRequest
+from kafka_share.records import AcknowledgeType, LockGeneration, TopicIdPartition
+
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+MAX_EPOCH: Final = 2**31 - 1
+
+Wanted = tuple[TopicIdPartition, ...]
+Said = Mapping[TopicIdPartition, list[AcknowledgementRun]]
+"""Acknowledgements by partition; the runs do not overlap."""
+
+_FetchPartition = ShareFetchRequest.FetchTopic.FetchPartition
+_AcknowledgePartition = ShareAcknowledgeRequest.AcknowledgeTopic.AcknowledgePartition
+
+
+def next_epoch(epoch: int) -> int:
+    return 1 if epoch == MAX_EPOCH else epoch + 1
+
+
+class ShareSession:
+    """One generation after the other; `session_id` names the present one."""
+
+    def __init__(self, settings: CoreSettings, session_id: int) -> None:
+        self.session_id = session_id
+        self.epoch = INITIAL_EPOCH
+        self._settings = settings
+        self._partitions: dict[tuple[UUID, int], TopicIdPartition] = {}
+        self._locks: dict[TopicIdPartition, LockGeneration] = {}
+        self._synced: Wanted | None = None
+        """The wanted partitions that `_partitions` was last made equal to."""
+
+    @property
+    def is_open(self) -> bool:
+        return self.epoch > INITIAL_EPOCH
+
+    def find(self, topic_id: UUID | None, partition: int) -> TopicIdPartition | None:
+        """The partition of this session that an answer means, if there is one."""
+        return None if topic_id is None else self._partitions.get((topic_id, partition))
+
+    def differs_from(self, wanted: Wanted) -> bool:
+        """Whether the broker has to be told of partitions to add or to forget."""
+        if not self.is_open:
+            return bool(wanted)
+        if wanted is self._synced:
+            return False
+        return {(p.topic_id, p.partition): p for p in wanted} != self._partitions
+
+    def advance(self) -> None:
+        """A request was answered without an error about the session itself."""
+        if self.epoch != FINAL_EPOCH:
+            self.epoch = next_epoch(self.epoch)
+
+    def reset(self, session_id: int) -> None:
+        for where in list(self._locks):
+            self.lose_locks(where)
+        self.session_id = session_id
+        self.epoch = INITIAL_EPOCH
+        self._partitions = {}
+        self._synced = None
+
+    # ---- locks
+
+    @property
+    def locked_partitions(self) -> list[TopicIdPartition]:
+        """Where something was acquired in this session."""
+        return list(self._locks)
+
+    def locks_of(self, where: TopicIdPartition) -> LockGeneration:
+        return self._locks.setdefault(where, LockGeneration())
+
+    def lose_locks(self, where: TopicIdPartition) -> None:
+        """All that was acquired of the partition so far is not locked for us any more."""
+        locks = self._locks.pop(where, None)
+        if locks is not None:
+            locks.has_ended = True
+
+    # ---- requests
+
+    def fetch(self, wanted: Wanted, said: Said, *, max_records: int, max_wait_ms: int) -> ShareFetchRequest:
+        """A ShareFetch; without `max_records` all limits are zero, and it carries changes and acknowledgements only."""
+        assert self.is_open or not said, "acknowledgements cannot be sent at epoch 0"
+        added, forgotten = self._differences(wanted)
+        listed = [*added, *(p for p in said if p not in added)]
+        # A partition that is listed for its acknowledgements joins the broker's session by that, wanted or not.
+        in_session = self._partitions
+        left = [*forgotten, *(p for p in said if (p.topic_id, p.partition) not in in_session and p not in forgotten)]
+        settings = self._settings
+        is_real = max_records > 0
+        return ShareFetchRequest(
+            group_id=settings.group_id,
+            member_id=settings.member_id,
+            share_session_epoch=self.epoch,
+            max_wait_ms=max_wait_ms if is_real else 0,
+            min_bytes=settings.fetch_min_bytes if is_real else 0,
+            max_bytes=settings.fetch_max_bytes if is_real else 0,
+            max_records=max_records,
+            batch_size=max_records,
+            share_acquire_mode=1 if settings.record_limit else 0,
+            topics=[
+                ShareFetchRequest.FetchTopic(
+                    topic_id=topic_id, partitions=[_fetch_partition(p, said.get(p, [])) for p in partitions]
+                )
+                for topic_id, partitions in _by_topic(listed).items()
+            ],
+            forgotten_topics_data=[
+                ShareFetchRequest.ForgottenTopic(topic_id=topic_id, partitions=[p.partition for p in partitions])
+                for topic_id, partitions in _by_topic(left).items()
+            ],
+        )
+
+    def _differences(self, wanted: Wanted) -> tuple[list[TopicIdPartition], list[TopicIdPartition]]:
+        """What to add and to forget; afterwards the session is taken to hold what is wanted.
+
+        If the broker refuses the request, the epochs part and the next answer resets the session.
+        """
+        if wanted is self._synced:
+            return [], []
+        old = self._partitions
+        new = {(p.topic_id, p.partition): p for p in wanted}
+        self._partitions = new
+        self._synced = wanted
+        return [p for key, p in new.items() if key not in old], [p for key, p in old.items() if key not in new]
+
+    def acknowledge(self, said: Said, *, is_final: bool) -> ShareAcknowledgeRequest:
+        """A ShareAcknowledge; a final one ends the session, and the broker releases what is still acquired in it."""
+        assert self.is_open, "ShareAcknowledge is never sent at epoch 0"
+        epoch = self.epoch
+        if is_final:
+            self.epoch = FINAL_EPOCH
+            epoch = FINAL_EPOCH
+            for where in list(self._locks):
+                self.lose_locks(where)
+        return ShareAcknowledgeRequest(
+            group_id=self._settings.group_id,
+            member_id=self._settings.member_id,
+            share_session_epoch=epoch,
+            is_renew_ack=has_renewal(said),
+            topics=[
+                ShareAcknowledgeRequest.AcknowledgeTopic(
+                    topic_id=topic_id, partitions=[_acknowledge_partition(p, said[p]) for p in partitions]
+                )
+                for topic_id, partitions in _by_topic(said).items()
+            ],
+        )
+
+    def check(self) -> None:
+        assert FINAL_EPOCH <= self.epoch <= MAX_EPOCH
+        assert self._synced is None or len(self._partitions) == len(self._synced), "a wanted partition is named twice"
+
+
+def has_renewal(said: Said) -> bool:
+    return any(run.type == AcknowledgeType.RENEW for runs in said.values() for run in runs)
+
+
+def _by_topic(partitions: Iterable[TopicIdPartition]) -> dict[UUID, list[TopicIdPartition]]:
+    topics: dict[UUID, list[TopicIdPartition]] = {}
+    for partition in partitions:
+        topics.setdefault(partition.topic_id, []).append(partition)
+    return topics
+
+
+def _fetch_partition(where: TopicIdPartition, runs: list[AcknowledgementRun]) -> _FetchPartition:
+    return _FetchPartition(
+        partition_index=where.partition,
+        acknowledgement_batches=[
+            _FetchPartition.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=types)
+            for first, last, types in encode_runs(runs)
+        ],
+    )
+
+
+def _acknowledge_partition(where: TopicIdPartition, runs: list[AcknowledgementRun]) -> _AcknowledgePartition:
+    return _AcknowledgePartition(
+        partition_index=where.partition,
+        acknowledgement_batches=[
+            _AcknowledgePartition.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=types)
+            for first, last, types in encode_runs(runs)
+        ],
+    )

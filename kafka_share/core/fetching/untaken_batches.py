@@ -1,0 +1,69 @@
+"""Batches that were put into the mailbox and that perhaps no poll has taken.
+
+An answer may come after its poll has ended; its records then wait with their locks running. If no poll comes within
+half the lock time they are taken back and released, so that another member gets them; at once if the consumer has left
+its group meanwhile. Owned by `core.fetching`.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from kafka_share.core.events import FetchedBatch, GatheredAcknowledgements, Output, Reclaim
+from kafka_share.core.fetching.offsets import AcknowledgementRun
+from kafka_share.records import AcknowledgeType
+
+_DEFAULT_LOCK_MS = 30_000
+"""For a broker that names no lock time."""
+
+
+@attrs.frozen
+class _Parked:
+    releases: tuple[GatheredAcknowledgements, ...]
+    reclaim_at_ms: int
+
+
+class ParkedBatches:
+    """Remembers offsets, not records; bounded by the nodes, as no fetch is sent while nobody polls."""
+
+    def __init__(self) -> None:
+        self._parked: dict[int, _Parked] = {}
+        self._reclaiming: dict[int, _Parked] = {}
+
+    def park(self, batch: FetchedBatch, now_ms: int) -> None:
+        lock_ms = batch.acquisition_lock_timeout_ms
+        reclaim_at_ms = now_ms + (lock_ms if lock_ms > 0 else _DEFAULT_LOCK_MS) // 2
+        self._parked[batch.batch_id] = _Parked(released(batch), reclaim_at_ms)
+
+    def poll_started(self) -> None:
+        """The poll takes what is parked; what is being taken back may still come back."""
+        self._parked.clear()
+
+    def poll(self, now_ms: int, *, is_abandoned: bool) -> list[Output]:
+        """What has to be taken back now: what is due, and everything if no poll is expected."""
+        due = [batch_id for batch_id, p in self._parked.items() if is_abandoned or now_ms >= p.reclaim_at_ms]
+        if due:
+            # The driver answers at once; what it has not answered by the next time was not in the mailbox any more.
+            self._reclaiming = {batch_id: self._parked.pop(batch_id) for batch_id in due}
+        return [Reclaim(batch_id) for batch_id in due]
+
+    def reclaimed(self, batch_id: int) -> tuple[GatheredAcknowledgements, ...]:
+        """The mailbox gave the batch back: what has to be sent."""
+        parked = self._reclaiming.pop(batch_id, None) or self._parked.pop(batch_id, None)
+        return () if parked is None else parked.releases
+
+    def wake_at_ms(self) -> int | None:
+        return min((parked.reclaim_at_ms for parked in self._parked.values()), default=None)
+
+
+def released(batch: FetchedBatch) -> tuple[GatheredAcknowledgements, ...]:
+    """RELEASE for everything that a batch acquired."""
+    return tuple(
+        GatheredAcknowledgements(
+            fetched.partition,
+            fetched.node_id,
+            fetched.session_id,
+            tuple(AcknowledgementRun(r.first, r.last, AcknowledgeType.RELEASE) for r in fetched.acquired),
+        )
+        for fetched in batch.partitions
+    )

@@ -1,0 +1,55 @@
+"""ApplicationSide: a record that comes again while an older delivery of it has not been acknowledged.
+
+The simulation found this (see tests/simulation/test_findings.py): a renewal whose answer was lost kept all
+records back while their locks ran out, and what the broker handed out anew came on top.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from kafka_share.application.decoding import Decoder
+from kafka_share.application.side import ApplicationSide
+from kafka_share.core.events import Deliver, FetchedBatch, FetchedPartition
+from kafka_share.core.fetching.offsets import AcknowledgementRun, AcquiredRange
+from kafka_share.protocol.record_batches import encode_batch
+from kafka_share.records import AcknowledgeType, LockGeneration, TopicIdPartition
+
+A0 = TopicIdPartition(UUID(int=1), "a", 0)
+
+
+def deliver(side: ApplicationSide, session_id: int, count: int, *, acquired_at_ms: int = 0) -> None:
+    """Records 0 to 2 of a-0, handed out in this share session for the `count`th time, with a lock of a second."""
+    data = encode_batch([(offset, 0, None, b"v", []) for offset in range(3)])
+
+    part = FetchedPartition(A0, 1, session_id, data, (AcquiredRange(0, 2, count),), LockGeneration())
+    side.take([Deliver(FetchedBatch(session_id, (part,), acquired_at_ms, 1_000))])
+
+
+def subscribed(now_ms: int = 0) -> ApplicationSide:
+    side = ApplicationSide(explicit=True, decoder=Decoder(), max_poll_records=500, now_ms=lambda: now_ms)
+    side.topics = frozenset({"a"})
+    return side
+
+
+def test_the_latest_delivery_is_acknowledged_when_one_poll_returns_a_record_twice() -> None:
+    """A record that comes twice needs one acknowledgement, which goes to the delivery whose lock still runs."""
+    side = subscribed()
+    deliver(side, 1, 1)
+    deliver(side, 2, 2)
+    for record in side.collect() or ():
+        side.acknowledge(record.topic, record.partition, record.offset, AcknowledgeType.ACCEPT)
+    side.check()
+    side.demand_all_acknowledged()
+    gathered = side.gather()
+    assert [(said.session_id, said.runs) for said in gathered] == [(2, (AcknowledgementRun(0, 2, 1),))]
+    side.check()
+
+
+def test_records_are_not_returned_when_their_lock_ran_out_before_any_poll_could_return_them() -> None:
+    """What waited in the client until its lock had ended belongs to another consumer by now."""
+    side = subscribed(now_ms=5_000)
+    deliver(side, 1, 1, acquired_at_ms=0)
+    deliver(side, 1, 2, acquired_at_ms=4_500)
+    assert [record.delivery_count for record in side.collect() or ()] == [2, 2, 2]
+    side.check()

@@ -1,0 +1,351 @@
+"""Topics, configuration, metadata and discovery through the cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+from broker.cluster_world import World
+
+from kafka_share.broker.configs import Configs, ResourceType
+from kafka_share.broker.error_answers import error_answer, has_error_answer
+from kafka_share.broker.handler_table import HANDLERS, KAFKA_VERSIONS
+from kafka_share.errors import (
+    ConfigurationError,
+    CoordinatorNotAvailableError,
+    InvalidConfigError,
+    InvalidPartitionsError,
+    InvalidReplicaAssignmentError,
+    InvalidReplicationFactorError,
+    InvalidRequestError,
+    InvalidTopicError,
+    LeaderNotAvailableError,
+    NotLeaderOrFollowerError,
+    TopicAlreadyExistsError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+)
+from kafka_share.protocol.classic import (
+    ApiVersionsRequest,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DescribeClusterRequest,
+    DescribeConfigsRequest,
+    FindCoordinatorRequest,
+    IncrementalAlterConfigsRequest,
+    ListConfigResourcesRequest,
+    MetadataRequest,
+)
+from kafka_share.protocol.messages import MESSAGES, encode_response
+
+
+def create(world: World, name: str, partitions: int = 1, factor: int = 1, **fields: Any) -> Any:
+    topic = CreateTopicsRequest.CreatableTopic
+    request = CreateTopicsRequest(
+        topics=[
+            topic(
+                name=name,
+                num_partitions=partitions,
+                replication_factor=factor,
+                assignments=[
+                    topic.CreatableReplicaAssignment(partition_index=index, broker_ids=nodes)
+                    for index, nodes in fields.pop("assignments", {}).items()
+                ],
+                configs=[
+                    topic.CreatableTopicConfig(name=key, value=value)
+                    for key, value in fields.pop("configs", {}).items()
+                ],
+            )
+        ],
+        timeout_ms=1_000,
+        **fields,
+    )
+    return world.ask(request).topics[0]
+
+
+def metadata(world: World, *names: str, version: int = 12, create_missing: bool = False) -> Any:
+    topic = MetadataRequest.MetadataRequestTopic
+    return world.ask(
+        MetadataRequest(topics=[topic(name=name) for name in names], allow_auto_topic_creation=create_missing), version
+    )
+
+
+def test_partitions_are_spread_over_the_nodes_when_a_topic_is_created() -> None:
+    world = World(nodes=3)
+    made = create(world, "t", 6, 2)
+    assert (made.error_code, made.num_partitions, made.replication_factor) == (0, 6, 2)
+    (topic,) = metadata(world, "t").topics
+    assert topic.topic_id == made.topic_id
+    assert sorted(p.leader_id for p in topic.partitions) == [1, 1, 2, 2, 3, 3]
+    assert all(len(set(p.replica_nodes)) == 2 and p.leader_id == p.replica_nodes[0] for p in topic.partitions)
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"name": "a/b"}, InvalidTopicError),
+        ({"name": ".."}, InvalidTopicError),
+        ({"name": "x" * 250}, InvalidTopicError),
+        ({"name": "there"}, TopicAlreadyExistsError),
+        ({"name": "t", "partitions": 0}, InvalidPartitionsError),
+        ({"name": "t", "factor": 3}, InvalidReplicationFactorError),
+        ({"name": "t", "assignments": {0: [1]}}, InvalidRequestError),
+        ({"name": "t", "partitions": -1, "factor": -1, "assignments": {1: [1]}}, InvalidReplicaAssignmentError),
+        ({"name": "t", "partitions": -1, "factor": -1, "assignments": {0: [9]}}, InvalidReplicaAssignmentError),
+        ({"name": "t", "configs": {"nosuch": "1"}}, InvalidConfigError),
+        ({"name": "t", "configs": {"max.message.bytes": "-1"}}, InvalidConfigError),
+    ],
+)
+def test_a_topic_is_refused_when_it_cannot_be(fields: dict[str, Any], error: Any) -> None:
+    world = World(nodes=2)
+    world.topic("there")
+    refused = create(world, **fields)
+    assert refused.error_code == error.code
+    assert refused.error_message
+    assert [topic.name for topic in world.cluster.topics] == ["there"]
+
+
+def test_nothing_is_made_when_the_request_only_validates() -> None:
+    world = World()
+    assert create(world, "t", -1, -1, validate_only=True).num_partitions == 1
+    assert list(world.cluster.topics) == []
+
+
+def test_a_topic_gets_another_id_when_it_is_made_again() -> None:
+    world = World()
+    first = create(world, "t").topic_id
+    state = DeleteTopicsRequest.DeleteTopicState
+    deleted = world.ask(DeleteTopicsRequest(topics=[state(name=None, topic_id=first)], timeout_ms=1)).responses[0]
+    assert (deleted.error_code, deleted.name) == (0, "t")
+    assert create(world, "t").topic_id != first
+    gone = world.ask(DeleteTopicsRequest(topics=[state(name=None, topic_id=first)], timeout_ms=1)).responses[0]
+    assert gone.error_code == UnknownTopicIdError.code
+    by_name = world.ask(DeleteTopicsRequest(topic_names=["t", "u"], timeout_ms=1), 5).responses
+    assert [result.error_code for result in by_name] == [0, UnknownTopicOrPartitionError.code]
+
+
+def test_a_topic_only_grows_when_partitions_are_created() -> None:
+    world = World(nodes=2)
+    world.topic("t", 2)
+
+    def grow(count: int, assignments: list[list[int]] | None = None) -> int:
+        topic = CreatePartitionsRequest.CreatePartitionsTopic
+        given = None if assignments is None else [topic.CreatePartitionsAssignment(broker_ids=a) for a in assignments]
+        request = CreatePartitionsRequest(topics=[topic(name="t", count=count, assignments=given)], timeout_ms=1)
+        return int(world.ask(request).results[0].error_code)
+
+    assert grow(2) == grow(1) == InvalidPartitionsError.code
+    assert grow(4, [[1]]) == InvalidReplicaAssignmentError.code
+    assert grow(4) == 0
+    assert len(metadata(world, "t").topics[0].partitions) == 4
+
+
+def test_a_missing_topic_is_made_when_broker_and_request_allow_it() -> None:
+    world = World()
+    assert metadata(world, "t").topics[0].error_code == UnknownTopicOrPartitionError.code
+    made = metadata(world, "t", create_missing=True).topics[0]
+    assert (made.error_code, len(made.partitions)) == (0, 1)
+    assert metadata(world, "a b", create_missing=True).topics[0].error_code == InvalidTopicError.code
+    strict = World(config={"auto.create.topics.enable": "false"})
+    assert metadata(strict, "t", create_missing=True).topics[0].error_code == UnknownTopicOrPartitionError.code
+
+
+def test_topics_are_found_by_id_and_all_together() -> None:
+    world = World()
+    topic = world.topic("t")
+    asked = MetadataRequest.MetadataRequestTopic
+    (found, missing) = world.ask(
+        MetadataRequest(topics=[asked(name=None, topic_id=topic.id), asked(name=None, topic_id=UUID(int=7))])
+    ).topics
+    assert found.name == "t"
+    assert missing.error_code == UnknownTopicIdError.code
+    assert [t.name for t in world.ask(MetadataRequest(topics=None)).topics] == ["t"]
+    assert [t.name for t in world.ask(MetadataRequest(topics=[]), 0).topics] == ["t"]
+    assert world.ask(MetadataRequest(topics=[])).topics == []
+
+
+def test_leaders_move_and_come_back_with_a_higher_epoch_when_a_node_stops() -> None:
+    world = World(nodes=2)
+    world.topic("copied", 2, 2)
+    world.topic("single", 2, 1)
+    world.cluster.stop_node(1, world.now_ms)
+    world.settle()
+    answer = metadata(world, "copied", "single")
+    assert [node.node_id for node in answer.brokers] == [2]
+    copied, single = ({p.partition_index: p for p in topic.partitions} for topic in answer.topics)
+    assert {(p.leader_id, p.leader_epoch) for p in copied.values()} == {(2, 0), (2, 1)}
+    orphans = [p for p in single.values() if p.leader_id == -1]
+    assert [p.error_code for p in orphans] == [LeaderNotAvailableError.code]
+    world.cluster.start_node(1, world.now_ms)
+    world.settle()
+    again = metadata(world, "single").topics[0].partitions[orphans[0].partition_index]
+    assert (again.leader_id, again.leader_epoch) == (1, 2)
+
+
+# ---- discovery
+
+
+def test_the_offered_versions_are_those_of_kafka_and_all_can_be_decoded() -> None:
+    world = World()
+    answer = world.ask(ApiVersionsRequest(client_software_name="x", client_software_version="1"))
+    assert {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys} == {
+        key: KAFKA_VERSIONS[key] for key in HANDLERS
+    }
+    for key in HANDLERS:
+        assert MESSAGES[key][0].valid_versions[1] >= KAFKA_VERSIONS[key][1]
+    (feature,) = answer.finalized_features
+    assert (feature.name, feature.min_version_level, feature.max_version_level) == ("share.version", 1, 1)
+    off = World(share_version=0).ask(ApiVersionsRequest(client_software_name="x", client_software_version="1"))
+    assert off.finalized_features == []
+    assert [(f.name, f.max_version) for f in off.supported_features] == [("share.version", 1)]
+
+
+def find(world: World, key: str, kind: int = 2, version: int = 6) -> int:
+    answer = world.ask(FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]), version)
+    (found,) = answer.coordinators
+    assert (found.error_code == 0) == (found.node_id > 0)
+    return int(found.error_code)
+
+
+def test_share_keys_are_read_from_the_right_when_a_coordinator_is_looked_for() -> None:
+    world = World()
+    topic = "AAAAAAAAAAcAAAAAAAAACA"
+    for good in (f"g:{topic}:0", f"a:b:c:{topic}:3", f"g:{topic}:-1"):
+        assert find(world, good) == 0
+    for bad in ("", "g", "g:x:0", f"g:{topic}", f"g:{topic}:x", f":{topic}:0"):
+        assert find(world, bad) == InvalidRequestError.code
+    assert find(world, f"g:{topic}:0", version=5) == InvalidRequestError.code
+    assert find(World(share_version=0), f"g:{topic}:0") == CoordinatorNotAvailableError.code
+
+
+def test_any_name_has_a_coordinator_when_it_is_that_of_a_group() -> None:
+    world = World(nodes=3)
+    assert find(world, "", 0) == find(world, "g", 0) == find(world, "tx", 1) == 0
+    assert find(world, "g", 3) == InvalidRequestError.code
+    old = world.ask(FindCoordinatorRequest(key="g", key_type=0), 3)
+    assert old.node_id == world.cluster.coordinator_of("g").id
+
+
+def test_the_cluster_is_described_by_its_living_nodes() -> None:
+    world = World(nodes=2)
+    answer = world.ask(DescribeClusterRequest())
+    assert (answer.cluster_id, answer.controller_id) == ("world", 1)
+    assert [broker.broker_id for broker in answer.brokers] == [1, 2]
+    assert world.ask(DescribeClusterRequest(endpoint_type=2)).error_code != 0
+
+
+# ---- configuration
+
+
+def alter(world: World, values: dict[str, str | None], name: str = "g", kind: int = 32, operation: int = 0) -> int:
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    request = IncrementalAlterConfigsRequest(
+        resources=[
+            resource(
+                resource_type=kind,
+                resource_name=name,
+                configs=[
+                    resource.AlterableConfig(name=key, config_operation=operation, value=value)
+                    for key, value in values.items()
+                ],
+            )
+        ]
+    )
+    return int(world.ask(request).responses[0].error_code)
+
+
+def describe(world: World, name: str = "g", kind: int = 32, keys: list[str] | None = None) -> dict[str, Any]:
+    resource = DescribeConfigsRequest.DescribeConfigsResource
+    request = DescribeConfigsRequest(
+        resources=[resource(resource_type=kind, resource_name=name, configuration_keys=keys)], include_synonyms=True
+    )
+    return {c.name: (c.value, c.config_source) for c in world.ask(request).results[0].configs}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("share.record.lock.duration.ms", "14999"),
+        ("share.record.lock.duration.ms", "60001"),
+        ("share.record.lock.duration.ms", "x"),
+        ("share.heartbeat.interval.ms", "15001"),
+        ("share.session.timeout.ms", "60001"),
+        ("share.delivery.count.limit", "1"),
+        ("share.delivery.count.limit", "11"),
+        ("share.partition.max.record.locks", "4001"),
+        ("share.assignment.interval.ms", "-1"),
+        ("share.auto.offset.reset", "Earliest"),
+        ("share.auto.offset.reset", "by_duration:-PT1H"),
+        ("share.isolation.level", "READ_COMMITTED"),
+        ("share.renew.acknowledge.enable", "maybe"),
+        ("share.nosuch", "1"),
+    ],
+)
+def test_a_group_setting_is_refused_when_it_is_unknown_or_out_of_bounds(key: str, value: str) -> None:
+    world = World()
+    assert alter(world, {"share.isolation.level": "read_committed", key: value}) == InvalidConfigError.code
+    assert not world.cluster.group_settings("g").read_committed
+
+
+def test_a_request_is_invalid_when_it_names_no_group_or_no_value() -> None:
+    world = World()
+    assert alter(world, {"share.isolation.level": "read_committed"}, name="") == InvalidRequestError.code
+    assert alter(world, {"share.session.timeout.ms": None}) == InvalidRequestError.code
+    assert alter(world, {"share.isolation.level": "read_committed"}, operation=2) == InvalidConfigError.code
+    assert alter(world, {"share.isolation.level": "read_committed"}, operation=9) == InvalidRequestError.code
+    assert alter(world, {"a": "b"}, kind=16) == InvalidRequestError.code
+
+
+def test_a_group_setting_shows_its_layers_until_it_is_deleted() -> None:
+    world = World(config={"group.share.delivery.count.limit": "7"})
+    assert describe(world)["share.delivery.count.limit"] == ("7", 4)
+    assert alter(world, {"share.delivery.count.limit": "3"}) == 0
+    assert describe(world, keys=["share.delivery.count.limit", "nosuch"]) == {"share.delivery.count.limit": ("3", 8)}
+    assert world.cluster.group_settings("g").delivery_count_limit == 3
+    listed = world.ask(ListConfigResourcesRequest(resource_types=[32])).config_resources
+    assert [resource.resource_name for resource in listed] == ["g"]
+    assert alter(world, {"share.delivery.count.limit": None}, operation=1) == 0
+    assert world.cluster.group_settings("g").delivery_count_limit == 7
+    assert world.ask(ListConfigResourcesRequest(resource_types=[32])).config_resources == []
+
+
+def test_the_session_timeout_has_to_be_longer_than_the_heartbeat_interval() -> None:
+    world = World(config={"group.share.min.session.timeout.ms": "2000", "group.share.min.heartbeat.interval.ms": "500"})
+    both = {"share.session.timeout.ms": "2000", "share.heartbeat.interval.ms": "2000"}
+    assert alter(world, both) == InvalidConfigError.code
+    assert alter(world, {**both, "share.heartbeat.interval.ms": "1999"}) == 0
+
+
+def test_a_value_is_clamped_when_the_bounds_change_after_it_was_set() -> None:
+    world = World()
+    assert alter(world, {"share.record.lock.duration.ms": "60000"}) == 0
+    assert alter(world, {"group.share.max.record.lock.duration.ms": "40000"}, name="", kind=4) == 0
+    assert world.cluster.group_settings("g").record_lock_duration_ms == 40_000
+    assert alter(world, {"group.share.max.record.lock.duration.ms": "1"}, name="1", kind=4) == InvalidRequestError.code
+
+
+def test_topics_have_settings_of_their_own_until_they_are_deleted() -> None:
+    world = World()
+    topic = world.topic("t")
+    assert alter(world, {"max.message.bytes": "5"}, name="t", kind=2) == 0
+    assert describe(world, "t", 2)["max.message.bytes"] == ("5", 1)
+    assert alter(world, {"max.message.bytes": "5"}, name="u", kind=2) == UnknownTopicOrPartitionError.code
+    world.cluster.delete_topic(topic, world.now_ms)
+    assert world.cluster.configs.dynamic_names(ResourceType.TOPIC) == []
+
+
+@pytest.mark.parametrize("config", [{"nosuch": "1"}, {"group.share.max.size": "0"}, {"num.partitions": "many"}])
+def test_a_broker_does_not_start_when_a_setting_is_wrong(config: dict[str, str]) -> None:
+    with pytest.raises(ConfigurationError, match=next(iter(config))):
+        Configs(config)
+
+
+@pytest.mark.parametrize("key", sorted(HANDLERS))
+def test_every_api_has_an_answer_that_is_only_an_error(key: int) -> None:
+    assert has_error_answer(key)
+    low, high = KAFKA_VERSIONS[key]
+    for version in range(max(low, MESSAGES[key][0].valid_versions[0]), high + 1):
+        answer = error_answer(MESSAGES[key][0](version=version), version, NotLeaderOrFollowerError.code)
+        encode_response(1, answer, version)

@@ -1,0 +1,196 @@
+"""Stored share state: fences, merge rule, summaries."""
+
+from __future__ import annotations
+
+import pytest
+from broker.share_probe import Probe
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_share.broker.refusals import Refusal
+from kafka_share.broker.share_coordinator import ShareCoordinator, StateKey, StateSummary
+from kafka_share.broker.state_batches import StateBatch, merge_state_batches
+from kafka_share.errors import (
+    FencedLeaderEpochError,
+    FencedStateEpochError,
+    InvalidRequestError,
+    UnknownTopicOrPartitionError,
+)
+
+
+@pytest.fixture
+def probe() -> Probe:
+    return Probe()
+
+
+@pytest.fixture
+def states(probe: Probe) -> ShareCoordinator:
+    return probe.coordinator
+
+
+@pytest.fixture
+def key(probe: Probe) -> StateKey:
+    return StateKey("g", probe.topic("t"), 0)
+
+
+def _write(
+    states: ShareCoordinator,
+    key: StateKey,
+    *batches: tuple[int, int, int, int],
+    start: int = -1,
+    state_epoch: int = 5,
+    leader_epoch: int = 3,
+    complete: int = 0,
+) -> None:
+    states.write(
+        key,
+        state_epoch=state_epoch,
+        leader_epoch=leader_epoch,
+        start_offset=start,
+        delivery_complete_count=complete,
+        batches=[StateBatch(*batch) for batch in batches],
+    )
+
+
+def _code(error: pytest.ExceptionInfo[Refusal]) -> int:
+    return error.value.code
+
+
+def test_read_and_write_are_refused_when_nothing_is_initialised(states: ShareCoordinator, key: StateKey) -> None:
+    for attempt in (lambda: states.read(key, 0), lambda: _write(states, key)):
+        with pytest.raises(Refusal) as error:
+            attempt()
+        assert _code(error) == InvalidRequestError.code
+    assert states.summary(key) == StateSummary(0, 0, -1, -1)
+    states.delete(key)
+
+
+def test_initialize_is_refused_when_the_partition_is_unknown_or_negative(
+    states: ShareCoordinator, key: StateKey
+) -> None:
+    with pytest.raises(Refusal) as error:
+        states.initialize(key._replace(partition=9), 0, 0)
+    assert _code(error) == UnknownTopicOrPartitionError.code
+    with pytest.raises(Refusal) as error:
+        states.initialize(key._replace(partition=-1), 0, 0)
+    assert _code(error) == InvalidRequestError.code
+
+
+@pytest.mark.behaviour("broker")
+def test_leader_epoch_fences_older_leaders_when_a_newer_one_has_read(states: ShareCoordinator, key: StateKey) -> None:
+    """Stored state is refused to older leaders once a newer one has read it; a read without epoch changes nothing."""
+    states.initialize(key, 5, -1)
+    assert states.summary(key) == StateSummary(5, 0, -1, -1)
+    assert states.read(key, 3).start_offset == -1
+    for attempt in (lambda: states.read(key, 2), lambda: _write(states, key, leader_epoch=1)):
+        with pytest.raises(Refusal) as error:
+            attempt()
+        assert _code(error) == FencedLeaderEpochError.code
+    assert states.read(key, -1).state_epoch == 5
+    assert states.summary(key).leader_epoch == 3
+
+
+def test_summary_shows_leader_epoch_0_but_the_fence_stays_when_initialised_again(
+    states: ShareCoordinator, key: StateKey
+) -> None:
+    states.initialize(key, 5, -1)
+    states.read(key, 3)
+    states.initialize(key, 5, 7)
+    assert states.summary(key) == StateSummary(5, 0, 7, 0)
+    with pytest.raises(Refusal) as error:
+        states.read(key, 2)
+    assert _code(error) == FencedLeaderEpochError.code
+
+
+def test_lower_state_epoch_is_fenced_when_initialising_and_writing(states: ShareCoordinator, key: StateKey) -> None:
+    states.initialize(key, 5, 0)
+    for attempt in (lambda: states.initialize(key, 4, 0), lambda: _write(states, key, state_epoch=4)):
+        with pytest.raises(Refusal) as error:
+            attempt()
+        assert _code(error) == FencedStateEpochError.code
+    _write(states, key, state_epoch=6, leader_epoch=4)
+    _write(states, key, state_epoch=-1, leader_epoch=-1)
+    assert states.read(key, 0).state_epoch == 5
+
+
+def test_writes_are_merged_as_by_kafka_when_they_overlap(states: ShareCoordinator, key: StateKey) -> None:
+    def stored() -> tuple[int, list[tuple[int, ...]]]:
+        state = states.read(key, 9)
+        return state.start_offset, [tuple(batch) for batch in state.batches]
+
+    states.initialize(key, 5, 7)
+    _write(states, key, (0, 4, 2, 1), (5, 9, 0, 2), (20, 29, 4, 3), start=0, complete=3)
+    first = [(0, 4, 2, 1), (5, 9, 0, 2), (20, 29, 4, 3)]
+    assert stored() == (0, first)
+    assert states.summary(key).delivery_complete_count == 3
+    _write(states, key, (3, 6, 0, 1), leader_epoch=9)
+    assert stored() == (0, first)
+    _write(states, key, start=8, leader_epoch=9)
+    assert stored() == (8, [(8, 9, 0, 2), (20, 29, 4, 3)])
+    _write(states, key, start=2, leader_epoch=9)
+    assert stored() == (2, [(8, 9, 0, 2), (20, 29, 4, 3)])
+    for batch in ((40, 41, 1, 1), (50, 51, 9, 1), (61, 60, 2, 1), (-3, 60, 2, 1)):
+        _write(states, key, batch, leader_epoch=9)
+    assert stored() == (
+        2,
+        [
+            (2, 7, 2, 1),
+            (8, 9, 0, 2),
+            (10, 19, 2, 1),
+            (20, 29, 4, 3),
+            (30, 49, 2, 1),
+            (50, 51, 9, 1),
+            (52, 60, 2, 1),
+        ],
+    )
+
+
+def test_everything_is_forgotten_when_deleted(states: ShareCoordinator, key: StateKey) -> None:
+    states.initialize(key, 5, 7)
+    states.read(key, 3)
+    states.delete(key)
+    states.delete(key)
+    assert states.summary(key) == StateSummary()
+    states.initialize(key, 0, 0)
+    assert states.read(key, 0).state_epoch == 0
+
+
+def test_state_of_all_groups_goes_when_the_topic_is_deleted(
+    probe: Probe, states: ShareCoordinator, key: StateKey
+) -> None:
+    other = key._replace(group_id="h")
+    kept = StateKey("g", probe.topic("u"), 0)
+    for each in (key, other, kept):
+        states.initialize(each, 0, 0)
+    states.topic_deleted(key.topic_id)
+    assert states.keys("g") == [kept]
+    assert states.keys("h") == []
+    states.delete_group("g")
+    assert states.keys("g") == []
+
+
+_batches = st.lists(
+    st.builds(
+        lambda first, size, state, count: StateBatch(first, first + size, state, count),
+        st.integers(0, 30),
+        st.integers(0, 8),
+        st.sampled_from([0, 2, 4]),
+        st.integers(1, 3),
+    ),
+    max_size=8,
+)
+
+
+@given(st.lists(_batches, max_size=5), st.integers(-1, 20))
+def test_merge_keeps_the_strongest_state_of_each_offset_when_batches_overlap(
+    writes: list[list[StateBatch]], start: int
+) -> None:
+    stored: tuple[StateBatch, ...] = ()
+    expected: dict[int, tuple[int, int]] = {}
+    for write in writes:
+        stored = merge_state_batches(stored, write, start)
+        for batch in write:
+            for offset in range(max(batch.first, start), batch.last + 1):
+                expected[offset] = max(expected.get(offset, (0, 0)), batch.strength)
+    found = [(offset, batch.strength) for batch in stored for offset in range(batch.first, batch.last + 1)]
+    assert found == sorted(expected.items())

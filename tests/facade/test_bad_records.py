@@ -1,0 +1,299 @@
+"""Records that cannot be delivered: failing deserializers and damaged batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+from facade.delivery_checks import Outcomes, counted, left_for_others, only_result, produce_one_batch, produce_values
+from facade.fetch_tampering import FetchTampering, in_batch
+from support.waiting import Consumer, offsets, poll_once_more, poll_until, poll_until_raises, poll_while
+
+from kafka_share import AcknowledgeType
+from kafka_share.broker import ReferenceBroker
+from kafka_share.errors import (
+    CorruptRecordError,
+    IllegalStateError,
+    InvalidArgumentError,
+    RecordDeserializationError,
+)
+from kafka_share.protocol.crc import crc32c
+from kafka_share.protocol.record_batches import encode_batch
+
+MakeConsumer = Callable[..., Consumer]
+ACCEPT, RELEASE, REJECT, RENEW = AcknowledgeType
+SHARE_FETCH = 78
+DELIVERY_LIMIT = 5
+
+
+@pytest.fixture
+def make_consumer(make_consumer: MakeConsumer) -> MakeConsumer:
+    """Consumers whose fetches wait shortly, so that acknowledgements that ride on them are answered soon."""
+    return partial(make_consumer, fetch_max_wait_ms=50)
+
+
+@pytest.fixture
+def tampering(monkeypatch: pytest.MonkeyPatch) -> FetchTampering:
+    return FetchTampering(monkeypatch)
+
+
+@pytest.fixture
+def outcomes() -> Outcomes:
+    return Outcomes()
+
+
+def not_bad(data: bytes) -> str:
+    """A deserializer."""
+    if data.startswith(b"bad"):
+        raise ValueError(f"{data!r} is bad")
+    return data.decode()
+
+
+def poll_event(consumer: Consumer) -> str:
+    """What the next poll that is not empty comes with: its offsets, or the offset and origin that it raises."""
+    try:
+        return " ".join(map(str, offsets(poll_until(consumer, 1))))
+    except RecordDeserializationError as error:
+        return f"{error.origin} {error.offset}"
+    except CorruptRecordError as error:
+        return f"corrupt {error.offset}"
+
+
+# ---- deserializers
+
+
+@pytest.mark.better_than_java("no-acknowledgement-lost")
+@pytest.mark.behaviour("fetching")
+def test_the_bad_record_is_raised_until_it_is_rejected_when_a_deserializer_fails(
+    broker: ReferenceBroker, make_consumer: MakeConsumer, outcomes: Outcomes
+) -> None:
+    """Each poll raises a record that cannot be deserialized until it is rejected; those before it are accepted.
+
+    (Java loses them.) The bad record was released and is raised again; the override REJECT ends it.
+    """
+    broker.create_topic("t")
+    broker.produce_batch("t", [b"good", b"good", b"bad"])
+    consumer = make_consumer("t", share_acknowledgement_mode="explicit", value_deserializer=not_bad)
+    consumer.set_acknowledgement_commit_callback(outcomes)
+    for record in poll_until(consumer, 2):
+        assert record.value == "good"
+        consumer.acknowledge(record)
+    assert poll_event(consumer) == "value 2"
+    assert only_result(consumer.commit_sync()) is None
+    assert outcomes.succeeded == [("t", 0, 0), ("t", 0, 1), ("t", 0, 2)]
+    assert poll_event(consumer) == "value 2"
+    consumer.acknowledge_offset("t", 0, 2, REJECT)
+    assert only_result(consumer.commit_sync()) is None
+    assert poll_once_more(consumer, timeout_ms=0) == []
+    consumer.close()
+    assert outcomes.failed == []
+    assert left_for_others(broker, make_consumer, "t") == []
+
+
+@pytest.mark.behaviour("bad records")
+def test_the_first_error_can_be_overridden_when_records_came_before_it(
+    broker: ReferenceBroker, make_consumer: MakeConsumer
+) -> None:
+    """A bad record is not acknowledged before its error was raised, so that the application can decide about it."""
+    broker.create_topic("t")
+    broker.produce_batch("t", [b"good", b"bad", b"good"])
+    consumer = make_consumer("t", share_acknowledgement_mode="explicit", value_deserializer=not_bad)
+    (record,) = poll_until(consumer, 1)
+    consumer.acknowledge(record)
+    assert poll_event(consumer) == "value 1"
+    consumer.acknowledge_offset("t", 0, 1, RELEASE)
+    consumer.acknowledge_offset("t", 0, 1, REJECT)
+    (record,) = poll_until(consumer, 1)
+    assert record.offset == 2
+    consumer.acknowledge(record)
+    consumer.close()
+    assert left_for_others(broker, make_consumer, "t") == []
+
+
+@pytest.mark.behaviour("bad records")
+def test_overriding_is_refused_when_the_place_is_wrong_or_the_word_was_committed(
+    broker: ReferenceBroker, make_consumer: MakeConsumer
+) -> None:
+    """A bad record's acknowledgement can be changed only by its right place, and only until it is committed.
+
+    RENEW is an argument that can never work: nobody holds the record.
+    """
+    broker.create_topic("t")
+    broker.produce("t", b"bad")
+    consumer = make_consumer("t", share_acknowledgement_mode="explicit", value_deserializer=not_bad)
+    assert poll_event(consumer) == "value 0"
+    for topic, partition, offset in (("u", 0, 0), ("t", 1, 0), ("t", 0, 1)):
+        with pytest.raises(IllegalStateError, match="could not be delivered"):
+            consumer.acknowledge_offset(topic, partition, offset, REJECT)
+    with pytest.raises(InvalidArgumentError, match="renewed"):
+        consumer.acknowledge_offset("t", 0, 0, RENEW)
+    consumer.acknowledge_offset("t", 0, 0, REJECT)
+    assert only_result(consumer.commit_sync()) is None
+    with pytest.raises(IllegalStateError, match="could not be delivered"):
+        consumer.acknowledge_offset("t", 0, 0, REJECT)
+
+
+@pytest.mark.behaviour("fetching")
+def test_bad_records_are_raised_up_to_the_limit_and_the_good_ones_come_when_one_batch_holds_both(
+    broker: ReferenceBroker, make_consumer: MakeConsumer, outcomes: Outcomes
+) -> None:
+    """Good records come first, then the errors of bad ones with all their raw bytes, then the records behind them.
+
+    Released, the bad ones come straight back and are raised up to the delivery limit, five times; then they are
+    archived, and implicit mode goes on behind them. Everything that was said is reported without an error.
+    """
+    broker.create_topic("t")
+    parts = [(b"k", b"v"), (b"bad", b"raw value"), (b"raw key", b"bad"), (b"k", b"v")]
+    batch = [(i, 1_000 + i, key, value, [("h", b"1")]) for i, (key, value) in enumerate(parts)]
+    broker.append_batches("t", encode_batch(batch))
+    consumer = make_consumer("t", key_deserializer=not_bad, value_deserializer=not_bad)
+    consumer.set_acknowledgement_commit_callback(outcomes)
+    assert offsets(poll_until(consumer, 1)) == [0]
+    errors = [poll_until_raises(consumer, RecordDeserializationError) for _ in range(2)]
+    assert [(e.topic, e.partition, e.offset, e.origin) for e in errors] == [("t", 0, 1, "key"), ("t", 0, 2, "value")]
+    assert [(e.key, e.value, e.timestamp) for e in errors] == [
+        (b"bad", b"raw value", 1_001),
+        (b"raw key", b"bad", 1_002),
+    ]
+    assert all(e.headers == (("h", b"1"),) and isinstance(e.__cause__, ValueError) for e in errors)
+    assert offsets(poll_until(consumer, 1)) == [3]
+    again = [poll_until_raises(consumer, RecordDeserializationError).offset for _ in range(2 * (DELIVERY_LIMIT - 1))]
+    assert sorted(again) == [1] * (DELIVERY_LIMIT - 1) + [2] * (DELIVERY_LIMIT - 1)
+    broker.produce("t", b"behind")
+    assert counted(poll_until(consumer, 1)) == [(4, 1)]
+    consumer.close()
+    assert outcomes.failed == []
+    assert outcomes.succeeded == sorted(("t", 0, offset) for offset in [0, 3, *[1, 2] * DELIVERY_LIMIT])
+    assert offsets(left_for_others(broker, make_consumer, "t")) == [4]
+
+
+@pytest.mark.behaviour("fetching")
+def test_no_request_for_records_is_sent_when_a_poll_has_some_at_hand(
+    broker: ReferenceBroker, make_consumer: MakeConsumer
+) -> None:
+    """While records or errors of an earlier answer are at hand, polls fetch nothing; acknowledgements still go out."""
+    broker.create_topic("t")
+    broker.produce_batch("t", [b"good", b"bad", b"good"])
+    consumer = make_consumer("t", value_deserializer=not_bad)
+    assert poll_event(consumer) == "0"
+    fetches = len(broker.requests(SHARE_FETCH))
+    assert [poll_event(consumer), poll_event(consumer)] == ["value 1", "2"]
+    assert len(broker.requests(SHARE_FETCH)) == fetches
+    assert set(consumer.commit_sync().values()) == {None}
+    consumer.close()
+    assert counted(left_for_others(broker, make_consumer, "t")) == [(1, 2)]
+
+
+@pytest.mark.behaviour("polling")
+def test_the_next_poll_returns_everything_when_an_interrupt_strikes_in_a_deserializer(
+    broker: ReferenceBroker, make_consumer: MakeConsumer
+) -> None:
+    """A KeyboardInterrupt in a deserializer costs nothing: no record is skipped, and none is accepted unseen."""
+    strikes = [b"2"]
+
+    def deserialize(data: bytes) -> bytes:
+        if data in strikes:
+            strikes.remove(data)
+            raise KeyboardInterrupt
+        return data
+
+    broker.create_topic("t")
+    for value in (b"1", b"2", b"3"):
+        broker.produce("t", value)
+    consumer = make_consumer("t", value_deserializer=deserialize)
+    with pytest.raises(KeyboardInterrupt):
+        poll_until(consumer, 1)
+    assert [(r.value, r.delivery_count) for r in poll_until(consumer, 3)] == [(b"1", 1), (b"2", 1), (b"3", 1)]
+
+
+# ---- damaged batches
+
+
+def with_wrong_checksum(batch: bytes) -> bytes:
+    return batch[:-1] + bytes([batch[-1] ^ 1])
+
+
+def with_format(number: int) -> Callable[[bytes], bytes]:
+    return lambda batch: batch[:16] + bytes([number]) + batch[17:]
+
+
+def with_unknown_codec(batch: bytes) -> bytes:
+    changed = batch[:22] + bytes([batch[22] | 7]) + batch[23:]
+    return changed[:17] + crc32c(changed[21:]).to_bytes(4, "big") + changed[21:]
+
+
+@pytest.mark.better_than_java("no-acknowledgement-lost")
+@pytest.mark.behaviour("fetching")
+@pytest.mark.parametrize(
+    "damage",
+    [with_wrong_checksum, with_format(1), with_format(3), with_unknown_codec],
+    ids=["checksum", "old format", "unknown format", "unknown codec"],
+)
+def test_a_damaged_batch_is_rejected_and_the_others_come_when_three_were_fetched(
+    damage: Callable[[bytes], bytes],
+    broker: ReferenceBroker,
+    make_consumer: MakeConsumer,
+    tampering: FetchTampering,
+    outcomes: Outcomes,
+) -> None:
+    """Of three batches a damaged one is raised by poll and rejected; the ones before and behind it come.
+
+    What the raising poll had accepted is sent and reported (Java: lost, and back after the lock time).
+    """
+    broker.create_topic("t")
+    for _ in range(3):
+        produce_one_batch(broker, "t", 3)
+    tampering.next_answers(in_batch(1, damage))
+    consumer = make_consumer("t")
+    consumer.set_acknowledgement_commit_callback(outcomes)
+    assert offsets(poll_until(consumer, 1)) == [0, 1, 2]
+    error = poll_until_raises(consumer, CorruptRecordError)
+    assert (error.topic, error.partition, error.offset) == ("t", 0, 3)
+    assert "t-0" in str(error)
+    assert "offset 3" in str(error)
+    assert offsets(poll_until(consumer, 1)) == [6, 7, 8]
+    poll_while(consumer, lambda: len(outcomes.succeeded) < 9)
+    assert outcomes.succeeded == [("t", 0, offset) for offset in range(9)]
+    consumer.close()
+    assert outcomes.failed == []
+    assert left_for_others(broker, make_consumer, "t") == []
+
+
+@pytest.mark.behaviour("bad records")
+def test_a_damaged_batch_can_be_kept_when_the_application_overrides_the_reject(
+    broker: ReferenceBroker, make_consumer: MakeConsumer, tampering: FetchTampering
+) -> None:
+    """Damage on the way is not damage in the log: RELEASE instead of REJECT brings the records again."""
+    broker.create_topic("t")
+    produce_one_batch(broker, "t", 2)
+    tampering.next_answers(in_batch(0, with_wrong_checksum))
+    consumer = make_consumer("t", share_acknowledgement_mode="explicit")
+    assert poll_event(consumer) == "corrupt 0"
+    consumer.acknowledge_offset("t", 0, 1, RELEASE)
+    (record,) = poll_until(consumer, 1)
+    assert (record.offset, record.delivery_count) == (1, 2)
+    consumer.acknowledge(record)
+
+
+@pytest.mark.behaviour("bad records")
+def test_a_wrong_checksum_passes_when_check_crcs_is_off(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
+    """check_crcs=False delivers what can be decoded, as it lies in the log."""
+    broker.create_topic("t")
+    broker.append_batches("t", encode_batch([(0, 0, None, b"value", [])]).replace(b"value", b"valve"))
+    assert [r.value for r in poll_until(make_consumer("t", check_crcs=False), 1)] == [b"valve"]
+
+
+@pytest.mark.better_than_java("cut-off-answers-released")
+@pytest.mark.behaviour("bad records")
+def test_the_rest_comes_again_when_an_answer_was_cut_off(
+    broker: ReferenceBroker, make_consumer: MakeConsumer, tampering: FetchTampering
+) -> None:
+    """What follows bytes that are no batch is released, not rejected: it may be sound in the log, and comes again."""
+    broker.create_topic("t")
+    produce_values(broker, "t", 3)
+    tampering.next_answers(in_batch(1, lambda batch: batch[:8] + b"\x7f" + batch[9:]))
+    consumer = make_consumer("t")
+    assert counted(poll_until(consumer, 1)) == [(0, 1)]
+    assert poll_event(consumer) == "corrupt 1"
+    assert counted(poll_until(consumer, 2)) == [(1, 2), (2, 2)]

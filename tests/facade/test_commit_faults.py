@@ -1,0 +1,290 @@
+"""Acknowledgements that the broker refuses, answers late or never: nothing is lost, and each offset is told once."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from facade.delivery_checks import Outcomes, left_for_others, only_result, produce_values
+from support.waiting import Consumer, poll_until, poll_while, wait_until
+
+from kafka_share.broker import ReferenceBroker
+from kafka_share.broker.refusals import Refusal
+from kafka_share.broker.share_coordinator import ShareCoordinator
+from kafka_share.errors import (
+    BrokerError,
+    CoordinatorLoadInProgressError,
+    OperationTimeoutError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+    error_for_code,
+)
+from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
+from kafka_share.protocol.share_fetch import ShareFetchRequest
+
+MakeConsumer = Callable[..., Consumer]
+SHARE_FETCH = ShareFetchRequest.API_KEY
+SHARE_ACKNOWLEDGE = ShareAcknowledgeRequest.API_KEY
+LATE_MS = 20_000
+"""How late a delayed answer is, on the broker's clock: later than a test would wait, earlier than a lock ends."""
+
+
+def error_class(code: int) -> type[BrokerError]:
+    error = error_for_code(code)
+    assert error is not None
+    return type(error)
+
+
+@pytest.mark.behaviour("share sessions")
+@pytest.mark.parametrize("code", [122, 123, 133, 30, 29, 42])
+def test_every_partition_carries_the_error_when_the_commit_fails_as_a_whole(
+    broker: ReferenceBroker, make_consumer: MakeConsumer, code: int
+) -> None:
+    """A top-level error of ShareAcknowledge is the result of every partition, and nothing is left pending."""
+    broker.create_topic("t", partitions=3)
+    for partition in range(3):
+        produce_values(broker, "t", 2, partition=partition)
+    consumer = make_consumer("t", share_acknowledgement_mode="explicit")
+    outcomes = Outcomes()
+    consumer.set_acknowledgement_commit_callback(outcomes)
+    poll_until(consumer, 6, consumer.acknowledge)
+    outcomes.calls.clear()
+    broker.faults.fail(SHARE_ACKNOWLEDGE, code)
+    results = consumer.commit_sync()
+    reported = {partition.partition for offsets, _ in outcomes.calls for partition in offsets}
+    assert {partition.partition for partition in results} == reported
+    assert reported, "the last poll at least was not committed before"
+    for error in [*results.values(), *outcomes.errors]:
+        assert isinstance(error, error_class(code))
+    assert consumer.commit_sync() == {}
+
+
+@pytest.mark.behaviour("commits")
+@pytest.mark.parametrize("code", [122, 123, 42])
+def test_callback_gets_the_error_of_each_partition_when_a_fetch_with_acknowledgements_fails(
+    broker: ReferenceBroker, make_consumer: MakeConsumer, code: int
+) -> None:
+    """A top-level error of a ShareFetch is the outcome of all acknowledgements that rode on it."""
+    broker.create_topic("t", partitions=3)
+    for partition in range(3):
+        produce_values(broker, "t", 1, partition=partition)
+    consumer = make_consumer("t", share_acknowledgement_mode="explicit")
+    outcomes = Outcomes()
+    consumer.set_acknowledgement_commit_callback(outcomes)
+    held = poll_until(consumer, 1)
+    broker.faults.fail(SHARE_FETCH, code)
+    for record in held:
+        consumer.acknowledge(record)
+    with contextlib.suppress(error_class(code)):  # one that no retry can mend is raised by poll as well
+        while not outcomes.calls:
+            poll_until(consumer, 0, consumer.acknowledge)
+    assert {type(error) for error in outcomes.errors} == {error_class(code)}
+    failed = {(p.topic, p.partition, o) for found, error in outcomes.calls if error for p in found for o in found[p]}
+    assert failed == {(record.topic, record.partition, record.offset) for record in held}
+
+
+@pytest.mark.behaviour("share sessions")
+@pytest.mark.parametrize("fetch_fails_too", [False, True])
+def test_acknowledgements_fail_locally_when_the_session_has_to_begin_anew(
+    broker: ReferenceBroker, make_consumer: MakeConsumer, fetch_fails_too: bool
+) -> None:
+    """The first ShareFetch of a new session has no acknowledgements; the callback gets a local error for them."""
+    broker.create_topic("t")
+    produce_values(broker, "t", 2)
+    consumer = make_consumer("t")
+    outcomes = Outcomes()
+    consumer.set_acknowledgement_commit_callback(outcomes)
+    poll_until(consumer, 2)
+    broker.clear_requests()
+    if fetch_fails_too:
+        broker.faults.drop(SHARE_FETCH)
+    broker.drop_connections()
+    again = poll_until(consumer, 2)
+    assert [(record.offset, record.delivery_count) for record in again] == [(0, 2), (1, 2)]
+    assert [offset for offset, _ in outcomes.failed] == [0, 1]
+    beginnings = [request for _, request in broker.requests(SHARE_FETCH) if request.share_session_epoch == 0]
+    assert beginnings
+    for request in beginnings:
+        assert not any(p.acknowledgement_batches for topic in request.topics for p in topic.partitions)
+
+
+@pytest.mark.behaviour("explicit acknowledgement")
+def test_late_answer_is_reported_when_commit_sync_ran_out_of_time(
+    broker: ReferenceBroker, make_consumer: MakeConsumer
+) -> None:
+    """commit_sync raises when its time ends; the acknowledgements stay under way and are reported when answered."""
+    broker.create_topic("t")
+    produce_values(broker, "t", 3)
+    consumer = make_consumer("t")
+    outcomes = Outcomes()
+    consumer.set_acknowledgement_commit_callback(outcomes)
+    poll_until(consumer, 3)
+    broker.faults.delay(SHARE_ACKNOWLEDGE, LATE_MS)
+    with pytest.raises(OperationTimeoutError, match="under way"):
+        consumer.commit_sync(timeout_ms=50)
+    assert outcomes.calls == []
+    broker.advance(LATE_MS)
+    poll_while(consumer, lambda: not outcomes.calls)
+    assert outcomes.succeeded == [("t", 0, 0), ("t", 0, 1), ("t", 0, 2)]
+    consumer.close()
+    assert left_for_others(broker, make_consumer, "t") == []
+
+
+@pytest.mark.behaviour("commits")
+def test_async_commits_do_not_wait_and_share_requests_when_an_answer_is_late(
+    broker: ReferenceBroker, make_consumer: MakeConsumer
+) -> None:
+    """commit_async never waits; what is acknowledged while one answer is late goes in one later request."""
+    broker.create_topic("t")
+    produce_values(broker, "t", 50)
+    consumer = make_consumer("t", share_acknowledgement_mode="explicit")
+    outcomes = Outcomes()
+    consumer.set_acknowledgement_commit_callback(outcomes)
+    records = poll_until(consumer, 50)
+    broker.faults.delay(SHARE_ACKNOWLEDGE, LATE_MS)
+    for record in records:
+        consumer.acknowledge(record)
+        returned: object = consumer.commit_async()  # type: ignore[func-returns-value]
+        assert returned is None
+        wait_until(lambda: bool(broker.requests(SHARE_ACKNOWLEDGE)))
+    assert outcomes.calls == [], "no answer has come: none of the calls can have waited for one"
+    broker.advance(LATE_MS)
+    consumer.commit_sync()
+    assert outcomes.succeeded == [("t", 0, offset) for offset in range(50)]
+    assert len(broker.requests(SHARE_ACKNOWLEDGE)) == 2
+
+
+@pytest.mark.behaviour("commits")
+def test_commit_sync_succeeds_when_async_commits_are_under_way_and_cached(
+    broker: ReferenceBroker, make_consumer: MakeConsumer
+) -> None:
+    """commit_sync takes along what earlier asynchronous commits have not sent yet, in one request.
+
+    librdkafka sends the sync before the cached async; ours sends them together, and reports all of them.
+    """
+    broker.create_topic("t")
+    produce_values(broker, "t", 3)
+    consumer = make_consumer("t", share_acknowledgement_mode="explicit")
+    outcomes = Outcomes()
+    consumer.set_acknowledgement_commit_callback(outcomes)
+    under_way, cached, waited_for = poll_until(consumer, 3)
+    broker.faults.delay(SHARE_ACKNOWLEDGE, LATE_MS)
+    consumer.acknowledge(under_way)
+    consumer.commit_async()
+    wait_until(lambda: len(broker.requests(SHARE_ACKNOWLEDGE)) == 1)
+    consumer.acknowledge(cached)
+    consumer.commit_async()
+    consumer.acknowledge(waited_for)
+    with pytest.raises(OperationTimeoutError):
+        consumer.commit_sync(timeout_ms=0)
+    broker.advance(LATE_MS)
+    assert only_result(consumer.commit_sync()) is None
+    assert outcomes.succeeded == [("t", 0, 0), ("t", 0, 1), ("t", 0, 2)]
+    assert len(broker.requests(SHARE_ACKNOWLEDGE)) == 2
+
+
+@pytest.mark.behaviour("share sessions")
+def test_result_names_the_partition_when_its_topic_was_deleted(
+    broker: ReferenceBroker, make_consumer: MakeConsumer
+) -> None:
+    """commit_sync after the topic was deleted answers at once, with an error for the partition."""
+    broker.create_topic("t")
+    produce_values(broker, "t", 2)
+    consumer = make_consumer("t", allow_auto_create_topics=False)
+    outcomes = Outcomes()
+    consumer.set_acknowledgement_commit_callback(outcomes)
+    poll_until(consumer, 2)
+    broker.delete_topic("t")
+    ((partition, error),) = consumer.commit_sync().items()
+    assert partition.topic_partition == ("t", 0)
+    assert isinstance(error, UnknownTopicIdError | UnknownTopicOrPartitionError)
+    assert [offset for offset, _ in outcomes.failed] == [0, 1]
+    assert consumer.commit_sync() == {}
+
+
+@pytest.fixture
+def refuse_writes(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Makes the share coordinator refuse its next writes: the acknowledgement's partition then has a passing error."""
+    left = 0
+    write = ShareCoordinator.write
+
+    def refuse_or_write(self: ShareCoordinator, *args: Any, **kwargs: Any) -> None:
+        nonlocal left
+        if left:
+            left -= 1
+            raise Refusal(CoordinatorLoadInProgressError, "it is loading its state")
+        write(self, *args, **kwargs)
+
+    def refuse(times: int) -> None:
+        nonlocal left
+        left = times
+
+    monkeypatch.setattr(ShareCoordinator, "write", refuse_or_write)
+    return refuse
+
+
+@pytest.mark.behaviour("explicit acknowledgement")
+def test_commit_is_repeated_until_it_succeeds_when_the_partitions_error_may_pass(
+    broker: ReferenceBroker, make_consumer: MakeConsumer, refuse_writes: Callable[[int], None]
+) -> None:
+    """A partition's retriable error in the answer of ShareAcknowledge is retried within the timeout, then succeeds."""
+    broker.create_topic("t")
+    produce_values(broker, "t", 2)
+    consumer = make_consumer("t", retry_backoff_ms=10)
+    outcomes = Outcomes()
+    consumer.set_acknowledgement_commit_callback(outcomes)
+    poll_until(consumer, 2)
+    refuse_writes(3)
+    assert only_result(consumer.commit_sync()) is None
+    assert outcomes.succeeded == [("t", 0, 0), ("t", 0, 1)]
+    assert outcomes.errors == []
+    assert len(broker.requests(SHARE_ACKNOWLEDGE)) == 4
+
+
+@pytest.mark.behaviour("commits")
+def test_commit_raises_and_reports_the_last_error_when_it_was_repeated_until_its_deadline(
+    broker: ReferenceBroker, make_consumer: MakeConsumer, refuse_writes: Callable[[int], None]
+) -> None:
+    """An error that does not pass in time: the commit raises a timeout or has one as its result, like the callback."""
+    broker.create_topic("t")
+    produce_values(broker, "t", 1)
+    consumer = make_consumer("t", retry_backoff_ms=10, retry_backoff_max_ms=50)
+    outcomes = Outcomes()
+    consumer.set_acknowledgement_commit_callback(outcomes)
+    poll_until(consumer, 1)
+    refuse_writes(1_000_000)
+    with pytest.raises(OperationTimeoutError):
+        raise only_result(consumer.commit_sync(timeout_ms=200))
+    poll_while(consumer, lambda: not outcomes.calls)
+    assert outcomes.failed == [(0, OperationTimeoutError)]
+    refuse_writes(0)
+
+
+@pytest.mark.behaviour("commits")
+def test_wakeup_interrupts_commit_sync_and_its_acknowledgements_go_all_the_same(
+    broker: ReferenceBroker, make_consumer: MakeConsumer
+) -> None:
+    """A commit_sync hit by wakeup raises; what it had handed over is applied and reported by the callback."""
+    broker.create_topic("t")
+    produce_values(broker, "t", 1)
+    consumer = make_consumer("t")
+    outcomes = Outcomes()
+    consumer.set_acknowledgement_commit_callback(outcomes)
+    poll_until(consumer, 1)
+    broker.faults.delay(SHARE_ACKNOWLEDGE, LATE_MS)
+
+    def wake_when_it_waits() -> None:
+        wait_until(lambda: bool(broker.requests(SHARE_ACKNOWLEDGE)))
+        consumer.wakeup()
+
+    other = threading.Thread(target=wake_when_it_waits)
+    other.start()
+    with pytest.raises(Exception, match="wakeup"):
+        consumer.commit_sync()
+    other.join()
+    broker.advance(LATE_MS)
+    poll_while(consumer, lambda: not outcomes.calls)
+    assert outcomes.succeeded == [("t", 0, 0)]

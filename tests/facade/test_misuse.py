@@ -1,0 +1,211 @@
+"""What an application may do wrong with a consumer, and interruptions of a call that blocks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from facade.delivery_checks import Outcomes, left_for_others, only_result, produce_values
+from support.waiting import Consumer, poll_until, wait_until
+
+from kafka_share.broker import ReferenceBroker
+from kafka_share.errors import ConcurrentUseError, ConsumerClosedError, IllegalStateError, WakeupError
+from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
+from kafka_share.protocol.share_fetch import ShareFetchRequest
+
+MakeConsumer = Callable[..., Consumer]
+SHARE_FETCH = ShareFetchRequest.API_KEY
+LONG_MS = 60_000
+"""Longer than a test may take: a poll of this length ends only because of what the test does."""
+
+
+def run_when_polling(broker: ReferenceBroker, action: Callable[[], Any]) -> threading.Thread:
+    """Run `action` on a thread as soon as a new ShareFetch says that the consumer's poll is waiting."""
+    seen = len(broker.requests(SHARE_FETCH))
+
+    def work() -> None:
+        wait_until(lambda: len(broker.requests(SHARE_FETCH)) > seen)
+        action()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
+
+
+def joined_consumer(broker: ReferenceBroker, make_consumer: MakeConsumer, **config: Any) -> Consumer:
+    """A consumer that has consumed one record, so that its next poll fetches at once."""
+    broker.create_topic("t")
+    produce_values(broker, "t", 1)
+    consumer = make_consumer("t", **config)
+    poll_until(consumer, 1)
+    consumer.commit_sync()
+    return consumer
+
+
+@pytest.mark.better_than_java("second-poll-raises")
+@pytest.mark.behaviour("misuse and close")
+def test_second_thread_is_refused_and_the_first_unharmed_when_both_use_the_consumer(
+    broker: ReferenceBroker, make_consumer: MakeConsumer
+) -> None:
+    """Every method but wakeup raises in a second thread while a poll runs; poll too, where Java lets it wait."""
+    consumer = joined_consumer(broker, make_consumer)
+    calls: list[Callable[[], Any]] = [
+        lambda: consumer.poll(timeout_ms=0),
+        lambda: consumer.subscribe(["t"]),
+        consumer.subscription,
+        consumer.unsubscribe,
+        consumer.commit_sync,
+        consumer.commit_async,
+        lambda: consumer.set_acknowledgement_commit_callback(None),
+        lambda: consumer.acquisition_lock_timeout_ms,
+        consumer.close,
+    ]
+    raised: list[Exception] = []
+
+    def misuse() -> None:
+        for call in calls:
+            with pytest.raises(ConcurrentUseError, match="another thread") as caught:
+                call()
+            raised.append(caught.value)
+        broker.produce("t", b"for the first thread")
+
+    other = run_when_polling(broker, misuse)
+    found = [record.value for record in consumer.poll(timeout_ms=LONG_MS)]
+    other.join()
+    assert found == [b"for the first thread"]
+    assert len(raised) == len(calls)
+
+
+def test_consumer_works_in_another_thread_when_the_first_has_finished(
+    broker: ReferenceBroker, make_consumer: MakeConsumer
+) -> None:
+    """One thread at a time: handing a consumer over from thread to thread is fine."""
+    consumer = joined_consumer(broker, make_consumer)
+    broker.produce("t", b"second")
+    found: list[bytes] = []
+    other = threading.Thread(target=lambda: found.extend(record.value for record in poll_until(consumer, 1)))
+    other.start()
+    other.join()
+    assert found == [b"second"]
+    assert only_result(consumer.commit_sync()) is None
+
+
+@pytest.mark.behaviour("polling")
+def test_blocking_poll_raises_when_another_thread_calls_wakeup(
+    broker: ReferenceBroker, make_consumer: MakeConsumer
+) -> None:
+    """wakeup from another thread ends a poll once; the records that come meanwhile are in the next poll."""
+    consumer = joined_consumer(broker, make_consumer)
+    other = run_when_polling(broker, consumer.wakeup)
+    with pytest.raises(WakeupError):
+        consumer.poll(timeout_ms=LONG_MS)
+    other.join()
+    broker.produce("t", b"after the wakeup")
+    assert [record.value for record in poll_until(consumer, 1)] == [b"after the wakeup"]
+
+
+@pytest.mark.behaviour("polling")
+def test_blocking_poll_raises_keyboard_interrupt_and_goes_on_afterwards(
+    broker: ReferenceBroker, make_consumer: MakeConsumer
+) -> None:
+    """SIGINT during a poll is a KeyboardInterrupt; nothing is lost, and the consumer stays usable."""
+    consumer = joined_consumer(broker, make_consumer)
+    outcomes = Outcomes()
+    consumer.set_acknowledgement_commit_callback(outcomes)
+    broker.produce("t", b"before")
+    poll_until(consumer, 1)
+    main = threading.main_thread().ident
+    assert main is not None
+    other = run_when_polling(broker, lambda: signal.pthread_kill(main, signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        consumer.poll(timeout_ms=LONG_MS)
+    other.join()
+    broker.produce("t", b"after")
+    assert [record.value for record in poll_until(consumer, 1)] == [b"after"]
+    assert only_result(consumer.commit_sync()) is None
+    assert outcomes.succeeded == [("t", 0, 1), ("t", 0, 2)]
+    consumer.close()
+    assert left_for_others(broker, make_consumer, "t") == []
+
+
+def test_consumer_is_closed_and_its_thread_ended_when_close_is_interrupted(
+    broker: ReferenceBroker, make_consumer: MakeConsumer
+) -> None:
+    """SIGINT while close waits for a broker: KeyboardInterrupt, and nothing of the consumer is left running."""
+    before = set(threading.enumerate())
+    consumer = joined_consumer(broker, make_consumer)
+    (thread,) = set(threading.enumerate()) - before
+    broker.faults.lose_reply(ShareAcknowledgeRequest.API_KEY)
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def interrupt_when_it_waits() -> None:
+        wait_until(lambda: broker.faults.pending() == 0)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    other = threading.Thread(target=interrupt_when_it_waits)
+    other.start()
+    with pytest.raises(KeyboardInterrupt):
+        consumer.close()
+    other.join()
+    assert not thread.is_alive()
+    with pytest.raises(ConsumerClosedError):
+        consumer.poll(timeout_ms=0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_forked_child_is_refused_and_the_parent_goes_on(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
+    """A consumer cannot be used in a forked child: each call there says so, and the parent does not notice."""
+    consumer = joined_consumer(broker, make_consumer)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of fork() with threads
+        child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            status = _misuse_in_child(consumer)
+        finally:
+            os._exit(status)  # the parent's test run must not go on here
+    _, result = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(result) == 0, "0: every call was refused; else the number of the one that was not"
+    broker.produce("t", b"for the parent")
+    assert [record.value for record in poll_until(consumer, 1)] == [b"for the parent"]
+
+
+def _misuse_in_child(consumer: Consumer) -> int:
+    """0 if every call was refused, else the number of the first that was not."""
+    calls: list[Callable[[], Any]] = [
+        lambda: consumer.poll(timeout_ms=0),
+        lambda: consumer.subscribe(["t"]),
+        consumer.commit_sync,
+        consumer.commit_async,
+    ]
+    for number, call in enumerate(calls, start=2):
+        try:
+            call()
+        except IllegalStateError as error:  # noqa: PERF203 - pytest's own context manager is not for a forked child
+            if "fork" not in str(error):
+                return number
+        else:
+            return number
+    return 0
+
+
+@pytest.mark.behaviour("misuse and close")
+def test_wakeup_is_harmless_when_nobody_waits(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
+    """commit_async, subscription and close neither raise nor use up a pending wakeup; the next poll does."""
+    consumer = joined_consumer(broker, make_consumer)
+    consumer.wakeup()
+    consumer.wakeup()
+    consumer.commit_async()
+    assert consumer.subscription() == {"t"}
+    with pytest.raises(WakeupError):
+        consumer.poll(timeout_ms=LONG_MS)
+    assert not consumer.poll(timeout_ms=0), "several wakeups count as one"
+    consumer.wakeup()
+    consumer.close()

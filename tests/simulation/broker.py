@@ -1,0 +1,256 @@
+"""The brokers of the simulation: one real `Cluster`, its listeners, and its restarts.
+
+A twin of `kafka_share.broker.server` without sockets: frames in, one request of a connection in work at a time, frames
+out. After each step the auditor looks, and every few steps the cluster's invariants are checked. Requests can be given
+a fate (`sim_fates`): refused, applied and never answered, answered late.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import attrs
+from simulation.fates import Fate, FateKind, Fates
+from simulation.network import Network, Wire
+from simulation.trace import Trace
+from simulation.virtual_time import CHECK_EVERY, VirtualTime
+
+from kafka_share.broker.cluster import Cluster
+from kafka_share.broker.error_answers import error_answer
+from kafka_share.broker.events import ConnectionClosed, ConnectionOpened, Reply, RequestArrived, RequestContext
+from kafka_share.broker.kafka_version import behaviour_of
+from kafka_share.protocol.messages import decode_request_body, decode_request_header, encode_response
+from kafka_share.records import Node
+
+EPOCH_MS = 1_800_000_000_000
+"""What the broker's clock shows when the virtual one shows 0."""
+
+
+class Witness(Protocol):
+    """What the auditor is shown of the broker."""
+
+    def asked(self, context: RequestContext, request: Any) -> None: ...
+    def answered(self, context: RequestContext, request: Any, response: Any) -> None: ...
+    def stepped(self) -> None: ...
+
+
+class MovableCluster(Cluster):
+    """A cluster whose groups can be given to another coordinator while all nodes run."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        self.coordinator_shift = 0
+        super().__init__(*arguments, **named)
+
+    def coordinator_of(self, key: str) -> Node:
+        found = super().coordinator_of(key)
+        living = self.living_nodes()
+        return living[(living.index(found) + self.coordinator_shift) % len(living)]
+
+
+@attrs.define(eq=False)
+class _Listening:
+    """The broker's end of a wire."""
+
+    wire: Wire
+    in_work: tuple[RequestContext, Any] | None = None
+    fate: Fate | None = None
+    waiting: deque[bytes] = attrs.Factory(deque)
+
+
+class SimulatedBroker:
+    """See the module's docstring. `act` is how faults and producers change the cluster."""
+
+    def __init__(
+        self,
+        time: VirtualTime,
+        network: Network,
+        trace: Trace,
+        *,
+        nodes: int,
+        kafka_version: str,
+        config: dict[str, str],
+        source: random.Random,
+    ) -> None:
+        self.cluster = MovableCluster(
+            range(1, nodes + 1),
+            config=config,
+            cluster_id="simulated",
+            random=source,
+            behaviour=behaviour_of(kafka_version),
+        )
+        self.running = dict.fromkeys(range(1, nodes + 1), True)
+        self.fates = Fates()
+        self.witness: Witness
+        self.time = time
+        self._network = network
+        self._trace = trace
+        self._listening: dict[int, _Listening] = {}
+        self._wake_at_ms: int | None = None
+        self._is_running = False
+        self._runs = 0
+        network.listeners = self
+        for node_id in self.cluster.nodes:
+            self.cluster.set_address(node_id, f"node{node_id}", 9092)
+
+    @property
+    def now_ms(self) -> int:
+        """The broker's clock."""
+        return EPOCH_MS + self.time.now_ms
+
+    # ---- called by the network
+
+    def accepts(self, node_id: int) -> bool:
+        return self.running[node_id]
+
+    def opened(self, wire: Wire) -> None:
+        self._listening[wire.id] = _Listening(wire)
+        self.cluster.handle(ConnectionOpened(wire.id, wire.node_id, "10.0.0.1"), self.now_ms)
+
+    def received(self, wire: Wire, frame: bytes) -> None:
+        listening = self._listening.get(wire.id)
+        if listening is not None:
+            listening.waiting.append(frame)
+            self._pump(listening)
+
+    def closed(self, wire: Wire) -> None:
+        if self._listening.pop(wire.id, None) is not None:
+            self.cluster.handle(ConnectionClosed(wire.id), self.now_ms)
+            self._run()
+
+    # ---- requests
+
+    def _pump(self, listening: _Listening) -> None:
+        while listening.waiting and listening.in_work is None and listening.wire.id in self._listening:
+            self._request(listening, listening.waiting.popleft())
+
+    def _request(self, listening: _Listening, frame: bytes) -> None:
+        body = memoryview(frame)[4:]
+        header = decode_request_header(body)
+        request = decode_request_body(header, body)
+        wire = listening.wire
+        context = RequestContext(
+            connection_id=wire.id,
+            node_id=wire.node_id,
+            client_host="10.0.0.1",
+            api_key=header.api_key,
+            api_version=header.api_version,
+            correlation_id=header.correlation_id,
+            client_id=header.client_id or "",
+        )
+        if self._trace.is_on:
+            self._trace.add(wire.process.name, f"-> node {wire.node_id}", _shown(request), f"#{header.correlation_id}")
+        fate = self.fates.take(context)
+        if fate is not None:
+            self._trace.fault(fate.name, type(request).__name__)
+            if fate.kind is FateKind.LOSE_REQUEST:
+                wire.lost_up = True
+                wire.up.clear()
+                listening.waiting.clear()
+                return
+            if fate.kind is FateKind.CUT_BEFORE:
+                self._network.cut(wire)
+                return
+        listening.in_work, listening.fate = (context, request), fate
+        if fate is not None and fate.kind is FateKind.ERROR:
+            self._reply(Reply(context, error_answer(request, header.api_version, fate.number)))
+            return
+        self.witness.asked(context, request)
+        self.cluster.handle(RequestArrived(context, request), self.now_ms)
+        self._run()
+
+    def _reply(self, reply: Reply) -> None:
+        context = reply.context
+        listening = self._listening.get(context.connection_id)
+        frame = encode_response(context.correlation_id, reply.response, context.api_version)
+        if listening is None or listening.in_work is None or listening.in_work[0] is not context:
+            return
+        if self._trace.is_on:
+            words = (listening.wire.process.name, f"<- node {context.node_id}", _shown(reply.response))
+            self._trace.add(*words, f"#{context.correlation_id}")
+        fate, wire = listening.fate, listening.wire
+        listening.in_work = listening.fate = None
+        if fate is not None and fate.kind is FateKind.CUT_AFTER:
+            self._network.cut(wire)
+            return
+        if fate is not None and fate.kind is FateKind.LOSE_REPLY:
+            wire.lost_down = True
+        self._network.send_down(wire, frame, fate.number if fate is not None and fate.kind is FateKind.DELAY else 0)
+        self._pump(listening)
+
+    # ---- the machine
+
+    def act(self, change: Callable[[], object]) -> None:
+        """Change the cluster from outside, and let it do what follows."""
+        change()
+        self._run()
+
+    def _run(self) -> None:
+        if self._is_running:
+            return
+        self._is_running = True
+        try:
+            while outputs := [output for output in self.cluster.poll(self.now_ms) if isinstance(output, Reply)]:
+                for output in outputs:
+                    listening = self._listening.get(output.context.connection_id)
+                    if listening is not None and listening.in_work and listening.in_work[0] is output.context:
+                        self.witness.answered(output.context, listening.in_work[1], output.response)
+                for output in outputs:
+                    self._reply(output)
+        finally:
+            self._is_running = False
+        self.witness.stepped()
+        self._runs += 1
+        if self._runs % CHECK_EVERY == 0:
+            self.cluster.check()
+        self._arm()
+
+    def _arm(self) -> None:
+        at_ms = self.cluster.wake_at_ms()
+        if at_ms is not None and (self._wake_at_ms is None or at_ms < self._wake_at_ms):
+            self._wake_at_ms = at_ms
+            self.time.at(at_ms - EPOCH_MS, lambda: self._wake(at_ms))
+
+    def _wake(self, at_ms: int) -> None:
+        if self._wake_at_ms == at_ms:
+            self._wake_at_ms = None
+            before = self.cluster.wake_at_ms()
+            self._run()
+            after = self.cluster.wake_at_ms()
+            assert before is None or before > self.now_ms or after != before, "the cluster asks to be woken for nothing"
+
+    def drop_half_open(self) -> None:
+        """The keep-alive of TCP finds the connections whose clients have gone without a word."""
+        for listening in list(self._listening.values()):
+            if not listening.wire.is_open:
+                self.closed(listening.wire)
+
+    # ---- nodes
+
+    def living(self) -> list[int]:
+        return [node_id for node_id, runs in self.running.items() if runs]
+
+    def stop_node(self, node_id: int, *, is_crash: bool) -> None:
+        """Stop a node. A crash ends its sessions without a word; otherwise its connections close first."""
+        self.running[node_id] = False
+        for wire in self._network.wires_of(node_id=node_id):
+            if is_crash:
+                self._listening.pop(wire.id, None)
+                self._network.crash(wire)
+            else:
+                self._network.cut(wire, "the broker closed the connection")
+        for listening in [found for found in self._listening.values() if found.wire.node_id == node_id]:
+            del self._listening[listening.wire.id]  # half-open ones, whose clients are gone
+        self.act(lambda: self.cluster.stop_node(node_id, self.now_ms))
+
+    def start_node(self, node_id: int) -> None:
+        self.running[node_id] = True
+        self.act(lambda: self.cluster.start_node(node_id, self.now_ms))
+
+
+def _shown(message: Any) -> str:
+    """A message as one line of the trace."""
+    text = repr(message)
+    return text if len(text) <= 600 else text[:600] + "…"

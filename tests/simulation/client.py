@@ -1,0 +1,149 @@
+"""One simulated client: a process with a real core, a real application half, and a workload that uses them.
+
+`SimulatedClient` runs the workload's generator on virtual time: whatever it waits for, the process has to be alive and
+not paused to go on.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Generator, Sequence
+from typing import Any, Protocol
+
+from simulation.driver import SimulatedDriver
+from simulation.facade import Confidant, SimulatedFacade, Wait
+from simulation.fault_profile import API_TIMEOUT_MS, POISON, ClientProfile
+from simulation.network import Network
+from simulation.trace import Trace
+from simulation.virtual_time import VirtualTime
+
+from kafka_share.application.decoding import Decoder
+from kafka_share.application.side import ApplicationSide
+from kafka_share.core.member_id import new_member_id
+from kafka_share.core.membership import State
+from kafka_share.core.settings import CoreSettings
+from kafka_share.records import Node, ShareRecord
+
+
+class PoisonDeserializer:
+    """Gives values back as they are; one that is poison it cannot take."""
+
+    def deserialize(self, topic: str, headers: Sequence[tuple[str, bytes | None]], data: bytes | None) -> bytes | None:
+        if data is not None and data.startswith(POISON):
+            raise ValueError("poison")
+        return data
+
+
+class Life(Protocol):
+    """What the application does, from its first subscription to its end."""
+
+    def __call__(self, client: SimulatedClient) -> Generator[Wait, None, None]: ...
+
+
+class SimulatedClient:
+    """See the module's docstring. `name` is its client id."""
+
+    def __init__(
+        self,
+        name: str,
+        profile: ClientProfile,
+        bootstrap: tuple[Node, ...],
+        source: random.Random,
+        time: VirtualTime,
+        network: Network,
+        trace: Trace,
+        ahead_ms: int,
+    ) -> None:
+        self.name = name
+        self.profile = profile
+        self.source = source
+        self.trace = trace
+        self.member_id = new_member_id(source)
+        self.is_quiet = False
+        """The faults are over: the application works quickly and accepts everything."""
+        self.should_close = False
+        self.close_took_ms = 0
+        self.held: list[ShareRecord[Any, Any]] = []
+        """Open window: what the application has in work."""
+        self.has_ended = False
+        self._time = time
+        self._wait: Wait | None = None
+        self._waits = 0
+        self._life: Generator[Wait, None, None] | None = None
+        settings = CoreSettings(
+            group_id=profile.group,
+            member_id=self.member_id,
+            bootstrap=bootstrap,
+            fetch_max_wait_ms=profile.fetch_max_wait_ms,
+            max_poll_records=profile.max_poll_records,
+            record_limit=profile.record_limit,
+            max_poll_interval_ms=profile.max_poll_interval_ms,
+            request_timeout_ms=profile.request_timeout_ms,
+            default_api_timeout_ms=API_TIMEOUT_MS,
+            retry_backoff_max_ms=500,
+            reconnect_backoff_max_ms=500,
+            metadata_max_age_ms=3_000,
+            allow_auto_create_topics=profile.auto_create,
+            renewed_records_stay=profile.window_records > 0,
+        )
+        self.driver = SimulatedDriver(name, settings, source, time, network, trace, self._on_news, ahead_ms)
+        self.facade: SimulatedFacade
+
+    def live(self, auditor: Confidant, life: Life) -> None:
+        """Begin."""
+        side = ApplicationSide(
+            explicit=self.profile.explicit,
+            decoder=Decoder(None, PoisonDeserializer()),
+            max_poll_records=self.profile.max_poll_records,
+            now_ms=self.driver.now_ms,
+            window_records=self.profile.window_records,
+        )
+        self.facade = SimulatedFacade(self.driver, side, auditor, API_TIMEOUT_MS)
+        self.driver.observer = self.facade
+        self._life = life(self)
+        self._time.after(0, lambda: self.driver.run(self._resume))
+
+    @property
+    def is_alive(self) -> bool:
+        """Neither killed nor closed."""
+        return not self.driver.is_dead and not self.has_ended
+
+    @property
+    def knows_its_place(self) -> bool:
+        """Whether it is a member in its own eyes, and knows whom to tell when it leaves."""
+        core = self.driver.core
+        return core._membership.state is State.STABLE and core._coordinator.node is not None
+
+    def wakeup(self) -> None:
+        """What another thread of the application may do at any time."""
+        if self.is_alive and not self.facade.is_closed:
+            self.driver.mailbox.wakeup()
+
+    # ---- the application's thread
+
+    def _resume(self) -> None:
+        assert self._life is not None
+        self._waits += 1
+        self._wait = None
+        self.driver.mailbox._interrupted = False  # what the end of a wait in `Mailbox.take` does
+        try:
+            wait = next(self._life)
+        except StopIteration:
+            self.has_ended = True
+            return
+        self._wait = wait
+        number = self._waits
+        self._time.after(
+            max(0, wait.deadline_at_ms - self.driver.now_ms()), lambda: self.driver.run(lambda: self._go_on(number))
+        )
+        if wait.for_news:
+            self._on_news()
+
+    def _go_on(self, number: int) -> None:
+        if number == self._waits and self._wait is not None:
+            self._resume()
+
+    def _on_news(self) -> None:
+        wait, number = self._wait, self._waits
+        if wait is not None and wait.for_news and self.driver.mailbox._has_news(wait.with_records):
+            self._time.after(0, lambda: self.driver.run(lambda: self._go_on(number)))

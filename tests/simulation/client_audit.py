@@ -1,0 +1,94 @@
+"""The auditor's eye on one application: what it gets, what it says, and what it is told about that.
+
+Every record that a poll returns must be one that this member was handed out, with what the producer wrote; everything
+that is said about a record must be about one that the application holds; every offset that is acknowledged must be
+reported exactly once; and an ACCEPT that is reported as done must have been stored.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from simulation.books import BookKey, Books
+from simulation.trace import ComplaintError, Trace
+
+from kafka_share.application.delivery import RENEW
+from kafka_share.core.events import AcknowledgementOutcome, GatheredAcknowledgements
+from kafka_share.core.fetching.offsets import AcknowledgementRun
+from kafka_share.records import AcknowledgeType, ShareRecord, TopicIdPartition
+
+ACCEPT = AcknowledgeType.ACCEPT
+
+
+def value_of(topic: str, partition: int, offset: int) -> bytes:
+    """What the producer writes at an offset."""
+    return f"{topic}/{partition}/{offset}".encode()
+
+
+class ClientAudit:
+    """One application's books. With `keeps_renewed` (an open window) a renewed record stays in its hands."""
+
+    def __init__(
+        self, name: str, member_id: str, group_id: str, books: Books, trace: Trace, *, keeps_renewed: bool
+    ) -> None:
+        self._keeps_renewed = keeps_renewed
+        self._name = name
+        self._member_id = member_id
+        self._group_id = group_id
+        self._books = books
+        self._trace = trace
+        self._in_hand: Counter[tuple[str, int, int]] = Counter()
+        self._unreported: Counter[tuple[TopicIdPartition, int, int]] = Counter()
+        """(partition, offset, type) that was acknowledged and has had no outcome."""
+
+    def delivered(self, records: list[ShareRecord[Any, Any]]) -> None:
+        acquired = self._books.acquired.get(self._member_id, {})
+        for record in records:
+            where = (record.topic, record.partition, record.offset)
+            if record.delivery_count not in acquired.get(where, ()):
+                raise ComplaintError(f"{self._name} got {record!r}, which it was not handed out")
+            if record.value != value_of(*where):
+                raise ComplaintError(f"{self._name} got {record!r} with a value that is not the producer's")
+            self._in_hand[where] += 1
+        self._trace.count("records delivered", len(records))
+        if records and self._trace.is_on:
+            self._trace.add(self._name, "polled", [(r.topic, r.partition, r.offset, r.delivery_count) for r in records])
+
+    def said(self, gathered: tuple[GatheredAcknowledgements, ...]) -> None:
+        acquired = self._books.acquired.get(self._member_id, {})
+        for one in gathered:
+            partition = one.partition
+            for offset, kind in _offsets(one.runs):
+                where = (partition.topic, partition.partition, offset)
+                if where not in acquired:
+                    raise ComplaintError(f"{self._name} acknowledges {where}, which it was not handed out")
+                if self._in_hand[where]:
+                    self._in_hand[where] -= kind != RENEW or not self._keeps_renewed
+                elif kind in (ACCEPT, RENEW):
+                    raise ComplaintError(f"{self._name} acknowledges {where}, which its application does not hold")
+                self._unreported[partition, offset, kind] += 1
+
+    def reported(self, outcome: AcknowledgementOutcome) -> None:
+        partition = outcome.partition
+        book = self._books.by_key.get(BookKey(self._group_id, partition.topic_id, partition.partition))
+        for offset, kind in _offsets(outcome.runs):
+            if not self._unreported[partition, offset, kind]:
+                raise ComplaintError(f"{self._name} is told of {partition}@{offset}, type {kind}, once too often")
+            self._unreported[partition, offset, kind] -= 1
+            if outcome.error is None and kind == ACCEPT and (book is None or not book.is_past(offset)):
+                raise ComplaintError(f"{self._name} is told that {partition}@{offset} was accepted; it was not stored")
+        name = "accepted" if outcome.error is None else type(outcome.error).__name__
+        self._trace.count(f"outcome {name}")
+
+    def closed(self) -> None:
+        for (partition, offset, kind), times in self._unreported.items():
+            if times:
+                raise ComplaintError(f"{self._name} is never told what became of {partition}@{offset}, type {kind}")
+
+
+def _offsets(runs: Iterable[AcknowledgementRun]) -> Iterable[tuple[int, int]]:
+    for first, last, kind in runs:
+        for offset in range(first, last + 1):
+            yield offset, kind

@@ -1,0 +1,233 @@
+"""Defects to be put into the product, one at a time: what the auditor is worth shows in what it finds.
+
+`MUTATIONS` maps a name to the defect. `Mutation.applied()` puts it in for the length of a `with` block; `complaint` is
+a pattern of what the auditor has to say. Used by `test_simulation_auditor.py` only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import attrs
+
+from kafka_share.application.side import ApplicationSide
+from kafka_share.broker import acquisition
+from kafka_share.broker.in_flight_state import InFlightState, RecordState
+from kafka_share.broker.in_flight_window import InFlightWindow
+from kafka_share.broker.refusals import Refusal
+from kafka_share.broker.share_coordinator import ShareCoordinator
+from kafka_share.broker.share_partition import SharePartition
+from kafka_share.core.coordinator import Coordinator
+from kafka_share.core.fetching import node_exchange
+from kafka_share.core.fetching.acknowledgements import Acknowledgements
+from kafka_share.core.fetching.fetcher import Fetching
+from kafka_share.core.fetching.node_exchange import NodeExchange
+from kafka_share.core.fetching.offsets import AcquiredRange, clean_acquired
+from kafka_share.core.membership import Membership
+from kafka_share.errors import InvalidRecordStateError, error_for_code
+
+Original = Callable[..., Any]
+NEVER_ENOUGH = 1_000_000
+
+
+@attrs.frozen
+class Mutation:
+    """`make` is given the original and answers what stands in its place."""
+
+    owner: Any
+    name: str
+    make: Callable[[Original], Any]
+    complaint: str
+    first_seed: int = 0
+    """Where the histories begin that meet it soon; it saves the test time, nothing else."""
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        with patch.object(self.owner, self.name, self.make(getattr(self.owner, self.name))):
+            yield
+
+
+# ---- the client
+
+
+def _gathers_twice(gather: Original) -> Original:
+    return lambda side: gather(side) * 2
+
+
+def _forgets_partition_0(by_leader: Original) -> Original:
+    def mutant(fetching: Fetching, assignment: Any, topics: Any) -> Any:
+        return by_leader(fetching, tuple(one for one in assignment if one[1] != 0), topics)
+
+    return mutant
+
+
+def _drops_failed_outcomes(settle: Original) -> Original:
+    def mutant(acknowledgements: Acknowledgements, units: Any, error: Any, *rest: Any) -> None:
+        for unit in units:
+            unit.is_internal |= error is not None
+        settle(acknowledgements, units, error, *rest)
+
+    return mutant
+
+
+def _reports_twice(pop: Original) -> Original:
+    told: list[Any] = []
+
+    def mutant(side: ApplicationSide) -> Any:
+        if told:
+            return told.pop()
+        outcome = pop(side)
+        if outcome is not None:
+            told.append(outcome)
+        return outcome
+
+    return mutant
+
+
+def _never_rejoins(_: Original) -> Original:
+    def mutant(membership: Membership, *news: Any) -> None:
+        membership._sent_names = membership.subscription
+        membership._back_off(news[-1])
+
+    return mutant
+
+
+def _leaves_without_a_word(_: Original) -> Original:
+    return lambda membership: membership._left() if membership.state.value == "leaving" else None
+
+
+def _never_looks_for_the_coordinator(_: Original) -> Original:
+    return lambda coordinator: None
+
+
+def _keeps_a_dead_session(_: Original) -> Original:
+    return lambda exchange: None
+
+
+def _takes_one_offset_more(_: Original) -> Original:
+    def mutant(ranges: Any) -> Any:
+        cleaned, impossible = clean_acquired(ranges)
+        return tuple(AcquiredRange(max(0, r.first - 1), r.last, r.delivery_count) for r in cleaned[:1]), impossible
+
+    return mutant
+
+
+def _takes_refusals_for_success(_: Original) -> Original:
+    def mutant(code: int, message: str | None = None) -> Any:
+        return None if code == InvalidRecordStateError.code else error_for_code(code, message)
+
+    return mutant
+
+
+# ---- the broker
+
+
+def _hands_out_locked_records(_: Original) -> Any:
+    return property(
+        lambda state: state.state in (RecordState.AVAILABLE, RecordState.ACQUIRED) and state.pending_from is None
+    )
+
+
+def _lets_others_acknowledge(_: Original) -> Any:
+    def mutant(state: InFlightState, member: str) -> None:
+        if state.state is not RecordState.ACQUIRED or state.pending_from is not None:
+            raise Refusal(InvalidRecordStateError, "the record is not acquired")
+
+    return staticmethod(mutant)
+
+
+def _redelivers_what_was_accepted(commit: Original) -> Original:
+    def mutant(state: InFlightState) -> None:
+        commit(state)
+        if state.state is RecordState.ACKNOWLEDGED:
+            state.state = RecordState.AVAILABLE
+
+    return mutant
+
+
+def _ignores_the_delivery_limit(settle: Original) -> Original:
+    return lambda state, target, limit: settle(state, target, NEVER_ENOUGH)
+
+
+def _moves_the_start_back(drop_finished: Original) -> Original:
+    def mutant(window: InFlightWindow) -> Any:
+        moved = drop_finished(window)
+        if moved and not window.batches and window.start_offset > 1:
+            window.start_offset -= 2
+        return moved
+
+    return mutant
+
+
+def _skips_an_offset(drop_finished: Original) -> Original:
+    def mutant(window: InFlightWindow) -> Any:
+        moved = drop_finished(window)
+        if moved and window.batches:
+            window.start_offset += 1
+        return moved
+
+    return mutant
+
+
+def _has_no_window_limit(_: Original) -> Original:
+    def mutant(acquisition: Any, max_records: int) -> None:
+        acquisition.budget = max_records
+
+    return mutant
+
+
+def _stores_no_ends(write: Original) -> Original:
+    def mutant(coordinator: ShareCoordinator, key: Any, *, batches: Any, start_offset: int, **rest: Any) -> None:
+        available = [batch for batch in batches if batch.state == RecordState.AVAILABLE]
+        write(coordinator, key, batches=available, start_offset=-1, **rest)
+
+    return mutant
+
+
+MUTATIONS = {
+    "accept twice": Mutation(ApplicationSide, "gather", _gathers_twice, "which its application does not hold", 1),
+    "forget a partition": Mutation(Fetching, "_by_leader", _forgets_partition_0, "not ended", 5),
+    "drop the result of a failed acknowledgement": Mutation(
+        Acknowledgements, "settle", _drops_failed_outcomes, "is never told what became of"
+    ),
+    "report an outcome twice": Mutation(ApplicationSide, "pop_outcome", _reports_twice, "once too often"),
+    "never rejoin after fencing": Mutation(Membership, "_fenced", _never_rejoins, "is no member of its group", 6),
+    "leave without a word": Mutation(
+        Membership, "_skip_pointless_leave", _leaves_without_a_word, "has closed and is still a member"
+    ),
+    "never look for another coordinator": Mutation(
+        Coordinator, "forget", _never_looks_for_the_coordinator, "is no member of its group", 20
+    ),
+    "keep a dead share session": Mutation(NodeExchange, "reset", _keeps_a_dead_session, "not ended"),
+    "take one offset more than was acquired": Mutation(
+        node_exchange, "clean_acquired", _takes_one_offset_more, "which it was not handed out", 1
+    ),
+    "take refusals for success": Mutation(
+        node_exchange, "error_for_code", _takes_refusals_for_success, "was accepted; it was not stored", 9
+    ),
+    "hand out locked records": Mutation(
+        InFlightState, "acquirable", _hands_out_locked_records, "is handed out to (two members at once|its holder)", 1
+    ),
+    "let others acknowledge": Mutation(
+        SharePartition, "_require_held", _lets_others_acknowledge, "is not held by the member that acknowledged it", 12
+    ),
+    "deliver again what was accepted": Mutation(
+        InFlightState, "commit", _redelivers_what_was_accepted, "is delivered after its end was stored"
+    ),
+    "ignore the delivery limit": Mutation(
+        InFlightState, "settle", _ignores_the_delivery_limit, r"is delivered for the \d+th time"
+    ),
+    "move the start offset back": Mutation(
+        InFlightWindow, "drop_finished", _moves_the_start_back, "start offset of .* moved back"
+    ),
+    "move the start offset past a record": Mutation(
+        InFlightWindow, "drop_finished", _skips_an_offset, "moved past .* which has not ended"
+    ),
+    "acquire beyond the window": Mutation(
+        acquisition._Acquisition, "_set_budget", _has_no_window_limit, "offsets in flight", 4
+    ),
+    "store no ends": Mutation(ShareCoordinator, "write", _stores_no_ends, "is delivered after its end was stored"),
+}
