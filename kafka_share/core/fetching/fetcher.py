@@ -9,19 +9,20 @@ from __future__ import annotations
 import random
 from typing import Final
 
+import attrs
+
 from kafka_share.core.events import (
     Channel,
     CommitRequested,
     Deliver,
     FetchedBatch,
-    FetchedPartition,
     GatherAcknowledgements,
     PollStarted,
 )
 from kafka_share.core.fetching.acknowledgements import Acknowledgements
-from kafka_share.core.fetching.node_exchange import Fetched, NodeExchange
+from kafka_share.core.fetching.node_exchange import NodeExchange
 from kafka_share.core.fetching.share_session import Wanted
-from kafka_share.core.fetching.untaken_batches import ParkedBatches, released
+from kafka_share.core.fetching.untaken_batches import ParkedBatches, releases
 from kafka_share.core.membership import Assignment, Membership
 from kafka_share.core.metadata import Metadata
 from kafka_share.core.requests import Requests
@@ -243,6 +244,7 @@ class Fetching:
             self._requests,
             self.acknowledgements,
             self._new_session_id,
+            self._new_batch_id,
             self._fetched,
             self._source,
         )
@@ -250,6 +252,10 @@ class Fetching:
     def _new_session_id(self) -> int:
         self._last_session_id += 1
         return self._last_session_id
+
+    def _new_batch_id(self) -> int:
+        self._last_batch_id += 1
+        return self._last_batch_id
 
     def _update_wanted(self) -> dict[int, Wanted]:
         """What may be fetched, by leader: assigned, and still subscribed to (KAFKA-19356)."""
@@ -309,31 +315,23 @@ class Fetching:
 
     # ---- answers
 
-    def _fetched(self, fetched: Fetched, now_ms: int) -> None:
+    def _fetched(self, batch: FetchedBatch, now_ms: int) -> None:
         """Hand records over; those that nobody wants any more go back to the broker."""
         if self._closing_until_ms is not None:
             return  # the end of the session releases them
         topics = self._membership.subscription
         if self._membership.is_fatal:
             topics = frozenset()
-        kept = tuple(p for p in fetched.partitions if p.partition.topic in topics)
-        dropped = tuple(p for p in fetched.partitions if p.partition.topic not in topics)
-        if dropped:
-            for said in released(self._batch(dropped, fetched)):
-                self.acknowledgements.release(said, now_ms)
+        kept = tuple(p for p in batch.partitions if p.partition.topic in topics)
+        for release in releases(p for p in batch.partitions if p.partition.topic not in topics):
+            self.acknowledgements.release(release, now_ms)
         if kept:
-            batch = self._batch(kept, fetched)
+            batch = attrs.evolve(batch, partitions=kept)
             self._requests.outputs.append(Deliver(batch))
             self._parked.park(batch, now_ms)
             self._poll_ends_at_ms = None
             self._is_poll_new = False
             self._membership.poll_ended(now_ms)
-
-    def _batch(self, partitions: tuple[FetchedPartition, ...], fetched: Fetched) -> FetchedBatch:
-        self._last_batch_id += 1
-        return FetchedBatch(
-            self._last_batch_id, partitions, fetched.sent_at_ms, max(0, fetched.acquisition_lock_timeout_ms)
-        )
 
     # ---- the end
 

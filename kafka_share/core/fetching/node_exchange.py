@@ -14,7 +14,7 @@ from uuid import UUID
 import attrs
 
 from kafka_share.core.backoff import Backoff
-from kafka_share.core.events import Channel, FetchedPartition
+from kafka_share.core.events import Channel, FetchedBatch, FetchedPartition
 from kafka_share.core.fetching.acknowledgements import Acknowledgements, Unit, Units
 from kafka_share.core.fetching.fetch_answers import (
     LEADER_CHANGES,
@@ -60,15 +60,6 @@ _END_OF_TIME_MS = 1 << 62
 
 
 @attrs.frozen
-class Fetched:
-    """What an answer brought: `partitions` is not empty."""
-
-    partitions: tuple[FetchedPartition, ...]
-    sent_at_ms: int
-    acquisition_lock_timeout_ms: int
-
-
-@attrs.frozen
 class _UnderWay:
     units: Units
     sent_at_ms: int
@@ -79,7 +70,7 @@ class _UnderWay:
 
 
 class NodeExchange:
-    """`on_fetched(fetched, now_ms)` is called with every answer that acquired something."""
+    """`on_fetched(batch, now_ms)` is called with every answer that acquired something."""
 
     def __init__(
         self,
@@ -89,7 +80,8 @@ class NodeExchange:
         requests: Requests,
         acknowledgements: Acknowledgements,
         new_session_id: Callable[[], int],
-        on_fetched: Callable[[Fetched, int], None],
+        new_batch_id: Callable[[], int],
+        on_fetched: Callable[[FetchedBatch, int], None],
         source: random.Random,
     ) -> None:
         self.node = node
@@ -99,6 +91,7 @@ class NodeExchange:
         self._requests = requests
         self._acknowledgements = acknowledgements
         self._new_session_id = new_session_id
+        self._new_batch_id = new_batch_id
         self._on_fetched = on_fetched
         self._backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms, source)
         self._empty_pause = Backoff(
@@ -296,7 +289,8 @@ class NodeExchange:
             self._backoff.succeeded()
         self._pace(asked, bool(acquired), now_ms)
         if acquired:
-            self._on_fetched(Fetched(tuple(acquired), sent_at_ms, response.acquisition_lock_timeout_ms), now_ms)
+            lock_ms = max(0, response.acquisition_lock_timeout_ms)
+            self._on_fetched(FetchedBatch(self._new_batch_id(), tuple(acquired), sent_at_ms, lock_ms), now_ms)
 
     def _pace(self, asked: _UnderWay, has_acquired: bool, now_ms: int) -> None:
         """No hot loop with a broker that answers with nothing long before its time is over."""

@@ -7,9 +7,11 @@ its group meanwhile. Owned by `core.fetching`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import attrs
 
-from kafka_share.core.events import FetchedBatch, GatheredAcknowledgements, Output, Reclaim
+from kafka_share.core.events import FetchedBatch, FetchedPartition, GatheredAcknowledgements, Output, Reclaim
 from kafka_share.core.fetching.offsets import AcknowledgementRun
 from kafka_share.records import AcknowledgeType
 
@@ -33,7 +35,7 @@ class ParkedBatches:
     def park(self, batch: FetchedBatch, now_ms: int) -> None:
         lock_ms = batch.acquisition_lock_timeout_ms
         reclaim_at_ms = now_ms + (lock_ms if lock_ms > 0 else _DEFAULT_LOCK_MS) // 2
-        self._parked[batch.batch_id] = _Parked(released(batch), reclaim_at_ms)
+        self._parked[batch.batch_id] = _Parked(releases(batch.partitions), reclaim_at_ms)
 
     def poll_started(self) -> None:
         """The poll takes what is parked; what is being taken back may still come back."""
@@ -56,8 +58,8 @@ class ParkedBatches:
         return min((parked.reclaim_at_ms for parked in self._parked.values()), default=None)
 
 
-def released(batch: FetchedBatch) -> tuple[GatheredAcknowledgements, ...]:
-    """RELEASE for everything that a batch acquired."""
+def releases(partitions: Iterable[FetchedPartition]) -> tuple[GatheredAcknowledgements, ...]:
+    """RELEASE for everything that was acquired of these."""
     return tuple(
         GatheredAcknowledgements(
             fetched.partition,
@@ -65,5 +67,5 @@ def released(batch: FetchedBatch) -> tuple[GatheredAcknowledgements, ...]:
             fetched.session_id,
             tuple(AcknowledgementRun(r.first, r.last, AcknowledgeType.RELEASE) for r in fetched.acquired),
         )
-        for fetched in batch.partitions
+        for fetched in partitions
     )
