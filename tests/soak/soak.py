@@ -1,12 +1,12 @@
 """An hour (or whatever is asked for) of moderate load with members that join, leave and are killed.
 
-A script, not a test: `PYTHONPATH=tests python -m soak.soak --minutes 60`. It starts the bundled broker in a
-process of its own (or uses `--bootstrap-server`), produces at a steady rate, and keeps two to five members consuming, each in a process of
-its own: every few seconds one joins, leaves by close, or is killed. One member lives through the whole run; its memory
-and the broker's are printed at every step. At the end production stops, the group drains, and the account is made:
-nothing lost, nothing settled twice, nothing seen again after it was settled. Exit code 1 if any of that fails.
-Consumed records are deleted from the log every minute, as retention would do. Needs an installed `kafka_share`, or
-the repository in PYTHONPATH. `test_soak.py` runs it for seconds.
+A script, not a test: `PYTHONPATH=tests python -m soak.soak --minutes 60`. It starts the bundled broker in a process of
+its own (or uses `--bootstrap-server`), produces at a steady rate, and keeps two to five members consuming, each in a
+process of its own: every few seconds one joins, leaves by close, or is killed. One member lives through the whole run;
+its memory and the broker's are printed at every step. At the end production stops, the group drains, and the account is
+made: nothing lost, nothing settled twice, nothing seen again after it was settled. Exit code 1 if any of that fails.
+Consumed records are deleted from the log every minute, as retention would do. Needs an installed `kafka_share`, or the
+repository in PYTHONPATH. `test_soak.py` runs it for seconds.
 """
 
 # ruff: noqa: T201 - a command line of its own
