@@ -14,7 +14,7 @@ import argparse
 import contextlib
 import sys
 from collections.abc import Iterator
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 from kafka_share import KafkaShareAdmin, KafkaShareError, OffsetSpec, TopicPartition
 from kafka_share.broker import ReferenceBroker
@@ -27,7 +27,7 @@ def place(text: str) -> OffsetSpec | int:
         return OffsetSpec[text.upper()]
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=timezone.utc)
+        moment = moment.replace(tzinfo=UTC)
     return int(moment.timestamp() * 1000)
 
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
-from typing import Any
-
-from typing_extensions import Self
+from typing import Any, Self
 
 from kafka_share.admin_values import (
     ClusterDescription,

@@ -9,9 +9,7 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
-
-from typing_extensions import Self
+from typing import Any, Self, TypeVar
 
 from kafka_share.admin_values import (
     ClusterDescription,

@@ -11,10 +11,9 @@ import difflib
 import ssl
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Self
 
 import attrs
-from typing_extensions import Self
 
 from kafka_share.config_checks import (
     boolean,

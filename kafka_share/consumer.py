@@ -16,9 +16,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, Generic, TypeVar
-
-from typing_extensions import Self
+from typing import Any, Generic, Self
 
 from kafka_share.application.arguments import acknowledge_type, demand_place, not_a_record, timeout, topic_set
 from kafka_share.application.awaited_outcomes import OnOutcome
@@ -54,13 +52,12 @@ from kafka_share.network.settings import connection_settings
 from kafka_share.records import (
     AcknowledgementCommitCallback,
     AcknowledgeType,
+    K,
     ShareRecord,
     ShareRecords,
     TopicIdPartition,
+    V,
 )
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 log = logging.getLogger(__name__)
 

@@ -8,17 +8,18 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, overload
 
-from typing_extensions import NamedTuple  # typing's own cannot be generic before Python 3.11
+from typing_extensions import TypeVar  # typing's own has no default before Python 3.13
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from kafka_share.errors import KafkaShareError, RecordDeserializationError
 
-K = TypeVar("K")
-V = TypeVar("V")
+K = TypeVar("K", default=bytes | None)
+V = TypeVar("V", default=bytes | None)
+"""What the deserializers make of key and value; without them, the bytes (None for a null key or value)."""
 
 RecordHeaders: TypeAlias = "tuple[tuple[str, bytes | None], ...]"
 """(name, value) in the producer's order; names may repeat."""

@@ -109,7 +109,7 @@ class PartitionDecoding:
                         yield from self._decode_batch(batch, position)
                     if not self._pending:
                         return
-            except CorruptBatchError as error:  # noqa: PERF203 - entered once, and once more per unreadable batch
+            except CorruptBatchError as error:
                 stop = self._end_of_batch(position)
                 if stop is None:
                     yield self._damaged_rest(str(error))

@@ -8,8 +8,7 @@ broker does becomes an output; exceptions are for mistakes of the driver.
 from __future__ import annotations
 
 import random
-
-from typing_extensions import assert_never
+from typing import assert_never
 
 from kafka_share.core.coordinator import Coordinator
 from kafka_share.core.events import (

@@ -31,7 +31,7 @@ async def dial(host: str, port: int, settings: ConnectionSettings) -> socket.soc
         share_s = max(0.0, ends_at - loop.time()) / (len(addresses) - i)
         try:
             return await _connect(address, settings, share_s)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             failures.append(f"{address[1][0]!s}: no answer within {int(share_s * 1000)} ms")
         except OSError as error:
             failures.append(f"{address[1][0]!s}: {os.strerror(error.errno) if error.errno else error}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta, timezone
+from datetime import UTC, timedelta, timezone
 
 import pytest
 
@@ -25,7 +25,7 @@ TIME_MS = 1_795_300_569_007  # 2026-11-21 22:36:09.007 UTC
 )
 def test_a_time_is_printed_as_java_does(pattern: str, expected: str) -> None:
     """Runs of letters are padded numbers, text in quotes and everything that is no letter stands for itself."""
-    assert DateFormat(pattern).text(TIME_MS, timezone.utc) == expected
+    assert DateFormat(pattern).text(TIME_MS, UTC) == expected
 
 
 def test_a_time_is_that_of_the_zone_when_one_is_given() -> None:

@@ -16,6 +16,8 @@ from kafka_share.protocol.classic import DescribeConfigsRequest
 from kafka_share.protocol.share_group import ShareGroupDescribeRequest
 
 # isort: split
+from typing import Self
+
 from conformance.kafka_probe import call
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import (
@@ -27,7 +29,6 @@ from kafka.admin import (
     ResourcePattern,
     ResourceType,
 )
-from typing_extensions import Self
 
 _TIMEOUT_S: Final = 30
 _LOOK_EVERY_S: Final = 0.02

@@ -73,7 +73,7 @@ class ConformanceMatrix:
     def _text(self) -> str:
         columns = sorted(self._columns, key=lambda c: (c != REFERENCE, c))
         head = _HEAD.format(
-            date=datetime.datetime.now(datetime.timezone.utc).date(),
+            date=datetime.datetime.now(datetime.UTC).date(),
             version=VERSION,
             python=platform.python_version(),
         )

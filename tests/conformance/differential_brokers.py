@@ -9,12 +9,11 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Self
 from uuid import UUID
 
 from conformance.share_requests import ALTER_VERSION, SHARE_VERSION, Limits, Topic, alter_request, fetch_request
 from conformance.wire_connection import PATIENCE_S, WireConnection
-from typing_extensions import Self
 
 from kafka_share.protocol.classic import (
     CreateTopicsRequest,

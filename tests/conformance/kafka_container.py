@@ -19,13 +19,12 @@ import gc
 import warnings
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from conformance.kafka_jars import KafkaUnavailableError
 from conformance.kafka_probe import probe
 from conformance.kafka_server import START_TIMEOUT_S, KafkaFailedError, free_ports, new_cluster_id, wait
 from conformance.kafka_settings import HOST, small_internal_topics
-from typing_extensions import Self
 
 IMAGE: Final = "apache/kafka"
 SHARE_GROUPS: Final = ("/opt/kafka/bin/kafka-features.sh", "upgrade", "--feature", "share.version=1")

@@ -26,7 +26,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from conformance.kafka_jars import VERSIONS, KafkaUnavailableError, class_path
 from conformance.kafka_probe import probe
@@ -40,7 +40,6 @@ from conformance.kafka_settings import (
     scram_credentials,
     write_properties,
 )
-from typing_extensions import Self
 
 __all__ = ["VERSIONS", "KafkaFailedError", "KafkaServer", "KafkaUnavailableError", "Security"]
 

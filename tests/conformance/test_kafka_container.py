@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from types import ModuleType
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from conformance import kafka_container, kafka_targets
@@ -14,7 +14,6 @@ from conformance.kafka_jars import KafkaUnavailableError
 from conformance.kafka_probe import Answer
 from conformance.kafka_server import KafkaFailedError
 from conformance.kafka_settings import Security
-from typing_extensions import Self
 
 SETTINGS = {"group.share.min.record.lock.duration.ms": "1000"}
 NO_JARS = "there are no jars"

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import select
 import socket
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import attrs
-from typing_extensions import Self
 
 from kafka_share.protocol.messages import decode_response, encode_request
 

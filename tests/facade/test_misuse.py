@@ -188,7 +188,7 @@ def _misuse_in_child(consumer: Consumer) -> int:
     for number, call in enumerate(calls, start=2):
         try:
             call()
-        except IllegalStateError as error:  # noqa: PERF203 - pytest's own context manager is not for a forked child
+        except IllegalStateError as error:
             if "fork" not in str(error):
                 return number
         else:

@@ -6,14 +6,13 @@ Called by `kafka_share.cli.demo.command`. Writes no control characters to anythi
 from __future__ import annotations
 
 import time
-from typing import IO
+from typing import IO, Self
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
-from typing_extensions import Self
 
 from kafka_share.cli.demo.ledger import Ledger, Settlement
 from kafka_share.cli.demo.report import Report

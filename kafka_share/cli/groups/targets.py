@@ -6,7 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import click
@@ -18,7 +18,7 @@ from kafka_share.records import TopicPartition
 _TIME: Final = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,3})\d*)?)?(Z|([+-])(\d\d)(?::?(\d\d))?)?", re.ASCII
 )
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_OFFSET: Final = 2**63 - 1
 
 
@@ -54,9 +54,7 @@ def parse_time_ms(text: str) -> int:
     year, month, day, hour, minute, second, fraction, zone, sign, ahead_h, ahead_min = found.groups()
     milliseconds = int((fraction or "0").ljust(3, "0"))
     try:
-        moment = datetime(
-            int(year), int(month), int(day), int(hour), int(minute), int(second or 0), tzinfo=timezone.utc
-        )
+        moment = datetime(int(year), int(month), int(day), int(hour), int(minute), int(second or 0), tzinfo=UTC)
     except ValueError as error:
         raise ToolFailedError(f"--to-datetime {text!r} is not a time: {error}", "value") from None
     if zone not in (None, "Z"):

@@ -9,12 +9,11 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import attrs
 from conformance.our_client_probe import notation
 from conformance.our_client_probe.desk import Desk
-from typing_extensions import Self
 
 from kafka_share import (
     AcknowledgeType,
