@@ -13,18 +13,14 @@ clock. From the outside in:
 
 - `reference_broker`: the object above; `inspection`: its snapshots; `clock`, `faults`: what tests turn
 - `server`: sockets, frames, the timer; drives one cluster
-- `cluster`: the machine that routes requests and carries news; `events`: what goes in and out; `cluster_view`: what the
-  share machines may ask it
-- `handler_table` and `handlers/`: one file per family of APIs, between wire messages and machines; `error_answers`
-- `topics`, `log`, `producers`, `appending`, `delayed_fetch`: partitions, records, ordinary fetches
-- `configs`, `config_keys`, `settings`, `durations`: what is configured and what applies
-- `kafka_version`: what differs between the versions of Kafka that it can be
-- `group_coordinator`, `share_group`, `assignor`: membership of share groups
-- `consumer_groups`, `consumer_group`, `committed_offsets`, `subscriptions`: classic consumer groups; `group_ids`: which
-  id belongs to which type of group; `transactions`: transactional producers; `error_codes`: codes
-  that only ordinary clients meet
-- `share_node`, `share_session`, `share_partition`, `share_coordinator` and the files they name: sessions, records in
-  flight, stored state
+- `cluster`: the machine that routes requests and carries news; `events`: what goes in and out
+- `handlers/`: one file per family of APIs, between wire messages and machines; `error_answers`: what planned faults
+  answer
+- `share/`: share groups, sessions, deliveries and stored state
+- `classic/`: classic groups, committed offsets, transactions and ordinary fetches; `group_ids`: which id belongs to
+  which type of group
+- `storage/`: topics, logs and producers; `configs/`: what is configured and what applies
+- `kafka_version`: what differs between the versions of Kafka that it can be; `refusals`: how machines say no
 
 A single process keeps everything in memory; there is no replication, no retention and no security.
 """

@@ -12,22 +12,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_share.broker import appending
+from kafka_share.broker.classic.classic_groups import ClassicGroups
+from kafka_share.broker.classic.delayed_fetch import DelayedFetches
+from kafka_share.broker.classic.transactions import Transactions
 from kafka_share.broker.client_metrics import ClientMetrics
-from kafka_share.broker.configs import Configs, ResourceType
-from kafka_share.broker.consumer_groups import ConsumerGroups
-from kafka_share.broker.delayed_fetch import DelayedFetches
+from kafka_share.broker.configs.configs import Configs, ResourceType
 from kafka_share.broker.events import ConnectionClosed, ConnectionOpened, Reply, RequestArrived
-from kafka_share.broker.group_coordinator import GroupCoordinator
 from kafka_share.broker.group_ids import GroupIds
-from kafka_share.broker.handler_table import HANDLERS, TELEMETRY_HANDLERS, advertised_versions
-from kafka_share.broker.handlers import consumer_group, fetch
+from kafka_share.broker.handlers import classic_group, fetch
+from kafka_share.broker.handlers.handler_table import HANDLERS, TELEMETRY_HANDLERS, advertised_versions
 from kafka_share.broker.kafka_version import KAFKA_4_3
 from kafka_share.broker.refusals import Refusal
-from kafka_share.broker.share_coordinator import ShareCoordinator
-from kafka_share.broker.share_node import ShareNode
-from kafka_share.broker.topics import Topics
-from kafka_share.broker.transactions import Transactions
+from kafka_share.broker.share.node import ShareNode
+from kafka_share.broker.share.share_coordinator import ShareCoordinator
+from kafka_share.broker.share.share_groups import ShareGroups
+from kafka_share.broker.storage import appending
+from kafka_share.broker.storage.topics import Topics
 from kafka_share.errors import (
     CoordinatorNotAvailableError,
     FencedLeaderEpochError,
@@ -46,10 +46,10 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from kafka_share.broker.client_metrics import MetricsSubscription
+    from kafka_share.broker.configs.configs import GroupSettings
     from kafka_share.broker.events import Event, Message, Output, RequestContext
     from kafka_share.broker.kafka_version import Behaviour
-    from kafka_share.broker.settings import GroupSettings
-    from kafka_share.broker.topics import Partition, Topic
+    from kafka_share.broker.storage.topics import Partition, Topic
 
 _HASH_MASK: Final = 2**32 - 1
 
@@ -81,9 +81,9 @@ class Cluster:
         self.topics = Topics(node_ids, random)
         self.share_states = ShareCoordinator(self, behaviour)
         self.group_ids = GroupIds()
-        self.groups = GroupCoordinator(self.topics, self.configs, self.share_states, self.group_ids, behaviour)
-        self.consumer_groups = ConsumerGroups(self.group_ids, self.configs, random)
-        self.transactions = Transactions(self, self.consumer_groups.offsets)
+        self.share_groups = ShareGroups(self.topics, self.configs, self.share_states, self.group_ids, behaviour)
+        self.classic_groups = ClassicGroups(self.group_ids, self.configs, random)
+        self.transactions = Transactions(self, self.classic_groups.offsets)
         self.share_nodes = {node_id: self._new_share_node(node_id) for node_id in node_ids}
         self.fetches = DelayedFetches()
         self._alive = list(node_ids)
@@ -108,29 +108,29 @@ class Cluster:
 
     def poll(self, now_ms: int) -> list[Output]:
         """Let time pass up to `now_ms`; answers everything that has to be sent."""
-        self.groups.poll(now_ms)
+        self.share_groups.poll(now_ms)
         self.transactions.poll(now_ms)
-        for context, waited in self.consumer_groups.poll(now_ms):
-            self._outputs.append(Reply(context, consumer_group.answer(context, waited)))
+        for context, waited in self.classic_groups.poll(now_ms):
+            self._outputs.append(Reply(context, classic_group.answer(context, waited)))
         for node in self.share_nodes.values():
             self._outputs += node.poll(now_ms)
-        for parked in self.fetches.take_due(now_ms):
-            self._outputs.append(Reply(parked.context, fetch.answer(self, parked.context, parked.request)))
+        for delayed in self.fetches.take_due(now_ms):
+            self._outputs.append(Reply(delayed.context, fetch.answer(self, delayed.context, delayed.request)))
         outputs, self._outputs = self._outputs, []
         return outputs
 
     def wake_at_ms(self) -> int | None:
         """When `poll` has to run even if nothing happens."""
         times = [node.wake_at_ms() for node in self.share_nodes.values()]
-        times += [self.groups.wake_at_ms(), self.consumer_groups.wake_at_ms()]
+        times += [self.share_groups.wake_at_ms(), self.classic_groups.wake_at_ms()]
         times += [self.transactions.wake_at_ms(), self.fetches.wake_at_ms()]
         return min((at_ms for at_ms in times if at_ms is not None), default=None)
 
     def check(self) -> None:
         """Assert the invariants of everything."""
         self.topics.check()
-        self.groups.check()
-        self.consumer_groups.check()
+        self.share_groups.check()
+        self.classic_groups.check()
         self.transactions.check()
         self.share_states.check()
         for node in self.share_nodes.values():
@@ -234,8 +234,8 @@ class Cluster:
         for partition in partitions:
             self.fetches.partition_moved(partition)
         self.configs.forget(ResourceType.TOPIC, topic.name)
-        self.groups.topic_deleted(topic)
-        self.consumer_groups.offsets.topic_deleted(topic.id)
+        self.share_groups.topic_deleted(topic)
+        self.classic_groups.offsets.topic_deleted(topic.id)
         self.transactions.topic_deleted(topic.id)
         for node in self.share_nodes.values():
             node.topic_deleted(topic.id, now_ms)
@@ -294,12 +294,12 @@ class Cluster:
 
     def _groups_of(self, node_id: int) -> list[str]:
         """The groups that the node coordinates now."""
-        ids = [group.id for group in self.groups.groups()] + [group.id for group in self.consumer_groups.groups()]
+        ids = [group.id for group in self.share_groups.groups()] + [group.id for group in self.classic_groups.groups()]
         return [group_id for group_id in ids if self.coordinator_of(group_id).id == node_id]
 
     def _rearm(self, group_ids: Sequence[str], now_ms: int) -> None:
-        self.groups.rearm(group_ids, now_ms)
-        self.consumer_groups.rearm(group_ids, now_ms)
+        self.share_groups.rearm(group_ids, now_ms)
+        self.classic_groups.rearm(group_ids, now_ms)
 
     def move_leader(self, partition: Partition, node_id: int, now_ms: int) -> None:
         """Make another living node the leader of a partition."""

@@ -13,9 +13,9 @@ from kafka_share.records import TopicPartition
 
 if TYPE_CHECKING:
     from kafka_share.broker.cluster import Cluster
-    from kafka_share.broker.share_group import Member
-    from kafka_share.broker.share_partition import SharePartitionSnapshot
-    from kafka_share.broker.topics import Partition
+    from kafka_share.broker.share.partition import SharePartitionSnapshot
+    from kafka_share.broker.share.share_group import Member
+    from kafka_share.broker.storage.topics import Partition
 
 
 @attrs.frozen
@@ -45,7 +45,7 @@ class ShareGroupSnapshot:
 
 def snapshot_of_group(cluster: Cluster, group_id: str) -> ShareGroupSnapshot | None:
     """The group as it is now, None if there is none."""
-    group = cluster.groups.group(group_id)
+    group = cluster.share_groups.group(group_id)
     if group is None:
         return None
     initialised = [(topic_id, index) for topic_id, indexes in group.initialised.items() for index in indexes]

@@ -17,14 +17,14 @@ from uuid import UUID
 from kafka_share.broker.client_metrics import MetricsSubscription
 from kafka_share.broker.clock import BrokerClock
 from kafka_share.broker.cluster import Cluster
-from kafka_share.broker.config_keys import BROKER_KEYS
-from kafka_share.broker.configs import ConfigRefusedError, ResourceType
+from kafka_share.broker.configs.config_keys import BROKER_KEYS
+from kafka_share.broker.configs.configs import ConfigRefusedError, ResourceType
 from kafka_share.broker.inspection import ShareGroupSnapshot, snapshot_of_group, snapshot_of_share_partition
 from kafka_share.broker.kafka_version import DEFAULT_VERSION, behaviour_of
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.server import BrokerServer
-from kafka_share.broker.share_coordinator import StateKey
-from kafka_share.broker.topics import MAX_PARTITIONS, topic_name_problem
+from kafka_share.broker.share.share_coordinator import StateKey
+from kafka_share.broker.storage.topics import MAX_PARTITIONS, topic_name_problem
 from kafka_share.errors import ConfigurationError, IllegalStateError, InvalidArgumentError
 from kafka_share.protocol.record_batches import encode_batch, iter_batches
 
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from kafka_share.broker.events import Message, RequestContext
     from kafka_share.broker.faults import FaultPlan
     from kafka_share.broker.kafka_version import Behaviour
-    from kafka_share.broker.share_partition import SharePartitionSnapshot
-    from kafka_share.broker.topics import Partition
+    from kafka_share.broker.share.partition import SharePartitionSnapshot
+    from kafka_share.broker.storage.topics import Partition
     from kafka_share.protocol.record_format import Codec
 
 T = TypeVar("T")

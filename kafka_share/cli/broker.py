@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kafka_share._version import VERSION
-from kafka_share.broker.config_keys import BROKER_KEYS
+from kafka_share.broker.configs.config_keys import BROKER_KEYS
 from kafka_share.broker.kafka_version import BEHAVIOURS, DEFAULT_VERSION
 from kafka_share.broker.reference_broker import EMBEDDED_DEFAULTS, MAX_NODES, ReferenceBroker
 from kafka_share.errors import ConfigurationError

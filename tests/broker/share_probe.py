@@ -10,12 +10,12 @@ from uuid import UUID
 
 import attrs
 
+from kafka_share.broker.configs.configs import GroupSettings
 from kafka_share.broker.events import Reply, RequestContext
 from kafka_share.broker.kafka_version import DEFAULT_VERSION, behaviour_of
-from kafka_share.broker.log import MemoryLog
-from kafka_share.broker.settings import GroupSettings
-from kafka_share.broker.share_coordinator import ShareCoordinator, StateKey
-from kafka_share.broker.share_node import ShareNode
+from kafka_share.broker.share.node import ShareNode
+from kafka_share.broker.share.share_coordinator import ShareCoordinator, StateKey
+from kafka_share.broker.storage.log import MemoryLog
 from kafka_share.errors import ERRORS
 from kafka_share.protocol.record_batches import iter_batches
 from kafka_share.protocol.record_encoder import control_batch, encode_batch

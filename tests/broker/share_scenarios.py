@@ -11,7 +11,7 @@ from uuid import UUID
 
 from broker.share_probe import Connection, Probe
 
-from kafka_share.broker.share_coordinator import StateKey
+from kafka_share.broker.share.share_coordinator import StateKey
 
 M1, M2, M3, LOADER = "M1", "M2", "M3", "LD"
 NO_ID = UUID(int=2**90)

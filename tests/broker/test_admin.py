@@ -8,9 +8,9 @@ from uuid import UUID
 import pytest
 from broker.cluster_world import World
 
-from kafka_share.broker.configs import Configs, ResourceType
+from kafka_share.broker.configs.configs import Configs, ResourceType
 from kafka_share.broker.error_answers import error_answer, has_error_answer
-from kafka_share.broker.handler_table import HANDLERS, KAFKA_VERSIONS
+from kafka_share.broker.handlers.handler_table import HANDLERS, KAFKA_VERSIONS
 from kafka_share.errors import (
     ConfigurationError,
     CoordinatorNotAvailableError,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_share.broker.assignor import assign
+from kafka_share.broker.share.assignor import assign
 
 T1, T2 = UUID(int=1), UUID(int=2)
 

@@ -10,7 +10,7 @@ from broker.cluster_world import World
 
 from kafka_share.broker.client_metrics import MAX_CLIENTS, MetricsSubscription
 from kafka_share.broker.error_answers import has_error_answer
-from kafka_share.broker.handler_table import HANDLERS, TELEMETRY_HANDLERS
+from kafka_share.broker.handlers.handler_table import HANDLERS, TELEMETRY_HANDLERS
 from kafka_share.protocol import otlp
 from kafka_share.protocol.classic import ApiVersionsRequest
 from kafka_share.protocol.compression import compress

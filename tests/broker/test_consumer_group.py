@@ -8,7 +8,7 @@ import pytest
 from broker.cluster_world import World, batch
 from broker.consumer_peer import REBALANCE_MS, SESSION_MS, Peer, describe, fetch_offsets, finish_sync, stable_group
 
-from kafka_share.broker.subscriptions import subscribed_topics
+from kafka_share.broker.handlers.committed_offsets import subscribed_topics
 from kafka_share.errors import (
     GroupIdNotFoundError,
     GroupMaxSizeReachedError,

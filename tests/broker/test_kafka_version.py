@@ -13,12 +13,12 @@ from broker.share_probe import Probe
 from click.testing import CliRunner
 
 from kafka_share.broker import ReferenceBroker
-from kafka_share.broker.assignor import assign
-from kafka_share.broker.handler_table import KAFKA_VERSIONS, advertised_versions
+from kafka_share.broker.handlers.handler_table import KAFKA_VERSIONS, advertised_versions
 from kafka_share.broker.kafka_version import BEHAVIOURS, DEFAULT_VERSION, KAFKA_4_3, behaviour_of
 from kafka_share.broker.refusals import Refusal
-from kafka_share.broker.share_coordinator import StateKey
-from kafka_share.broker.state_batches import StateBatch
+from kafka_share.broker.share.assignor import assign
+from kafka_share.broker.share.share_coordinator import StateKey
+from kafka_share.broker.share.state_batches import StateBatch
 from kafka_share.cli.broker import main as broker_command
 from kafka_share.errors import (
     ConfigurationError,

@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 from broker.cluster_world import START_MS, batch
 
-from kafka_share.broker.durations import parse_duration_ms
-from kafka_share.broker.log import MemoryLog
-from kafka_share.broker.producers import AppendedBatch, ProducerStates, SequenceVerdict
+from kafka_share.broker.storage.log import MemoryLog
+from kafka_share.broker.storage.producers import AppendedBatch, ProducerStates, SequenceVerdict
 from kafka_share.errors import OffsetOutOfRangeError
+from kafka_share.protocol.durations import parse_duration_ms
 from kafka_share.protocol.record_batches import control_batch, iter_batches
 
 

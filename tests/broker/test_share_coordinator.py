@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_share.broker.refusals import Refusal
-from kafka_share.broker.share_coordinator import ShareCoordinator, StateKey, StateSummary
-from kafka_share.broker.state_batches import StateBatch, merge_state_batches
+from kafka_share.broker.share.share_coordinator import ShareCoordinator, StateKey, StateSummary
+from kafka_share.broker.share.state_batches import StateBatch, merge_state_batches
 from kafka_share.errors import (
     FencedLeaderEpochError,
     FencedStateEpochError,

@@ -6,7 +6,7 @@ import attrs
 import pytest
 from broker.share_probe import Probe
 
-from kafka_share.broker.share_session import MAX_EPOCH, SessionKey, next_epoch, rotated
+from kafka_share.broker.share.sessions import MAX_EPOCH, SessionKey, next_epoch, rotated
 
 
 @pytest.fixture

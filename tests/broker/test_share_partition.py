@@ -9,14 +9,14 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from kafka_share.broker.acquisition import AcquireMode, LogRead, acquire, can_acquire
-from kafka_share.broker.in_flight_state import ACQUIRED, ARCHIVED, AVAILABLE, RecordState
-from kafka_share.broker.log import StoredBatch
-from kafka_share.broker.refusals import Refusal
-from kafka_share.broker.settings import GroupSettings
-from kafka_share.broker.share_coordinator import StateKey
-from kafka_share.broker.share_partition import AcknowledgementBatch, RequestFailedError, SharePartition
-from kafka_share.broker.state_batches import StateBatch
+from kafka_share.broker.configs.configs import GroupSettings
+from kafka_share.broker.refusals import Refusal, RequestFailedError
+from kafka_share.broker.share.acquisition import AcquireMode, LogRead, acquire, can_acquire
+from kafka_share.broker.share.partition import AcknowledgementBatch, SharePartition
+from kafka_share.broker.share.record_state import ACQUIRED, ARCHIVED, AVAILABLE, RecordState
+from kafka_share.broker.share.share_coordinator import StateKey
+from kafka_share.broker.share.state_batches import StateBatch
+from kafka_share.broker.storage.log import StoredBatch
 from kafka_share.errors import (
     CoordinatorNotAvailableError,
     FencedStateEpochError,

@@ -8,7 +8,7 @@ import pytest
 from broker.share_probe import NODE, Connection, Probe
 
 from kafka_share.broker.kafka_version import DEFAULT_VERSION, behaviour_of
-from kafka_share.broker.share_node import ShareNode
+from kafka_share.broker.share.node import ShareNode
 
 LOCK_MS = 1_000
 REFUSED = "e=121:INVALID_RECORD_STATE"

@@ -13,7 +13,7 @@ from support.waiting import Consumer, poll_until, poll_while, wait_until
 
 from kafka_share.broker import ReferenceBroker
 from kafka_share.broker.refusals import Refusal
-from kafka_share.broker.share_coordinator import ShareCoordinator
+from kafka_share.broker.share.share_coordinator import ShareCoordinator
 from kafka_share.errors import (
     BrokerError,
     CoordinatorLoadInProgressError,

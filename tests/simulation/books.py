@@ -12,7 +12,7 @@ from uuid import UUID
 import attrs
 
 if TYPE_CHECKING:
-    from kafka_share.broker.share_partition import SharePartition
+    from kafka_share.broker.share.partition import SharePartition
 
 
 class BookKey(NamedTuple):

@@ -13,7 +13,7 @@ from simulation.plan import FaultKind, PlannedFault
 from simulation.trace import Trace
 from simulation.virtual_time import VirtualTime
 
-from kafka_share.broker.topics import Partition
+from kafka_share.broker.storage.topics import Partition
 
 T = TypeVar("T")
 
@@ -192,8 +192,8 @@ class Faults:
 
         def move() -> None:
             self._cluster.coordinator_shift += 1
-            groups = [group.id for group in self._cluster.groups.groups()]
-            self._cluster.groups.rearm(groups, self._broker.now_ms)
+            groups = [group.id for group in self._cluster.share_groups.groups()]
+            self._cluster.share_groups.rearm(groups, self._broker.now_ms)
 
         self._broker.act(move)
         return "by one node"
@@ -208,7 +208,7 @@ class Faults:
         return f"{key.member_id} on node {node.node_id}"
 
     def _fence(self, fault: PlannedFault) -> str | None:
-        found = [(group, member_id) for group in self._cluster.groups.groups() for member_id in group.members]
+        found = [(group, member_id) for group in self._cluster.share_groups.groups() for member_id in group.members]
         chosen = _chosen(found, fault.pick)
         if chosen is None:
             return None

@@ -33,8 +33,8 @@ from simulation.trace import ComplaintError, Trace
 from simulation.virtual_time import VirtualTime
 from simulation.workload import live
 
-from kafka_share.broker.configs import ResourceType
-from kafka_share.broker.share_partition import SharePartition
+from kafka_share.broker.configs.configs import ResourceType
+from kafka_share.broker.share.partition import SharePartition
 from kafka_share.records import Node
 
 SETTLE_LIMIT_MS: Final = 60_000
@@ -188,7 +188,7 @@ class History:
         """What is still missing for the end."""
         cluster = self.broker.cluster
         for client in self._living:
-            group = cluster.groups.group(client.profile.group)
+            group = cluster.share_groups.group(client.profile.group)
             if client.should_close:
                 continue
             if client.driver.paused_until_ms > self.time.now_ms:
@@ -238,7 +238,7 @@ class History:
     def _check_all_left(self, closed: list[SimulatedClient]) -> None:
         cluster = self.broker.cluster
         for client in closed:
-            group = cluster.groups.group(client.profile.group)
+            group = cluster.share_groups.group(client.profile.group)
             if group is not None and client.member_id in group.members:
                 raise ComplaintError(f"{client.name} has closed and is still a member of its group")
             for node in cluster.share_nodes.values():

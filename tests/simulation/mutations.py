@@ -14,12 +14,12 @@ from unittest.mock import patch
 import attrs
 
 from kafka_share.application.side import ApplicationSide
-from kafka_share.broker import acquisition
-from kafka_share.broker.in_flight_state import InFlightState, RecordState
-from kafka_share.broker.in_flight_window import InFlightWindow
 from kafka_share.broker.refusals import Refusal
-from kafka_share.broker.share_coordinator import ShareCoordinator
-from kafka_share.broker.share_partition import SharePartition
+from kafka_share.broker.share import acquisition
+from kafka_share.broker.share.partition import SharePartition
+from kafka_share.broker.share.record_state import InFlightState, RecordState
+from kafka_share.broker.share.share_coordinator import ShareCoordinator
+from kafka_share.broker.share.window import InFlightWindow
 from kafka_share.core.coordinator import Coordinator
 from kafka_share.core.fetching import node_exchange
 from kafka_share.core.fetching.acknowledgements import Acknowledgements
@@ -218,7 +218,7 @@ MUTATIONS = {
         InFlightState, "commit", _redelivers_what_was_accepted, "is delivered after its end was stored"
     ),
     "ignore the delivery limit": Mutation(
-        InFlightState, "settle", _ignores_the_delivery_limit, r"is delivered for the \d+th time"
+        InFlightState, "leave_acquired", _ignores_the_delivery_limit, r"is delivered for the \d+th time"
     ),
     "move the start offset back": Mutation(
         InFlightWindow, "drop_finished", _moves_the_start_back, "start offset of .* moved back"

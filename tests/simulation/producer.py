@@ -8,7 +8,7 @@ from simulation.fault_profile import POISON
 from simulation.plan import Flavour, PlannedBatch
 from simulation.trace import Trace
 
-from kafka_share.broker.topics import Partition
+from kafka_share.broker.storage.topics import Partition
 from kafka_share.protocol.record_batches import encode_batch
 from kafka_share.protocol.record_encoder import RecordToWrite
 

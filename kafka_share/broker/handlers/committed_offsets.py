@@ -11,14 +11,13 @@
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from kafka_share.broker.committed_offsets import CommittedOffset
-from kafka_share.broker.consumer_group import GroupState
-from kafka_share.broker.consumer_groups import CONSUMER_PROTOCOL
-from kafka_share.broker.error_codes import ErrorCode
-from kafka_share.broker.refusals import Refusal
-from kafka_share.broker.subscriptions import subscribed_topics
+from kafka_share.broker.classic.classic_group import GroupState
+from kafka_share.broker.classic.classic_groups import CONSUMER_PROTOCOL
+from kafka_share.broker.classic.committed_offsets import CommittedOffset
+from kafka_share.broker.refusals import ErrorCode, Refusal
 from kafka_share.errors import (
     GroupIdNotFoundError,
     InvalidGroupIdError,
@@ -36,10 +35,10 @@ from kafka_share.protocol.classic import (
 )
 
 if TYPE_CHECKING:
+    from kafka_share.broker.classic.classic_group import ClassicGroup
     from kafka_share.broker.cluster import Cluster
-    from kafka_share.broker.consumer_group import ConsumerGroup
     from kafka_share.broker.events import RequestContext
-    from kafka_share.broker.topics import Topic
+    from kafka_share.broker.storage.topics import Topic
 
 _IDS_SINCE_VERSION: Final = 10
 _NOT_FOUND_SINCE_VERSION: Final = 9
@@ -76,7 +75,7 @@ def handle_commit(
     try:
         _coordinated(cluster, context, request.group_id)
         by_id = context.api_version >= _NOT_FOUND_SINCE_VERSION
-        cluster.consumer_groups.require_may_commit(
+        cluster.classic_groups.require_may_commit(
             request.group_id,
             (request.member_id, request.group_instance_id),
             request.generation_id_or_member_epoch,
@@ -100,7 +99,7 @@ def _commit_topic(
             if code == 0:
                 offset = CommittedOffset(one.committed_offset, one.committed_leader_epoch, one.committed_metadata or "")
                 partition = _require_partition(context, topic, one.partition_index)
-                cluster.consumer_groups.commit(group_id, (partition.id, one.partition_index), offset)
+                cluster.classic_groups.commit(group_id, (partition.id, one.partition_index), offset)
             partition_code = code
         except Refusal as refusal:
             partition_code = refusal.code
@@ -199,7 +198,7 @@ def _offsets(
 
 def _all_offsets(cluster: Cluster, group_id: str, stable: bool) -> list[tuple[str, Any, list[_Found]]]:
     by_topic: dict[Any, list[int]] = {}
-    for topic_id, index in cluster.consumer_groups.offsets.of_group(group_id):
+    for topic_id, index in cluster.classic_groups.offsets.of_group(group_id):
         by_topic.setdefault(topic_id, []).append(index)
     topics = [(topic, indexes) for topic_id, indexes in by_topic.items() if (topic := cluster.topics.by_id(topic_id))]
     return [
@@ -211,7 +210,7 @@ def _all_offsets(cluster: Cluster, group_id: str, stable: bool) -> list[tuple[st
 def _offset(cluster: Cluster, group_id: str, topic: Topic | None, index: int, stable: bool) -> _Found:
     if topic is None:
         return index, _NOTHING, 0
-    offsets, key = cluster.consumer_groups.offsets, (topic.id, index)
+    offsets, key = cluster.classic_groups.offsets, (topic.id, index)
     if stable and offsets.is_pending(group_id, key):
         return index, _NOTHING, ErrorCode.UNSTABLE_OFFSET_COMMIT
     return index, offsets.of_group(group_id).get(key, _NOTHING), 0
@@ -225,7 +224,7 @@ def handle_delete(
 ) -> OffsetDeleteResponse:
     try:
         _coordinated(cluster, context, request.group_id)
-        group = cluster.consumer_groups.existing(request.group_id)
+        group = cluster.classic_groups.existing(request.group_id)
         subscribed = _subscribed(group)
     except Refusal as refusal:
         return OffsetDeleteResponse(error_code=refusal.code, topics=[])
@@ -233,7 +232,7 @@ def handle_delete(
     return OffsetDeleteResponse(error_code=0, topics=topics)
 
 
-def _subscribed(group: ConsumerGroup) -> frozenset[str]:
+def _subscribed(group: ClassicGroup) -> frozenset[str]:
     """The topics that members subscribe to; raises `Refusal` if the members are not consumers."""
     if group.state is GroupState.EMPTY:
         return frozenset()
@@ -249,7 +248,7 @@ def _subscribed(group: ConsumerGroup) -> frozenset[str]:
 
 def _delete_topic(
     cluster: Cluster,
-    group: ConsumerGroup,
+    group: ClassicGroup,
     asked: OffsetDeleteRequest.OffsetDeleteRequestTopic,
     subscribed: frozenset[str],
 ) -> _DeletedTopic:
@@ -262,8 +261,29 @@ def _delete_topic(
         elif asked.name in subscribed:
             code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
         else:
-            cluster.consumer_groups.offsets.delete(group.id, (topic.id, one.partition_index))
+            cluster.classic_groups.offsets.delete(group.id, (topic.id, one.partition_index))
         partitions.append(
             _DeletedTopic.OffsetDeleteResponsePartition(partition_index=one.partition_index, error_code=code)
         )
     return _DeletedTopic(name=asked.name, partitions=partitions)
+
+
+def subscribed_topics(metadata: bytes) -> tuple[str, ...]:
+    """The topics that a member subscribes to, read from what it sends through its group.
+
+    The bytes belong to the clients (Kafka's ConsumerProtocolSubscription): a version, then the topics' names, then
+    things that no broker needs. None if these are not the bytes of a subscription.
+    """
+    topics = []
+    try:
+        _, count = struct.unpack_from(">hi", metadata)
+        at = 6
+        for _ in range(count):
+            (length,) = struct.unpack_from(">h", metadata, at)
+            at += 2 + length
+            if length < 0 or at > len(metadata):
+                return ()
+            topics.append(metadata[at - length : at].decode())
+    except (struct.error, UnicodeDecodeError):
+        return ()
+    return tuple(topics)

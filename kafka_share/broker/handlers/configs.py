@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafka_share.broker.configs import Change, ConfigRefusedError, ResourceType
+from kafka_share.broker.configs.configs import Change, ConfigRefusedError, ResourceType
 from kafka_share.broker.refusals import Refusal
 from kafka_share.errors import InvalidConfigError, InvalidRequestError, UnknownTopicOrPartitionError
 from kafka_share.protocol.classic import (
@@ -27,7 +27,7 @@ from kafka_share.protocol.classic import (
 
 if TYPE_CHECKING:
     from kafka_share.broker.cluster import Cluster
-    from kafka_share.broker.config_keys import ConfigKey
+    from kafka_share.broker.configs.config_keys import ConfigKey
     from kafka_share.broker.events import RequestContext
 
 _Described = DescribeConfigsResponse.DescribeConfigsResult

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_share.broker.delayed_fetch import FetchedRange, ParkedFetch
+from kafka_share.broker.classic.delayed_fetch import DelayedFetch, FetchedRange
 from kafka_share.broker.refusals import Refusal
 from kafka_share.errors import NotLeaderOrFollowerError, OffsetOutOfRangeError, UnknownTopicIdError
 from kafka_share.protocol.classic import FetchRequest, FetchResponse
@@ -20,7 +20,7 @@ from kafka_share.protocol.classic import FetchRequest, FetchResponse
 if TYPE_CHECKING:
     from kafka_share.broker.cluster import Cluster
     from kafka_share.broker.events import RequestContext
-    from kafka_share.broker.topics import Partition, Topic
+    from kafka_share.broker.storage.topics import Partition, Topic
 
 READ_COMMITTED: Final = 1
 _IDS_SINCE_VERSION: Final = 13
@@ -39,10 +39,10 @@ def handle(cluster: Cluster, context: RequestContext, request: FetchRequest, now
     if request.max_wait_ms <= 0 or request.min_bytes <= 0:
         return answer(cluster, context, request)
     ranges = _waited_for(cluster, context, request)
-    parked = ParkedFetch(context, request, now_ms + request.max_wait_ms, request.min_bytes, tuple(ranges or ()))
-    if ranges is None or parked.bytes_ready() >= request.min_bytes:
+    delayed = DelayedFetch(context, request, now_ms + request.max_wait_ms, request.min_bytes, tuple(ranges or ()))
+    if ranges is None or delayed.bytes_ready() >= request.min_bytes:
         return answer(cluster, context, request)
-    cluster.fetches.park(parked)
+    cluster.fetches.add(delayed)
     return None
 
 

@@ -46,7 +46,7 @@ def _share_groups(cluster: Cluster) -> list[_ListedGroup]:
     kind = GroupType.SHARE.value
     return [
         _ListedGroup(group_id=group.id, protocol_type=kind, group_state=group.state, group_type=kind)
-        for group in cluster.groups.groups()
+        for group in cluster.share_groups.groups()
     ]
 
 
@@ -58,7 +58,7 @@ def _classic_groups(cluster: Cluster) -> list[_ListedGroup]:
             group_state=group.state.value,
             group_type=GroupType.CLASSIC.value,
         )
-        for group in cluster.consumer_groups.groups()
+        for group in cluster.classic_groups.groups()
     ]
 
 
@@ -77,9 +77,9 @@ def _delete(cluster: Cluster, context: RequestContext, group: str) -> int:
     try:
         cluster.require_coordinator(context, group)
         if cluster.group_ids.type_of(group) is GroupType.CLASSIC:
-            cluster.consumer_groups.delete(group)
+            cluster.classic_groups.delete(group)
         else:
-            cluster.groups.delete(group)
+            cluster.share_groups.delete(group)
     except Refusal as refusal:
         return refusal.code
     return 0

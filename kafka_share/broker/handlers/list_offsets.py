@@ -17,7 +17,7 @@ from kafka_share.protocol.classic import ListOffsetsRequest, ListOffsetsResponse
 if TYPE_CHECKING:
     from kafka_share.broker.cluster import Cluster
     from kafka_share.broker.events import RequestContext
-    from kafka_share.broker.topics import Partition
+    from kafka_share.broker.storage.topics import Partition
 
 LATEST: Final = -1
 EARLIEST: Final = -2

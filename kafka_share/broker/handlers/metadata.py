@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_share.broker.topics import NO_LEADER, topic_name_problem
+from kafka_share.broker.storage.topics import NO_LEADER, topic_name_problem
 from kafka_share.errors import (
     InvalidTopicError,
     LeaderNotAvailableError,
@@ -24,7 +24,7 @@ from kafka_share.protocol.classic import MetadataRequest, MetadataResponse
 if TYPE_CHECKING:
     from kafka_share.broker.cluster import Cluster
     from kafka_share.broker.events import RequestContext
-    from kafka_share.broker.topics import Partition, Topic
+    from kafka_share.broker.storage.topics import Partition, Topic
 
 _Topic = MetadataResponse.MetadataResponseTopic
 _TOPIC_OPERATIONS: Final = (3, 4, 5, 6, 7, 8, 10, 11)

@@ -28,7 +28,7 @@ from kafka_share.protocol.record_batches import CorruptBatchError, iter_batches
 if TYPE_CHECKING:
     from kafka_share.broker.cluster import Cluster
     from kafka_share.broker.events import RequestContext
-    from kafka_share.broker.topics import Partition, Topic
+    from kafka_share.broker.storage.topics import Partition, Topic
 
 _LEADER_SINCE_VERSION: Final = 10
 _IMPLICIT_SINCE_VERSION: Final = 12

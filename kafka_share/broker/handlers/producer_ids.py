@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_share.broker.error_codes import ErrorCode
-from kafka_share.broker.refusals import Refusal
+from kafka_share.broker.refusals import ErrorCode, Refusal
 from kafka_share.errors import InvalidProducerEpochError
 from kafka_share.protocol.classic import InitProducerIdRequest, InitProducerIdResponse
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_share.broker.group_coordinator import Heartbeat
 from kafka_share.broker.refusals import Refusal
+from kafka_share.broker.share.share_groups import Heartbeat
 from kafka_share.errors import InvalidGroupIdError
 from kafka_share.protocol.share_group import (
     ShareGroupDescribeRequest,
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from uuid import UUID
 
-    from kafka_share.broker.assignor import Partition
     from kafka_share.broker.cluster import Cluster
     from kafka_share.broker.events import RequestContext
-    from kafka_share.broker.share_group import Member, ShareGroup
+    from kafka_share.broker.share.assignor import Partition
+    from kafka_share.broker.share.share_group import Member, ShareGroup
 
 _DescribedGroup = ShareGroupDescribeResponse.DescribedGroup
 _GROUP_OPERATIONS: Final = sum(1 << operation for operation in (3, 6, 8, 10, 11))
@@ -50,7 +50,7 @@ def handle_heartbeat(
     try:
         cluster.require_share_groups()
         cluster.require_coordinator(context, beat.group)
-        answer = cluster.groups.heartbeat(beat, now_ms)
+        answer = cluster.share_groups.heartbeat(beat, now_ms)
     except Refusal as refusal:
         return ShareGroupHeartbeatResponse(
             error_code=refusal.code,
@@ -96,7 +96,7 @@ def handle_describe(
             if not group_id:
                 raise Refusal(InvalidGroupIdError, "a group id cannot be empty")
             cluster.require_coordinator(context, group_id)
-            described = _describe(cluster, cluster.groups.existing(group_id))
+            described = _describe(cluster, cluster.share_groups.existing(group_id))
             if request.include_authorized_operations:
                 described.authorized_operations = _GROUP_OPERATIONS
         except Refusal as refusal:

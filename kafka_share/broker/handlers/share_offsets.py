@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafka_share.broker.group_coordinator import require_empty
 from kafka_share.broker.refusals import Refusal
-from kafka_share.broker.share_coordinator import StateKey, StateSummary
+from kafka_share.broker.share.share_coordinator import StateKey, StateSummary
+from kafka_share.broker.share.share_groups import require_empty
 from kafka_share.errors import InvalidGroupIdError, UnknownTopicOrPartitionError
 from kafka_share.protocol.share_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from kafka_share.broker.cluster import Cluster
     from kafka_share.broker.events import RequestContext
-    from kafka_share.broker.share_group import ShareGroup
-    from kafka_share.broker.topics import Topic
+    from kafka_share.broker.share.share_group import ShareGroup
+    from kafka_share.broker.storage.topics import Topic
 
 _DescribedGroup = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
 _DescribedTopic = _DescribedGroup.DescribeShareGroupOffsetsResponseTopic
@@ -73,7 +73,7 @@ def _describe_group(
 
 
 def _describe_all(cluster: Cluster, group_id: str) -> list[_DescribedTopic]:
-    group = cluster.groups.group(group_id)
+    group = cluster.share_groups.group(group_id)
     if group is None:
         return []
     topics = []
@@ -144,7 +144,7 @@ def handle_alter(
             return _alter_nothing(cluster, request)
         if not request.group_id:
             raise Refusal(InvalidGroupIdError, "a group id cannot be empty")
-        group = cluster.groups.get_or_create(request.group_id)
+        group = cluster.share_groups.get_or_create(request.group_id)
         require_empty(group)
     except Refusal as refusal:
         return AlterShareGroupOffsetsResponse(error_code=refusal.code, error_message=refusal.message, responses=[])
@@ -182,7 +182,7 @@ def _alter_topic(
         try:
             if topic is None or topic.partition(one.partition_index) is None:
                 raise Refusal(UnknownTopicOrPartitionError, "there is no such partition")
-            cluster.groups.initialise(group, topic.id, one.partition_index, one.start_offset)
+            cluster.share_groups.initialise(group, topic.id, one.partition_index, one.start_offset)
         except Refusal as refusal:
             code, message = refusal.code, refusal.message
         partitions.append(
@@ -206,7 +206,7 @@ def handle_delete(
         _coordinated(cluster, context, request.group_id)
         if not request.group_id:
             raise Refusal(InvalidGroupIdError, "a group id cannot be empty")
-        group = cluster.groups.existing(request.group_id)
+        group = cluster.share_groups.existing(request.group_id)
         require_empty(group)
     except Refusal as refusal:
         return DeleteShareGroupOffsetsResponse(error_code=refusal.code, error_message=refusal.message, responses=[])
@@ -216,7 +216,7 @@ def handle_delete(
 
 def _delete_topic(cluster: Cluster, group: ShareGroup, name: str) -> _DeletedTopic:
     topic = cluster.topics.by_name(name)
-    if topic is not None and cluster.groups.forget_topic(group, topic.id):
+    if topic is not None and cluster.share_groups.forget_topic(group, topic.id):
         return _DeletedTopic(topic_name=name, topic_id=topic.id, error_code=0, error_message=None)
     return _DeletedTopic(
         topic_name=name,

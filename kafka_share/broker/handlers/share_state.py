@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from kafka_share.broker.refusals import Refusal
-from kafka_share.broker.share_coordinator import StateKey, StateSummary, StoredState
-from kafka_share.broker.state_batches import StateBatch
+from kafka_share.broker.share.share_coordinator import StateKey, StateSummary, StoredState
+from kafka_share.broker.share.state_batches import StateBatch
 from kafka_share.errors import NotCoordinatorError
 from kafka_share.protocol.share_state import (
     DeleteShareGroupStateResponse,

@@ -2,7 +2,7 @@
 
 - CreateTopics: partitions -1 means `num.partitions`, replication factor -1 `default.replication.factor`; manual
   assignments must name the partitions 0, 1, … and known nodes. Any node takes these requests, as in Kafka.
-- DeleteTopics takes names or, from version 6 on, ids. Share state and parked fetches of the topic go with it.
+- DeleteTopics takes names or, from version 6 on, ids. Share state and delayed fetches of the topic go with it.
 - CreatePartitions only grows a topic.
 - DeleteRecords raises the log's start; offset -1 means the end. Only the leader takes it.
 """
@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_share.broker.config_keys import TOPIC_KEYS
-from kafka_share.broker.configs import Change, ConfigRefusedError, ConfigSource, Operation, ResourceType
+from kafka_share.broker.configs.config_keys import TOPIC_KEYS
+from kafka_share.broker.configs.configs import Change, ConfigRefusedError, ConfigSource, Operation, ResourceType
 from kafka_share.broker.refusals import Refusal
-from kafka_share.broker.topics import MAX_PARTITIONS, topic_name_problem
+from kafka_share.broker.storage.topics import MAX_PARTITIONS, topic_name_problem
 from kafka_share.errors import (
     InvalidConfigError,
     InvalidPartitionsError,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from kafka_share.broker.cluster import Cluster
     from kafka_share.broker.events import RequestContext
-    from kafka_share.broker.topics import Topic
+    from kafka_share.broker.storage.topics import Topic
 
 _CreatableTopic = CreateTopicsRequest.CreatableTopic
 _CreateResult = CreateTopicsResponse.CreatableTopicResult

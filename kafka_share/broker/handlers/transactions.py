@@ -14,9 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from kafka_share.broker.committed_offsets import CommittedOffset
-from kafka_share.broker.error_codes import ErrorCode
-from kafka_share.broker.refusals import Refusal
+from kafka_share.broker.classic.committed_offsets import CommittedOffset
+from kafka_share.broker.refusals import ErrorCode, Refusal
 from kafka_share.errors import InvalidGroupIdError, InvalidProducerEpochError, UnknownTopicOrPartitionError
 from kafka_share.protocol.classic import (
     AddOffsetsToTxnRequest,
@@ -32,10 +31,10 @@ from kafka_share.protocol.classic import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kafka_share.broker.classic.transactions import Transaction
     from kafka_share.broker.cluster import Cluster
     from kafka_share.broker.events import RequestContext
-    from kafka_share.broker.topics import Partition
-    from kafka_share.broker.transactions import Transaction
+    from kafka_share.broker.storage.topics import Partition
 
 _FENCED_SINCE_VERSION: Final = 2
 _BATCHED_SINCE_VERSION: Final = 4
@@ -198,7 +197,7 @@ def _prepare_commit(cluster: Cluster, context: RequestContext, request: TxnOffse
     transaction = cluster.transactions.owned(request.transactional_id, (request.producer_id, request.producer_epoch))
     if context.api_version < _SECOND_PROTOCOL_VERSION and request.group_id not in transaction.groups:
         raise Refusal(ErrorCode.INVALID_TXN_STATE, "the group was not added to the transaction")
-    cluster.consumer_groups.require_may_commit(
+    cluster.classic_groups.require_may_commit(
         request.group_id,
         (request.member_id or "", request.group_instance_id),
         request.generation_id,
@@ -215,9 +214,9 @@ def _commit_offset(cluster: Cluster, request: TxnOffsetCommitRequest, name: str,
         return UnknownTopicOrPartitionError.code
     offset = CommittedOffset(one.committed_offset, one.committed_leader_epoch, one.committed_metadata or "")
     try:
-        cluster.consumer_groups.require_metadata_fits(offset)
+        cluster.classic_groups.require_metadata_fits(offset)
     except Refusal as refusal:
         return refusal.code
     key = (partition.topic_id, partition.partition)
-    cluster.consumer_groups.offsets.commit_pending(request.group_id, request.producer_id, key, offset)
+    cluster.classic_groups.offsets.commit_pending(request.group_id, request.producer_id, key, offset)
     return 0

@@ -11,8 +11,8 @@ from typing import Final
 
 import click
 
-from kafka_share.broker.durations import parse_duration_ms
 from kafka_share.cli.front import ToolFailedError
+from kafka_share.protocol.durations import parse_duration_ms
 from kafka_share.records import TopicPartition
 
 _TIME: Final = re.compile(

@@ -1,0 +1,241 @@
+"""The coordinator of classic consumer groups: finds the group, admits members, keeps their offsets and timers.
+
+Called by the handlers of the group APIs and by the cluster (time, deleted topics, moved coordinators). One object
+serves the whole cluster; which node answers for a group is the cluster's business. What it must not do: read or write
+wire messages, or decide about rebalances; that is `ClassicGroup`.
+
+Answers to JoinGroup and SyncGroup come out of `poll`, since most of them wait for other members. A group is made by its
+first JoinGroup or by a commit from outside, and lives until it is deleted: nothing expires here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from kafka_share.broker.classic.classic_group import Answer, ClassicGroup, GroupState, Join
+from kafka_share.broker.classic.committed_offsets import CommittedOffset, CommittedOffsets, Key
+from kafka_share.broker.group_ids import GroupType
+from kafka_share.broker.refusals import ErrorCode, Refusal
+from kafka_share.errors import (
+    GroupIdNotFoundError,
+    GroupMaxSizeReachedError,
+    InvalidGroupIdError,
+    NonEmptyGroupError,
+    UnknownMemberIdError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from random import Random
+
+    from kafka_share.broker.configs.configs import Configs
+    from kafka_share.broker.events import RequestContext
+    from kafka_share.broker.group_ids import GroupIds
+
+CONSUMER_PROTOCOL: Final = "consumer"
+_ID_FIRST_SINCE_VERSION: Final = 4
+
+
+class ClassicGroups:
+    """All classic groups of the cluster."""
+
+    def __init__(self, ids: GroupIds, configs: Configs, random: Random) -> None:
+        self.offsets = CommittedOffsets()
+        self._ids = ids
+        self._configs = configs
+        self._random = random
+        self._groups: dict[str, ClassicGroup] = {}
+        self._answers: list[Answer] = []
+        self._next_wake_ms: int | None = None
+        """Not later than the first group's time; heartbeats only move times away from it."""
+
+    # ---- what there is
+
+    def group(self, group_id: str) -> ClassicGroup | None:
+        """The classic group of this id, None if there is none."""
+        return self._groups.get(group_id)
+
+    def groups(self) -> list[ClassicGroup]:
+        """All groups, by id."""
+        return [self._groups[group_id] for group_id in sorted(self._groups)]
+
+    def existing(self, group_id: str) -> ClassicGroup:
+        """The group; raises `Refusal` if there is none, or only one of another type."""
+        group = self._groups.get(group_id)
+        if group is None:
+            other = self._ids.type_of(group_id) is not None
+            raise Refusal(
+                GroupIdNotFoundError,
+                f"{group_id!r} is not a classic group" if other else f"there is no group {group_id!r}",
+            )
+        return group
+
+    def _of_member(self, group_id: str) -> ClassicGroup:
+        """The group that a member speaks of; raises `Refusal`."""
+        _require_id(group_id)
+        group = self._groups.get(group_id)
+        if group is None:
+            raise Refusal(UnknownMemberIdError, f"there is no group {group_id!r}, so it has no members")
+        return group
+
+    def _create(self, group_id: str) -> ClassicGroup:
+        self._ids.claim(group_id, GroupType.CLASSIC)
+        group = self._groups[group_id] = ClassicGroup(group_id)
+        return group
+
+    # ---- members
+
+    def join(self, group_id: str, join: Join, context: RequestContext, now_ms: int) -> None:
+        """A JoinGroup request: its answer comes out of `poll`, sooner or later. Raises `Refusal`."""
+        _require_id(group_id)
+        self._require_session_timeout(join)
+        if self._ids.type_of(group_id) not in (None, GroupType.CLASSIC):
+            raise Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"group {group_id!r} is not a classic group")
+        group = self._groups.get(group_id)
+        if group is None:
+            if join.member_id:
+                raise Refusal(UnknownMemberIdError, f"there is no group {group_id!r}, so it has no members")
+            group = self._create(group_id)
+        delay_ms = self._configs.broker_int("group.initial.rebalance.delay.ms")
+        if join.member_id:
+            group.join_known(join, context, delay_ms, now_ms)
+        else:
+            limit = self._configs.broker_int("group.max.size")
+            if group.size() >= limit and not group.has_instance(join.instance_id):
+                raise Refusal(GroupMaxSizeReachedError, f"group {group_id!r} has its {limit} members")
+            id_first = context.api_version >= _ID_FIRST_SINCE_VERSION
+            group.join_new(join, context, self._new_id(join), delay_ms, id_first=id_first, now_ms=now_ms)
+        self._note(group)
+
+    def _require_session_timeout(self, join: Join) -> None:
+        low = self._configs.broker_int("group.min.session.timeout.ms")
+        high = self._configs.broker_int("group.max.session.timeout.ms")
+        if not low <= join.session_timeout_ms <= high:
+            raise Refusal(
+                ErrorCode.INVALID_SESSION_TIMEOUT, f"a session timeout must be between {low} and {high} milliseconds"
+            )
+
+    def _new_id(self, join: Join) -> str:
+        return f"{join.instance_id or join.client_id}-{UUID(int=self._random.getrandbits(128), version=4)}"
+
+    def sync(
+        self,
+        group_id: str,
+        member: tuple[str, str | None],
+        generation: int,
+        protocol: tuple[str | None, str | None],
+        assignments: Mapping[str, bytes],
+        context: RequestContext,
+        now_ms: int,
+    ) -> None:
+        """A SyncGroup request of a member (id, instance id): its answer comes out of `poll`. Raises `Refusal`."""
+        group = self._of_member(group_id)
+        group.sync(*member, generation, protocol, assignments, context, now_ms)
+        self._note(group)
+
+    def heartbeat(self, group_id: str, member: tuple[str, str | None], generation: int, now_ms: int) -> None:
+        """Keep a member's session. Raises `Refusal`."""
+        self._of_member(group_id).heartbeat(*member, generation, now_ms)
+
+    def leave(self, group_id: str, member: tuple[str, str | None], now_ms: int) -> str:
+        """A member leaves; answers its id. Raises `Refusal`."""
+        group = self._of_member(group_id)
+        left = group.leave(*member, now_ms)
+        self._note(group)
+        return left
+
+    # ---- offsets
+
+    def require_may_commit(
+        self,
+        group_id: str,
+        member: tuple[str, str | None],
+        generation: int,
+        now_ms: int,
+        *,
+        transactional: bool = False,
+        missing: type[GroupIdNotFoundError] | ErrorCode = GroupIdNotFoundError,
+    ) -> None:
+        """Raises `Refusal` unless the member may commit now. A commit without a generation makes the group.
+
+        `missing` is what a member of a group that does not exist is told.
+        """
+        group = self._groups.get(group_id)
+        if group is None:
+            if self._ids.type_of(group_id) is not None:
+                raise Refusal(GroupIdNotFoundError, f"{group_id!r} is not a classic group")
+            if generation >= 0:
+                raise Refusal(missing, f"there is no group {group_id!r}")
+            group = self._create(group_id)
+        group.require_may_commit(*member, generation, transactional=transactional, now_ms=now_ms)
+        self._note(group)
+
+    def commit(self, group_id: str, key: Key, offset: CommittedOffset) -> None:
+        """Store an offset. Raises `Refusal` if its note is too long."""
+        self.require_metadata_fits(offset)
+        self.offsets.commit(group_id, key, offset)
+
+    def require_metadata_fits(self, offset: CommittedOffset) -> None:
+        """Raises `Refusal` if the note beside an offset is too long."""
+        limit = self._configs.broker_int("offset.metadata.max.bytes")
+        if len(offset.metadata) > limit:
+            raise Refusal(ErrorCode.OFFSET_METADATA_TOO_LARGE, f"a commit's metadata has at most {limit} characters")
+
+    # ---- deletion
+
+    def delete(self, group_id: str) -> None:
+        """Delete an empty group and its offsets. Raises `Refusal`."""
+        group = self.existing(group_id)
+        if group.state is not GroupState.EMPTY:
+            raise Refusal(NonEmptyGroupError, f"group {group_id!r} still has members")
+        self.offsets.delete_group(group_id)
+        self._ids.free(group_id)
+        del self._groups[group_id]
+
+    # ---- time
+
+    def poll(self, now_ms: int) -> list[Answer]:
+        """Let time pass; answers what is to be sent to members."""
+        if self._next_wake_ms is not None and self._next_wake_ms <= now_ms:
+            self._next_wake_ms = None
+            delay_ms = self._configs.broker_int("group.initial.rebalance.delay.ms")
+            for group in self._groups.values():
+                group.poll(delay_ms, now_ms)
+                self._note(group)
+        answers, self._answers = self._answers, []
+        return answers
+
+    def wake_at_ms(self) -> int | None:
+        """When `poll` has to run, None if nothing is waited for."""
+        return self._next_wake_ms
+
+    def rearm(self, group_ids: Iterable[str], now_ms: int) -> None:
+        """Another node took these groups over: their members get whole timeouts to find it."""
+        for group_id in group_ids:
+            group = self._groups.get(group_id)
+            if group is not None:
+                group.rearm(now_ms)
+
+    def _note(self, group: ClassicGroup) -> None:
+        """Take the group's answers, and the time that it wants to be woken at."""
+        self._answers += group.answers
+        group.answers.clear()
+        at_ms = group.wake_at_ms()
+        if at_ms is not None and (self._next_wake_ms is None or at_ms < self._next_wake_ms):
+            self._next_wake_ms = at_ms
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        for group_id, group in self._groups.items():
+            assert group.id == group_id
+            assert self._ids.type_of(group_id) is GroupType.CLASSIC
+            assert not group.answers
+            group.check()
+            at_ms = group.wake_at_ms()
+            assert at_ms is None or (self._next_wake_ms is not None and self._next_wake_ms <= at_ms)
+
+
+def _require_id(group_id: str) -> None:
+    if not group_id:
+        raise Refusal(InvalidGroupIdError, "a group id cannot be empty")

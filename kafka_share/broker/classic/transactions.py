@@ -1,0 +1,216 @@
+"""The transaction coordinator: which producer a transactional id belongs to, and what its open transaction touches.
+
+Called by the transaction handlers, by the produce handler, and by the cluster (time, deleted topics). One object serves
+the whole cluster. What it must not do: read or write wire messages, or know the logs beyond "write a marker here".
+
+Theory of operation. A transactional id has a producer id and an epoch; `initialise` raises the epoch, so that whoever
+had the id before is fenced, and ends what that one left open. Partitions and groups are added to the open transaction
+before they are written to; ending it writes a marker into each partition and commits or drops the groups' offsets, all
+in one step here, so the states between (prepare, complete) that Kafka's coordinator has to store do not exist. A
+transaction that stays open for longer than its timeout is aborted, and its producer fenced.
+
+With the second version of the protocol (KIP-890: EndTxn 5, Produce 12, TxnOffsetCommit 5) partitions and groups are
+added by writing to them, and every end raises the epoch. Source: Kafka 4.3's transaction coordinator.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+import attrs
+
+from kafka_share.broker.refusals import ErrorCode, Refusal
+from kafka_share.errors import InvalidProducerEpochError, InvalidRequestError
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from kafka_share.broker.classic.committed_offsets import CommittedOffsets
+    from kafka_share.broker.storage.topics import Partition
+
+NO_PRODUCER: Final = (-1, -1)
+MAX_TRANSACTIONAL_IDS: Final = 10_000
+"""Ids are never expired, so their number needs a bound."""
+_MAX_EPOCH: Final = 2**15 - 2
+
+
+class TransactionView(Protocol):
+    """What the coordinator asks of the cluster."""
+
+    def next_producer_id(self) -> int:
+        """A producer id that nobody has."""
+
+    def write_marker(self, partition: Partition, producer: tuple[int, int], *, committed: bool, now_ms: int) -> None:
+        """End the producer's transaction in this partition."""
+
+    def max_transaction_timeout_ms(self) -> int: ...
+
+
+@attrs.define(eq=False)
+class Transaction:
+    """One transactional id. It is open while `ends_at_ms` is set."""
+
+    id: str
+    producer_id: int
+    epoch: int
+    timeout_ms: int
+    ends_at_ms: int | None = None
+    partitions: dict[tuple[UUID, int], Partition] = attrs.Factory(dict)
+    groups: list[str] = attrs.Factory(list)
+    last_end: bool | None = None
+    """How the last transaction ended, committed or not, for an EndTxn that is sent again."""
+    last_producer: tuple[int, int] = NO_PRODUCER
+    """Id and epoch before the last end, if that one changed them."""
+
+    @property
+    def producer(self) -> tuple[int, int]:
+        return self.producer_id, self.epoch
+
+
+class Transactions:
+    """All transactional ids of the cluster."""
+
+    def __init__(self, view: TransactionView, offsets: CommittedOffsets) -> None:
+        self._view = view
+        self._offsets = offsets
+        self._by_id: dict[str, Transaction] = {}
+
+    def initialise(
+        self, transactional_id: str, timeout_ms: int, producer: tuple[int, int], now_ms: int
+    ) -> tuple[int, int]:
+        """The producer (id, epoch) that the id belongs to from now on.
+
+        `producer` is who the caller says it is, (-1, -1) if it is new. Raises `Refusal`.
+        """
+        if not transactional_id:
+            raise Refusal(InvalidRequestError, "a transactional id cannot be empty")
+        limit_ms = self._view.max_transaction_timeout_ms()
+        if not 0 < timeout_ms <= limit_ms:
+            raise Refusal(
+                ErrorCode.INVALID_TRANSACTION_TIMEOUT, f"a transaction lasts 1 to {limit_ms} ms, not {timeout_ms}"
+            )
+        known = self._by_id.get(transactional_id)
+        if known is None:
+            if len(self._by_id) >= MAX_TRANSACTIONAL_IDS:
+                raise Refusal(InvalidRequestError, f"no more than {MAX_TRANSACTIONAL_IDS} transactional ids are held")
+            known = Transaction(transactional_id, self._view.next_producer_id(), 0, timeout_ms)
+            self._by_id[transactional_id] = known
+            return known.producer
+        if producer not in (NO_PRODUCER, known.producer):
+            raise Refusal(ErrorCode.PRODUCER_FENCED, f"{transactional_id!r} belongs to a newer producer")
+        known.timeout_ms = timeout_ms
+        if known.ends_at_ms is not None:
+            self._end(known, committed=False, raise_epoch=True, now_ms=now_ms)
+        else:
+            self._raise_epoch(known)
+        known.last_end, known.last_producer = None, NO_PRODUCER
+        return known.producer
+
+    def _raise_epoch(self, transaction: Transaction) -> None:
+        if transaction.epoch >= _MAX_EPOCH:
+            transaction.producer_id, transaction.epoch = self._view.next_producer_id(), 0
+        else:
+            transaction.epoch += 1
+
+    def owned(self, transactional_id: str, producer: tuple[int, int]) -> Transaction:
+        """The transaction of this producer; raises `Refusal` if the id is not, or no longer, the producer's."""
+        known = self._by_id.get(transactional_id)
+        if known is None or known.producer_id != producer[0]:
+            raise Refusal(
+                ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"{transactional_id!r} is not producer {producer[0]}'s"
+            )
+        if known.epoch != producer[1]:
+            raise Refusal(ErrorCode.PRODUCER_FENCED, f"the epoch of {transactional_id!r} is {known.epoch}")
+        return known
+
+    def _open(self, transaction: Transaction, now_ms: int) -> None:
+        if transaction.ends_at_ms is None:
+            transaction.ends_at_ms = now_ms + transaction.timeout_ms
+            transaction.last_end = None
+
+    def add_partition(self, transaction: Transaction, partition: Partition, now_ms: int) -> None:
+        """The transaction is going to write here."""
+        self._open(transaction, now_ms)
+        transaction.partitions[partition.topic_id, partition.partition] = partition
+
+    def add_group(self, transaction: Transaction, group_id: str, now_ms: int) -> None:
+        """The transaction is going to commit offsets of this group."""
+        self._open(transaction, now_ms)
+        if group_id not in transaction.groups:
+            transaction.groups.append(group_id)
+
+    def require_writable(
+        self, transactional_id: str, producer: tuple[int, int], partition: Partition, *, add: bool, now_ms: int
+    ) -> None:
+        """Raises `Refusal` unless the producer's open transaction has this partition; with `add` it gets it."""
+        try:
+            transaction = self.owned(transactional_id, producer)
+        except Refusal as refusal:
+            if refusal.code == ErrorCode.PRODUCER_FENCED:
+                # What a produce request is told about an old epoch (Kafka's partition leaders).
+                raise Refusal(InvalidProducerEpochError, refusal.message) from None
+            raise
+        if add:
+            self.add_partition(transaction, partition, now_ms)
+        elif (partition.topic_id, partition.partition) not in transaction.partitions:
+            raise Refusal(ErrorCode.INVALID_TXN_STATE, "the partition was not added to the transaction")
+
+    def end(
+        self, transactional_id: str, producer: tuple[int, int], *, committed: bool, raise_epoch: bool, now_ms: int
+    ) -> tuple[int, int]:
+        """Commit or abort; answers the producer (id, epoch) of the next transaction. Raises `Refusal`."""
+        known = self._by_id.get(transactional_id)
+        if known is not None and producer == known.last_producer and known.last_end is committed:
+            return known.producer
+        transaction = self.owned(transactional_id, producer)
+        if transaction.ends_at_ms is None:
+            if transaction.last_end is committed:
+                return transaction.producer
+            if not (raise_epoch and not committed):
+                raise Refusal(ErrorCode.INVALID_TXN_STATE, f"{transactional_id!r} has no open transaction")
+        self._end(transaction, committed=committed, raise_epoch=raise_epoch, now_ms=now_ms)
+        return transaction.producer
+
+    def _end(self, transaction: Transaction, *, committed: bool, raise_epoch: bool, now_ms: int) -> None:
+        before = transaction.producer
+        if raise_epoch:
+            self._raise_epoch(transaction)
+        marker = (before[0], max(transaction.epoch, before[1]) if transaction.producer_id == before[0] else before[1])
+        for partition in transaction.partitions.values():
+            self._view.write_marker(partition, marker, committed=committed, now_ms=now_ms)
+        for group_id in transaction.groups:
+            self._offsets.end_transaction(group_id, before[0], committed=committed)
+        transaction.partitions.clear()
+        transaction.groups.clear()
+        transaction.ends_at_ms = None
+        transaction.last_end = committed
+        transaction.last_producer = before if raise_epoch else NO_PRODUCER
+
+    # ---- time and changes
+
+    def topic_deleted(self, topic_id: UUID) -> None:
+        """Nothing can be written to the topic any more, markers neither."""
+        for transaction in self._by_id.values():
+            for key in [key for key in transaction.partitions if key[0] == topic_id]:
+                del transaction.partitions[key]
+
+    def poll(self, now_ms: int) -> None:
+        """Abort the transactions that are open for too long; their producers are fenced."""
+        for transaction in self._by_id.values():
+            if transaction.ends_at_ms is not None and transaction.ends_at_ms <= now_ms:
+                self._end(transaction, committed=False, raise_epoch=True, now_ms=now_ms)
+                # The epoch is the coordinator's own: nobody may take the end for his.
+                transaction.last_end, transaction.last_producer = None, NO_PRODUCER
+
+    def wake_at_ms(self) -> int | None:
+        """When `poll` has to run, None if no transaction is open."""
+        times = [one.ends_at_ms for one in self._by_id.values() if one.ends_at_ms is not None]
+        return min(times, default=None)
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        for transaction in self._by_id.values():
+            assert transaction.ends_at_ms is not None or not (transaction.partitions or transaction.groups)
+            for (topic_id, index), partition in transaction.partitions.items():
+                assert partition.owner.partition(index) is partition
+                assert partition.topic_id == topic_id

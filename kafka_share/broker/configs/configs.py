@@ -1,0 +1,278 @@
+"""Configuration of the cluster: static broker values, dynamic values of brokers, topics and groups, and what applies.
+
+Called by the config handlers, by the coordinator and by the share machines (`group_settings`). Validates a change as a
+whole, together with what is set already. Knows no group and no topic as such: a group need not exist to have values.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from kafka_share.broker.configs.config_keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS, ConfigKey, ConfigType
+from kafka_share.broker.kafka_version import KAFKA_4_3
+from kafka_share.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kafka_share.broker.kafka_version import Behaviour
+
+
+class ResourceType(enum.IntEnum):
+    """What a configuration belongs to; the wire values."""
+
+    TOPIC = 2
+    BROKER = 4
+    GROUP = 32
+
+
+class ConfigSource(enum.IntEnum):
+    """Where an effective value comes from; the wire values of DescribeConfigs."""
+
+    TOPIC = 1
+    BROKER = 2
+    STATIC = 4
+    DEFAULT = 5
+    GROUP = 8
+
+
+class Operation(enum.IntEnum):
+    """What IncrementalAlterConfigs does with a key; the wire values."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigRefusedError(Exception):
+    """A change is not allowed. `invalid_request` tells a misuse of the request from a bad value."""
+
+    def __init__(self, message: str, *, invalid_request: bool = False) -> None:
+        super().__init__(message)
+        self.invalid_request = invalid_request
+
+
+@attrs.frozen
+class Synonym:
+    """One layer of a key's value: the effective value is that of the first layer."""
+
+    name: str
+    value: str
+    source: ConfigSource
+
+
+@attrs.frozen
+class Change:
+    """One key of an IncrementalAlterConfigs request; `operation` may be a number that means nothing."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+_KEYS: Final[Mapping[ResourceType, Mapping[str, ConfigKey]]] = {
+    ResourceType.TOPIC: TOPIC_KEYS,
+    ResourceType.BROKER: BROKER_KEYS,
+    ResourceType.GROUP: GROUP_KEYS,
+}
+_SOURCES: Final = {
+    ResourceType.TOPIC: ConfigSource.TOPIC,
+    ResourceType.BROKER: ConfigSource.BROKER,
+    ResourceType.GROUP: ConfigSource.GROUP,
+}
+
+_INTERVAL: Final = "share.assignment.interval.ms"
+"""Without this key assignments are computed without a pause."""
+
+_MAX_CACHED_SETTINGS: Final = 1_000
+"""Anybody may name any group in a request: the cache of their settings is emptied when it has grown to this."""
+
+
+@attrs.frozen
+class GroupSettings:
+    """Effective settings of one share group: the group's own value, else the broker's (spec of Kafka 4.3, KIP-1240)."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    record_lock_duration_ms: int = 30_000
+    delivery_count_limit: int = 5
+    max_record_locks: int = 2_000
+    renew_enabled: bool = True
+    assignment_interval_ms: int = 1_000
+    auto_offset_reset: str = "latest"
+    """"latest", "earliest", or "by_duration:" and an ISO-8601 duration."""
+    read_committed: bool = False
+
+
+class Configs:
+    """All configuration of one cluster. Raises `ConfigurationError` if a static value is unknown or out of range."""
+
+    def __init__(self, static: Mapping[str, str], behaviour: Behaviour = KAFKA_4_3) -> None:
+        self._behaviour = behaviour
+        broker_keys = self.keys(ResourceType.BROKER)
+        for name, value in static.items():
+            if name not in broker_keys:
+                raise ConfigurationError(f"{name!r} is not a setting of this broker")
+            try:
+                BROKER_KEYS[name].validate(value)
+            except ValueError as error:
+                raise ConfigurationError(str(error)) from None
+        self._static = dict(static)
+        self._dynamic: dict[tuple[ResourceType, str], dict[str, str]] = {}
+        self._settings: dict[str, GroupSettings] = {}
+
+    def keys(self, kind: ResourceType) -> Mapping[str, ConfigKey]:
+        """The keys that a resource of this type has in this version of Kafka."""
+        return {name: key for name, key in _KEYS[kind].items() if name not in self._behaviour.absent_config_keys}
+
+    # ---- broker values
+
+    def broker_value(self, name: str) -> str:
+        """The cluster-wide effective value: dynamic default (broker name ""), else static, else the default."""
+        dynamic = self._dynamic.get((ResourceType.BROKER, ""), {})
+        return dynamic.get(name) or self._static.get(name) or BROKER_KEYS[name].default
+
+    def broker_int(self, name: str) -> int:
+        return int(self.broker_value(name))
+
+    def broker_flag(self, name: str) -> bool:
+        return self.broker_value(name).lower() == "true"
+
+    # ---- any resource
+
+    def dynamic_names(self, kind: ResourceType) -> list[str]:
+        """The resources of this type that have values of their own, in order."""
+        return sorted(name for resource, name in self._dynamic if resource is kind)
+
+    def forget(self, kind: ResourceType, name: str) -> None:
+        """Drop the resource's own values (its topic was deleted)."""
+        self._dynamic.pop((kind, name), None)
+
+    def topic_value(self, topic: str, name: str) -> str:
+        """The effective value of a topic's key."""
+        return self.synonyms(ResourceType.TOPIC, topic, TOPIC_KEYS[name])[0].value
+
+    def synonyms(self, kind: ResourceType, name: str, key: ConfigKey) -> list[Synonym]:
+        """The layers of a key's value, the effective one first."""
+        layers = []
+        own = self._dynamic.get((kind, name), {}).get(key.name)
+        if own is not None:
+            layers.append(Synonym(key.name, own, _SOURCES[kind]))
+        broker_key = key if kind is ResourceType.BROKER else BROKER_KEYS.get(key.broker_key or "")
+        if broker_key is None:
+            layers.append(Synonym(key.name, key.default, ConfigSource.DEFAULT))
+            return layers
+        shared = self._dynamic.get((ResourceType.BROKER, ""), {}).get(broker_key.name)
+        if shared is not None and (kind, name) != (ResourceType.BROKER, ""):
+            layers.append(Synonym(broker_key.name, shared, ConfigSource.BROKER))
+        static = self._static.get(broker_key.name)
+        if static is not None:
+            layers.append(Synonym(broker_key.name, static, ConfigSource.STATIC))
+        layers.append(Synonym(broker_key.name, broker_key.default, ConfigSource.DEFAULT))
+        return layers
+
+    def described(self, kind: ResourceType, name: str, key: ConfigKey) -> list[Synonym]:
+        """The layers of a key's value as DescribeConfigs shows them."""
+        layers = self.synonyms(kind, name, key)
+        if kind is not ResourceType.GROUP or self._behaviour.describes_broker_layers:
+            return layers
+        effective = layers[0]
+        if effective.source is not ConfigSource.GROUP:
+            effective = Synonym(key.name, effective.value, ConfigSource.DEFAULT)
+        return [effective]
+
+    def alter(self, kind: ResourceType, name: str, changes: Sequence[Change], *, validate_only: bool = False) -> None:
+        """Apply the changes, all or none. Raises `ConfigRefusedError`."""
+        keys = self.keys(kind)
+        values = dict(self._dynamic.get((kind, name), {}))
+        for change in changes:
+            self._apply(keys, change, values)
+        for key_name, value in values.items():
+            self._check(kind, keys[key_name], value)
+        if kind is ResourceType.GROUP:
+            self._check_timeouts(values)
+        if validate_only:
+            return
+        self._settings.clear()
+        if values:
+            self._dynamic[kind, name] = values
+        else:
+            self._dynamic.pop((kind, name), None)
+
+    def set_values(self, kind: ResourceType, name: str, values: Mapping[str, str]) -> None:
+        """Set the keys, all or none. Raises `ConfigRefusedError`."""
+        self.alter(kind, name, [Change(key, Operation.SET, value) for key, value in values.items()])
+
+    def _apply(self, keys: Mapping[str, ConfigKey], change: Change, values: dict[str, str]) -> None:
+        key = keys.get(change.name)
+        if key is None:
+            raise ConfigRefusedError(f"there is no setting {change.name!r} here")
+        if change.operation == Operation.DELETE:
+            values.pop(change.name, None)
+        elif change.operation == Operation.SET:
+            if change.value is None:
+                raise ConfigRefusedError(f"{change.name} was given no value", invalid_request=True)
+            values[change.name] = change.value
+        elif change.operation in (Operation.APPEND, Operation.SUBTRACT):
+            if key.type is not ConfigType.LIST:
+                raise ConfigRefusedError(f"{change.name} is not a list")
+            raise ConfigRefusedError(f"{change.name} takes no other value than {key.default}")
+        else:
+            raise ConfigRefusedError(f"operation {change.operation} does not exist", invalid_request=True)
+
+    def _check(self, kind: ResourceType, key: ConfigKey, value: str) -> None:
+        try:
+            key.validate(value)
+        except ValueError as error:
+            raise ConfigRefusedError(str(error)) from None
+        if kind is ResourceType.GROUP and key.low_key is not None and key.high_key is not None:
+            low, high = self.broker_int(key.low_key), self.broker_int(key.high_key)
+            if not low <= int(value) <= high:
+                raise ConfigRefusedError(f"{key.name} must be between {low} and {high}, not {value}")
+
+    def _check_timeouts(self, values: Mapping[str, str]) -> None:
+        session, heartbeat = "share.session.timeout.ms", "share.heartbeat.interval.ms"
+        session_ms = int(values.get(session) or self.broker_value(f"group.{session}"))
+        heartbeat_ms = int(values.get(heartbeat) or self.broker_value(f"group.{heartbeat}"))
+        if session_ms <= heartbeat_ms:
+            raise ConfigRefusedError(f"{session} ({session_ms}) has to be greater than {heartbeat} ({heartbeat_ms})")
+
+    # ---- groups
+
+    def group_settings(self, group: str) -> GroupSettings:
+        """What applies to a share group now: its own values within the broker's bounds, else the broker's."""
+        settings = self._settings.get(group)
+        if settings is None:
+            if len(self._settings) >= _MAX_CACHED_SETTINGS:
+                self._settings.clear()
+            settings = self._settings[group] = self._make_settings(group)
+        return settings
+
+    def _make_settings(self, group: str) -> GroupSettings:
+        def text(name: str) -> str:
+            return self.synonyms(ResourceType.GROUP, group, GROUP_KEYS[name])[0].value
+
+        def number(name: str) -> int:
+            key = GROUP_KEYS[name]
+            effective = self.synonyms(ResourceType.GROUP, group, key)[0]
+            value = int(effective.value)
+            if effective.source is ConfigSource.GROUP and key.low_key is not None and key.high_key is not None:
+                # The bounds may have changed after the value was set: it is clamped when used (KIP-1240).
+                value = min(max(value, self.broker_int(key.low_key)), self.broker_int(key.high_key))
+            return value
+
+        return GroupSettings(
+            session_timeout_ms=number("share.session.timeout.ms"),
+            heartbeat_interval_ms=number("share.heartbeat.interval.ms"),
+            record_lock_duration_ms=number("share.record.lock.duration.ms"),
+            delivery_count_limit=number("share.delivery.count.limit"),
+            max_record_locks=number("share.partition.max.record.locks"),
+            renew_enabled=text("share.renew.acknowledge.enable").lower() == "true",
+            assignment_interval_ms=number(_INTERVAL) if _INTERVAL in self.keys(ResourceType.GROUP) else 0,
+            auto_offset_reset=text("share.auto.offset.reset"),
+            read_committed=text("share.isolation.level") == "read_committed",
+        )

@@ -1,0 +1,229 @@
+"""JoinGroup (11), SyncGroup (14), Heartbeat (12), LeaveGroup (13) and DescribeGroups (15) of classic consumer groups.
+
+- JoinGroup and SyncGroup wait for the other members: their answers come from the group, through `answer`. From version
+  4 on a dynamic member without an id is told one first (MEMBER_ID_REQUIRED).
+- The id of a share group: JoinGroup INCONSISTENT_GROUP_PROTOCOL, SyncGroup and Heartbeat UNKNOWN_MEMBER_ID, LeaveGroup
+  no top-level error, DescribeGroups as for a group that does not exist.
+- DescribeGroups of a missing group: state "Dead" without error up to version 5, GROUP_ID_NOT_FOUND from version 6 on.
+  Subscriptions and assignments are shown while the group is stable.
+- The requests of the new consumer protocol (ConsumerGroupHeartbeat) are not offered.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kafka_share.broker.classic.classic_group import GroupMember, GroupState, Join, JoinAnswer, SyncAnswer
+from kafka_share.broker.refusals import Refusal
+from kafka_share.errors import InvalidGroupIdError
+from kafka_share.protocol.classic import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+
+if TYPE_CHECKING:
+    from kafka_share.broker.classic.classic_group import ClassicGroup
+    from kafka_share.broker.cluster import Cluster
+    from kafka_share.broker.events import Message, RequestContext
+
+_REBALANCE_TIMEOUT_SINCE_VERSION: Final = 1
+_PROTOCOL_SINCE_VERSION: Final = 5
+"""Of SyncGroup."""
+_NULL_PROTOCOL_SINCE_VERSION: Final = 7
+"""Of JoinGroup."""
+_MEMBERS_SINCE_VERSION: Final = 3
+"""Of LeaveGroup."""
+_NOT_FOUND_SINCE_VERSION: Final = 6
+"""Of DescribeGroups."""
+_GROUP_OPERATIONS: Final = {3, 6, 8, 10, 11}
+"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS."""
+_DEAD: Final = "Dead"
+
+_DescribedGroup = DescribeGroupsResponse.DescribedGroup
+_Left = LeaveGroupResponse.MemberResponse
+
+
+def answer(context: RequestContext, waited: JoinAnswer | SyncAnswer) -> Message:
+    """The wire form of an answer that came out of the coordinator."""
+    return _joined(context, waited) if isinstance(waited, JoinAnswer) else _synced(waited)
+
+
+# ---- JoinGroup
+
+
+def handle_join(cluster: Cluster, context: RequestContext, request: JoinGroupRequest, now_ms: int) -> Message | None:
+    rebalance_ms = request.rebalance_timeout_ms
+    if context.api_version < _REBALANCE_TIMEOUT_SINCE_VERSION:
+        rebalance_ms = request.session_timeout_ms
+    join = Join(
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        client_id=context.client_id,
+        client_host=f"/{context.client_host}",
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=rebalance_ms,
+        protocol_type=request.protocol_type,
+        protocols=tuple((one.name, bytes(one.metadata)) for one in request.protocols),
+    )
+    try:
+        cluster.require_coordinator(context, request.group_id)
+        cluster.classic_groups.join(request.group_id, join, context, now_ms)
+    except Refusal as refusal:
+        return _joined(context, JoinAnswer(refusal.code, request.member_id))
+    return None
+
+
+def _joined(context: RequestContext, joined: JoinAnswer) -> JoinGroupResponse:
+    protocol = joined.protocol
+    if protocol is None and context.api_version < _NULL_PROTOCOL_SINCE_VERSION:
+        protocol = ""
+    member = JoinGroupResponse.JoinGroupResponseMember
+    return JoinGroupResponse(
+        error_code=joined.code,
+        generation_id=joined.generation,
+        protocol_type=joined.protocol_type,
+        protocol_name=protocol,
+        leader=joined.leader,
+        skip_assignment=joined.skip_assignment,
+        member_id=joined.member_id,
+        members=[
+            member(member_id=member_id, group_instance_id=instance_id, metadata=metadata)
+            for member_id, instance_id, metadata in joined.members
+        ],
+    )
+
+
+# ---- SyncGroup, Heartbeat
+
+
+def handle_sync(cluster: Cluster, context: RequestContext, request: SyncGroupRequest, now_ms: int) -> Message | None:
+    says_protocol = context.api_version >= _PROTOCOL_SINCE_VERSION
+    try:
+        cluster.require_coordinator(context, request.group_id)
+        cluster.classic_groups.sync(
+            request.group_id,
+            (request.member_id, request.group_instance_id),
+            request.generation_id,
+            (request.protocol_type, request.protocol_name) if says_protocol else (None, None),
+            {one.member_id: bytes(one.assignment) for one in request.assignments},
+            context,
+            now_ms,
+        )
+    except Refusal as refusal:
+        return _synced(SyncAnswer(refusal.code))
+    return None
+
+
+def _synced(synced: SyncAnswer) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        error_code=synced.code,
+        protocol_type=synced.protocol_type,
+        protocol_name=synced.protocol,
+        assignment=synced.assignment,
+    )
+
+
+def handle_heartbeat(
+    cluster: Cluster, context: RequestContext, request: HeartbeatRequest, now_ms: int
+) -> HeartbeatResponse:
+    try:
+        cluster.require_coordinator(context, request.group_id)
+        member = (request.member_id, request.group_instance_id)
+        cluster.classic_groups.heartbeat(request.group_id, member, request.generation_id, now_ms)
+    except Refusal as refusal:
+        return HeartbeatResponse(error_code=refusal.code)
+    return HeartbeatResponse(error_code=0)
+
+
+# ---- LeaveGroup
+
+
+def handle_leave(
+    cluster: Cluster, context: RequestContext, request: LeaveGroupRequest, now_ms: int
+) -> LeaveGroupResponse:
+    try:
+        cluster.require_coordinator(context, request.group_id)
+        if not request.group_id:
+            raise Refusal(InvalidGroupIdError, "a group id cannot be empty")
+    except Refusal as refusal:
+        return LeaveGroupResponse(error_code=refusal.code, members=[])
+    if context.api_version < _MEMBERS_SINCE_VERSION:
+        only = _leave(cluster, request.group_id, request.member_id, None, now_ms)
+        missing = cluster.classic_groups.group(request.group_id) is None
+        return LeaveGroupResponse(error_code=0 if missing else only.error_code, members=[])
+    left = [_leave(cluster, request.group_id, m.member_id, m.group_instance_id, now_ms) for m in request.members]
+    return LeaveGroupResponse(error_code=0, members=left)
+
+
+def _leave(cluster: Cluster, group_id: str, member_id: str, instance_id: str | None, now_ms: int) -> _Left:
+    code = 0
+    try:
+        member_id = cluster.classic_groups.leave(group_id, (member_id, instance_id), now_ms)
+    except Refusal as refusal:
+        code = refusal.code
+    return _Left(member_id=member_id, group_instance_id=instance_id, error_code=code)
+
+
+# ---- DescribeGroups
+
+
+def handle_describe(
+    cluster: Cluster, context: RequestContext, request: DescribeGroupsRequest, now_ms: int
+) -> DescribeGroupsResponse:
+    groups = []
+    for group_id in request.groups:
+        described = _describe(cluster, context, group_id)
+        if request.include_authorized_operations and described.error_code == 0:
+            described.authorized_operations = _GROUP_OPERATIONS
+        groups.append(described)
+    return DescribeGroupsResponse(groups=groups)
+
+
+def _describe(cluster: Cluster, context: RequestContext, group_id: str) -> _DescribedGroup:
+    try:
+        cluster.require_coordinator(context, group_id)
+    except Refusal as refusal:
+        return _DescribedGroup(error_code=refusal.code, group_id=group_id, members=[])
+    try:
+        return _described(cluster.classic_groups.existing(group_id))
+    except Refusal as refusal:
+        silent = context.api_version < _NOT_FOUND_SINCE_VERSION
+        return _DescribedGroup(
+            error_code=0 if silent else refusal.code,
+            error_message=None if silent else refusal.message,
+            group_id=group_id,
+            group_state=_DEAD,
+            members=[],
+        )
+
+
+def _described(group: ClassicGroup) -> _DescribedGroup:
+    stable = group.state is GroupState.STABLE
+    return _DescribedGroup(
+        error_code=0,
+        error_message=None,
+        group_id=group.id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol or "") if stable else "",
+        members=[_described_member(member, group.protocol if stable else None) for member in group.members.values()],
+    )
+
+
+def _described_member(member: GroupMember, protocol: str | None) -> _DescribedGroup.DescribedGroupMember:
+    return _DescribedGroup.DescribedGroupMember(
+        member_id=member.id,
+        group_instance_id=member.join.instance_id,
+        client_id=member.join.client_id,
+        client_host=member.join.client_host,
+        member_metadata=member.metadata(protocol),
+        member_assignment=member.assignment if protocol is not None else b"",
+    )

@@ -1,0 +1,191 @@
+"""One ShareFetch from its acceptance to its answer: which partitions it may use, and the order in which it reads them.
+
+Made and kept by `ShareNode`. `try_round` looks at the partitions once; it acquires nothing unless that completes the
+fetch. The order of reading is Kafka's (`DelayedShareFetch`) and decides who gets a scarce budget: partitions whose
+fetch offset has moved since they were last read are read first to see whether there is enough, and served last.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from kafka_share.broker.handlers.share_answers import NOTHING_FETCHED, FetchedData
+from kafka_share.broker.share.acquisition import LogRead, acquire, can_acquire
+from kafka_share.errors import OffsetOutOfRangeError, UnknownServerError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafka_share.broker.events import RequestContext
+    from kafka_share.broker.handlers.share_answers import Outcome
+    from kafka_share.broker.share.acquisition import AcquiredRange, AcquireMode
+    from kafka_share.broker.share.partition import SharePartition
+    from kafka_share.broker.share.sessions import PartitionKey, SessionKey, ShareSession
+    from kafka_share.broker.storage.log import PartitionLog, StoredBatch
+
+
+@attrs.frozen
+class FetchLimits:
+    """What the request allows, and how the group reads."""
+
+    min_bytes: int
+    max_bytes: int
+    max_records: int
+    batch_size: int
+    mode: AcquireMode
+    read_committed: bool
+
+    def with_mode(self, mode: AcquireMode) -> FetchLimits:
+        return attrs.evolve(self, mode=mode)
+
+
+@attrs.frozen
+class FetchSource:
+    """One partition of a fetch."""
+
+    key: PartitionKey
+    partition: SharePartition
+    log: PartitionLog
+
+
+@attrs.define(eq=False)
+class DelayedShareFetch:
+    """A ShareFetch in work. It is answered once its data and its acknowledgements are there."""
+
+    context: RequestContext
+    owner: SessionKey
+    epoch: int
+    session: ShareSession | None
+    """None for a request that opened its session: its answer lists everything."""
+    limits: FetchLimits
+    expires_at_ms: int
+    sources: list[FetchSource] = attrs.Factory(list)
+    fetched: dict[PartitionKey, FetchedData] = attrs.Factory(dict)
+    acknowledged: dict[PartitionKey, Outcome] = attrs.Factory(dict)
+    is_doomed: bool = False
+    """It names a topic that does not exist. Up to 4.3 Kafka finds that out when it has acquired already, and answers
+    UNKNOWN_SERVER_ERROR for the request; 4.4 answers UNKNOWN_TOPIC_ID for the partition."""
+    is_fetched: bool = False
+    is_acknowledged: bool = False
+    waiting_id: int | None = None
+    """The number that `DelayedShareFetches` knows it by while it waits."""
+
+    def fail(self, key: PartitionKey, code: int) -> None:
+        """The answer carries an error for this partition."""
+        self.fetched[key] = FetchedData(code)
+
+    def try_round(self, now_ms: int) -> bool:
+        """Complete the fetch if it can be answered now; answers whether it took part in any partition's work."""
+        return _Round(self).complete_if_enough(now_ms)
+
+    def complete(self, now_ms: int) -> bool:
+        """Complete the fetch with whatever there is; answers as `try_round`."""
+        return _Round(self).complete(now_ms)
+
+
+class _Round:
+    """One look at the partitions that can be acquired from at this moment."""
+
+    def __init__(self, fetch: DelayedShareFetch) -> None:
+        self._fetch = fetch
+        self._sources = [source for source in fetch.sources if can_acquire(source.partition)]
+        self._offsets = {source.key: source.partition.window.next_fetch_offset() for source in self._sources}
+        self._reads: dict[PartitionKey, LogRead | None] = {}
+
+    def complete_if_enough(self, now_ms: int) -> bool:
+        if not self._sources:
+            return False
+        if not self._can_share_bytes():
+            return self._fail()
+        moved = [s for s in self._sources if s.partition.read_position != self._offsets[s.key]]
+        self._read(moved)
+        for source in moved:
+            if self._reads[source.key] is not None:
+                source.partition.read_position = self._offsets[source.key]
+        out_of_range = any(read is None for read in self._reads.values())
+        return (out_of_range or self._has_min_bytes()) and self.complete(now_ms)
+
+    def _fail(self) -> bool:
+        """Kafka trips over a number of bytes that cannot be shared out."""
+        for source in self._sources:
+            self._fetch.fail(source.key, UnknownServerError.code)
+        self._fetch.is_fetched = True
+        return True
+
+    def _can_share_bytes(self) -> bool:
+        """Only Kafka 4.1 gets here with 0 bytes; later versions have answered such a request before."""
+        return self._fetch.limits.max_bytes > 0
+
+    def _share_bytes(self) -> int:
+        return self._fetch.limits.max_bytes // len(self._sources)
+
+    def _end_offset(self, log: PartitionLog) -> int:
+        return log.last_stable_offset if self._fetch.limits.read_committed else log.high_watermark
+
+    def _has_min_bytes(self) -> bool:
+        total = 0
+        for source in self._sources:
+            offset, end = self._offsets[source.key], self._end_offset(source.log)
+            if offset > end:
+                return True
+            total += min(source.log.bytes_between(offset, end), self._share_bytes())
+        return total >= self._fetch.limits.min_bytes
+
+    def _read(self, sources: Sequence[FetchSource]) -> None:
+        """Read from the log. The first partition that has data gets one record batch at least, however big."""
+        remaining, unread = self._fetch.limits.max_bytes, True
+        for source in sources:
+            offset, end = self._offsets[source.key], self._end_offset(source.log)
+            allowed = min(self._share_bytes(), remaining)
+            try:
+                batches = source.log.read(offset, max(allowed, 0), end)
+            except OffsetOutOfRangeError:
+                self._reads[source.key] = None
+                continue
+            size = sum(len(batch.data) for batch in batches)
+            if size > allowed and not unread:
+                batches, size = (), 0
+            unread = unread and not size
+            remaining = max(0, remaining - size)
+            self._reads[source.key] = LogRead(offset, batches, self._aborted(source.log, batches))
+
+    def _aborted(self, log: PartitionLog, batches: Sequence[StoredBatch]) -> Sequence[tuple[int, int, int]]:
+        if not batches or not self._fetch.limits.read_committed:
+            return ()
+        return log.aborted_ranges(batches[0].base_offset, batches[-1].last_offset)
+
+    def complete(self, now_ms: int) -> bool:
+        """Acquire from what was read, the partitions that were not read yet first."""
+        self._fetch.is_fetched = True
+        if self._sources and not self._can_share_bytes():
+            return self._fail()
+        rest = [source for source in self._sources if source.key not in self._reads]
+        served = [*rest, *(source for source in self._sources if source.key in self._reads)]
+        self._read(rest)
+        budget = self._fetch.limits.max_records
+        for source in served:
+            data = self._serve(source, self._reads[source.key], budget, now_ms)
+            budget -= sum(last - first + 1 for first, last, _ in data.acquired)
+            self._fetch.fetched.setdefault(source.key, data)
+        return bool(self._sources)
+
+    def _serve(self, source: FetchSource, read: LogRead | None, budget: int, now_ms: int) -> FetchedData:
+        limits = self._fetch.limits
+        if read is None:
+            # deleted records: the answer is empty, and the next fetch begins at the log's start
+            source.partition.log_start_raised(source.log.start_offset)
+            return NOTHING_FETCHED
+        acquired = acquire(
+            source.partition, self._fetch.owner.member_id, limits.mode, limits.batch_size, budget, read, now_ms
+        )
+        return FetchedData(0, _records(read.batches, acquired), acquired) if acquired else NOTHING_FETCHED
+
+
+def _records(batches: Sequence[StoredBatch], acquired: Sequence[AcquiredRange]) -> bytes:
+    """The record batches from the one with the first acquired offset to the one with the last."""
+    first, last = acquired[0].first, acquired[-1].last
+    starts = [batch.base_offset for batch in batches if batch.base_offset <= first]
+    begin = starts[-1] if starts else batches[0].base_offset
+    return b"".join(batch.data for batch in batches if begin <= batch.base_offset <= last)

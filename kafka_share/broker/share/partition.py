@@ -1,0 +1,350 @@
+"""The share partition: one group's deliveries of one topic partition, on the partition's leader.
+
+Owned by `ShareNode`, which reads the log, keeps sessions and decides who is woken. This machine keeps the *window*:
+the offsets from the start offset (everything below is finished) to the end offset (the last one ever acquired), as
+batches with one state each, or one per offset (`record_state`). It stores results through the share coordinator.
+
+A change by an acknowledgement or a release has two steps, because Kafka stores it in between: `acknowledge` and
+`release` make the change pending, `complete` writes it and then moves the start offset over finished records. So the
+write carries the start offset of before the move: what is stored lags one write behind. The end of a lock changes the
+state first and writes afterwards, whether or not the write succeeds.
+
+Source: KIP-932, Kafka 4.3's `SharePartition`, and what running brokers answered.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import attrs
+
+from kafka_share.broker.kafka_version import KAFKA_4_3
+from kafka_share.broker.refusals import Refusal, RequestFailedError, as_share_error
+from kafka_share.broker.share.record_state import (
+    ACQUIRED,
+    ARCHIVED,
+    AVAILABLE,
+    NOBODY,
+    InFlightBatch,
+    InFlightState,
+    RecordState,
+)
+from kafka_share.broker.share.state_batches import StateBatch
+from kafka_share.broker.share.window import GapWindow, InFlightWindow
+from kafka_share.errors import (
+    InvalidRecordStateError,
+    InvalidRequestError,
+    UnknownServerError,
+)
+from kafka_share.records import AcknowledgeType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kafka_share.broker.configs.configs import GroupSettings
+    from kafka_share.broker.kafka_version import Behaviour
+    from kafka_share.broker.share.share_coordinator import ShareCoordinator, StateKey
+
+GAP: Final = 0
+"""The acknowledgement type of an offset that holds no record for the application."""
+
+STATE_AFTER: Final = {
+    GAP: ARCHIVED,
+    int(AcknowledgeType.ACCEPT): RecordState.ACKNOWLEDGED,
+    int(AcknowledgeType.RELEASE): AVAILABLE,
+    int(AcknowledgeType.REJECT): ARCHIVED,
+}
+"""Where each acknowledgement type leads; RENEW stays ACQUIRED and is not stored."""
+
+
+STORABLE: Final = frozenset(int(state) for state in (AVAILABLE, RecordState.ACKNOWLEDGED, ARCHIVED))
+"""The states that a share partition writes and loads."""
+
+
+class AcknowledgementBatch(NamedTuple):
+    """Offsets with one type for all (`types` has one entry) or one type each."""
+
+    first: int
+    last: int
+    types: tuple[int, ...]
+
+    def type_of(self, offset: int) -> int:
+        return self.types[0] if len(self.types) == 1 else self.types[offset - self.first]
+
+
+class SnapshotRange(NamedTuple):
+    """One piece of the window for a test to look at; neighbouring offsets that agree are joined."""
+
+    first: int
+    last: int
+    state: RecordState
+    delivery_count: int
+    member: str
+    lock_expires_at_ms: int | None
+
+
+@attrs.frozen
+class SharePartitionSnapshot:
+    """A share partition as it is now; a copy that later changes do not touch."""
+
+    start_offset: int
+    end_offset: int
+    ranges: tuple[SnapshotRange, ...]
+
+
+@attrs.define(eq=False)
+class PendingChange:
+    """States that wait for their write; to be given to `SharePartition.complete` exactly once."""
+
+    pieces: list[tuple[int, int, InFlightState]] = attrs.Factory(list)
+    takes_deliveries_back: bool = False
+    """The deliveries that end with this change do not count (Kafka 4.1, for those that a session's end releases)."""
+
+    def begin(self, first: int, last: int, state: InFlightState, target: RecordState, limit: int) -> None:
+        if self.takes_deliveries_back:
+            state.count -= 1
+        state.begin(target, limit)
+        self.pieces.append((first, last, state))
+
+    def roll_back(self) -> None:
+        for _, _, state in self.pieces:
+            state.roll_back()
+            state.count += self.takes_deliveries_back
+
+    def stored_batches(self) -> list[StateBatch]:
+        return [StateBatch(first, last, int(state.state), state.count) for first, last, state in self.pieces]
+
+
+class SharePartition:
+    """One share partition. It exists from its load on; it is dropped, never emptied."""
+
+    def __init__(
+        self,
+        key: StateKey,
+        leader_epoch: int,
+        coordinator: ShareCoordinator,
+        settings: Callable[[], GroupSettings],
+        behaviour: Behaviour = KAFKA_4_3,
+    ) -> None:
+        self.key = key
+        self.leader_epoch = leader_epoch
+        self.settings = settings
+        self.behaviour = behaviour
+        self.window = self._new_window(0)
+        self.active = False
+        """Loaded and not fenced: records can be acquired."""
+        self.read_position: int | None = None
+        """The fetch offset that the log was last read at; `ShareNode` orders its reads by it."""
+        self._coordinator = coordinator
+        self._state_epoch = 0
+        self._highest_start = 0
+
+    # ---- life
+
+    def _new_window(self, start_offset: int) -> InFlightWindow:
+        return InFlightWindow(start_offset, sees_pending_releases=self.behaviour.sees_pending_releases)
+
+    def load(self, choose_start: Callable[[], int]) -> None:
+        """Read the stored state; `choose_start` applies the reset policy if no start offset is stored yet.
+
+        Raises `Refusal`, and is not `active` then: the codes of `as_share_error`, or whatever `choose_start` raises.
+        """
+        try:
+            stored = self._coordinator.read(self.key, self.leader_epoch)
+        except Refusal as refusal:
+            raise as_share_error(refusal) from None
+        start = choose_start() if stored.start_offset == -1 else stored.start_offset
+        window = self._new_window(start)
+        gap_start, end = None, start - 1
+        for batch in stored.batches:
+            if batch.first < start or batch.state not in STORABLE:
+                raise Refusal(UnknownServerError, f"the stored state holds an impossible batch: {batch}")
+            if gap_start is None and batch.first > end + 1:
+                gap_start = end + 1
+            end = batch.last
+            window.append(
+                InFlightBatch(batch.first, batch.last, InFlightState(RecordState(batch.state), batch.delivery_count))
+            )
+        if window.batches:
+            window.end_offset = end
+            window.gaps = None if gap_start is None else GapWindow(gap_start, end)
+            window.drop_finished()
+        self.window, self._state_epoch, self._highest_start = window, stored.state_epoch, window.start_offset
+        self.active = True
+
+    def fence(self) -> None:
+        """Not the leader any more, or the group's last session here has gone: nothing can be acquired."""
+        self.active = False
+
+    # ---- acknowledging
+
+    def acknowledge(self, member: str, batches: Sequence[AcknowledgementBatch], now_ms: int) -> PendingChange:
+        """Check and begin what `member` says about its records: all of it or nothing.
+
+        Raises `Refusal`: INVALID_RECORD_STATE if an offset is not held by the member, INVALID_REQUEST for offsets
+        beyond what was ever acquired. Offsets below the start offset are finished already and succeed.
+        """
+        change = PendingChange()
+        try:
+            for batch in batches:
+                if batch.last >= self.window.start_offset:
+                    self._acknowledge_batch(member, batch, change, now_ms)
+        except (Refusal, RequestFailedError):
+            change.roll_back()
+            raise
+        self._note_pending_releases(change)
+        return change
+
+    def _acknowledge_batch(self, member: str, batch: AcknowledgementBatch, change: PendingChange, now_ms: int) -> None:
+        for cached in self._acknowledged_batches(batch):
+            if cached.last < self.window.start_offset:
+                continue
+            if cached.whole is not None:
+                self._require_held(cached.whole, member)
+                partly = not cached.lies_within(batch.first, batch.last) or cached.first < self.window.start_offset
+                if not partly and len(batch.types) == 1:
+                    self._acknowledge_piece(cached.first, cached.last, cached.whole, batch.types[0], change, now_ms)
+                    continue
+                self.window.split(cached)
+            for offset, state in cached.within(max(batch.first, self.window.start_offset), batch.last):
+                self._require_held(state, member)
+                self._acknowledge_piece(offset, offset, state, batch.type_of(offset), change, now_ms)
+
+    def _acknowledged_batches(self, batch: AcknowledgementBatch) -> Sequence[InFlightBatch]:
+        """The cached batches that the acknowledgement is about."""
+        window = self.window
+        floor = window.floor(batch.first)
+        if floor is None and batch.first < window.start_offset:
+            floor = window.floor(window.start_offset)
+            if floor is None:
+                # Kafka 4.3 fails the whole request here: nothing is in flight, and the batch spans the start offset.
+                raise RequestFailedError("an acknowledgement spans the start offset of an empty window")
+        if floor is None:
+            raise Refusal(InvalidRecordStateError, "none of these offsets is in flight")
+        cached = window.between(floor.first, batch.last)
+        if cached[-1].last < batch.last:
+            raise Refusal(InvalidRequestError, "the offsets go beyond the records that were acquired")
+        return cached
+
+    @staticmethod
+    def _require_held(state: InFlightState, member: str) -> None:
+        if state.state is not ACQUIRED or state.pending_from is not None:
+            raise Refusal(InvalidRecordStateError, "the record is not acquired")
+        if state.member != member:
+            raise Refusal(InvalidRecordStateError, "the record is acquired by another member")
+
+    def _acknowledge_piece(
+        self, first: int, last: int, state: InFlightState, kind: int, change: PendingChange, now_ms: int
+    ) -> None:
+        settings = self.settings()
+        if kind != AcknowledgeType.RENEW:
+            change.begin(first, last, state, STATE_AFTER[kind], settings.delivery_count_limit)
+            return
+        if not settings.renew_enabled:
+            raise Refusal(InvalidRecordStateError, "the group does not allow acquisition locks to be renewed")
+        state.lock_expires_at_ms = now_ms + settings.record_lock_duration_ms
+        self.window.lock_started(first, state)
+
+    def release(self, member: str) -> PendingChange:
+        """Begin to give back everything that `member` holds (its session has ended)."""
+        change = PendingChange(takes_deliveries_back=self.behaviour.session_end_takes_deliveries_back)
+        start, limit = self.window.start_offset, self.settings().delivery_count_limit
+        for batch in self.window.batches:
+            if batch.whole is not None and batch.whole.member == member and batch.first < start <= batch.last:
+                self.window.split(batch)
+            for first, last, state in batch.pieces():
+                if state.state is ACQUIRED and state.member == member and state.pending_from is None:
+                    change.begin(first, last, state, ARCHIVED if last < start else AVAILABLE, limit)
+        self._note_pending_releases(change)
+        return change
+
+    def _note_pending_releases(self, change: PendingChange) -> None:
+        """Kafka 4.1 lets fetches look at records before their release is stored; they can acquire none."""
+        if self.behaviour.sees_pending_releases:
+            self.window.maybe_available |= any(state.state is AVAILABLE for _, _, state in change.pieces)
+
+    def complete(self, change: PendingChange) -> bool:
+        """Store a pending change; answers whether the start offset moved. Raises `Refusal` if the write failed.
+
+        After a failure the records are held as before, and their locks still run.
+        """
+        if not change.pieces:
+            return False
+        try:
+            self._write(change.stored_batches())
+        except Refusal:
+            change.roll_back()
+            raise
+        for _, _, state in change.pieces:
+            state.commit()
+        self.window.maybe_available |= any(state.state is AVAILABLE for _, _, state in change.pieces)
+        return self.window.drop_finished()
+
+    def _write(self, batches: Sequence[StateBatch]) -> None:
+        try:
+            self._coordinator.write(
+                self.key,
+                state_epoch=self._state_epoch,
+                leader_epoch=self.leader_epoch,
+                start_offset=self.window.start_offset,
+                delivery_complete_count=self.window.delivery_complete_count(),
+                batches=batches,
+            )
+        except Refusal as refusal:
+            raise as_share_error(refusal) from None
+
+    # ---- time and the log
+
+    def next_lock_end_at_ms(self) -> int | None:
+        """When the first acquisition lock ends."""
+        return self.window.next_lock_end_at_ms()
+
+    def expire_locks(self, now_ms: int) -> bool:
+        """End the locks that are due and store that, one write for each; answers whether there were any.
+
+        `advance_start` has to follow, after those who wait for records had their chance: Kafka's order.
+        """
+        start, limit = self.window.start_offset, self.settings().delivery_count_limit
+        expired = self.window.take_expired(now_ms)
+        for first, last, state in expired:
+            state.leave_acquired(ARCHIVED if last < start else AVAILABLE, limit)
+            self.window.maybe_available |= state.state is AVAILABLE
+            try:
+                self._write([StateBatch(first, last, int(state.state), state.count)])
+            except Refusal:
+                pass  # the lock has ended all the same; what is stored only lets the delivery be counted again
+        return bool(expired)
+
+    def advance_start(self) -> bool:
+        """Move the start offset over finished records; answers whether it moved. Not stored by itself."""
+        return self.window.drop_finished()
+
+    def log_start_raised(self, log_start: int) -> None:
+        """A read found the fetch offset below the log's start: what is below it can never be delivered."""
+        self.window.raise_start(log_start)
+
+    # ---- inspection
+
+    def snapshot(self) -> SharePartitionSnapshot:
+        """The window as values."""
+        ranges: list[SnapshotRange] = []
+        for batch in self.window.batches:
+            for first, last, state in batch.pieces():
+                found = SnapshotRange(first, last, state.state, state.count, state.member, state.lock_expires_at_ms)
+                before = ranges[-1] if ranges else None
+                if before is not None and before[1] + 1 == first and before[2:] == found[2:]:
+                    ranges[-1] = before._replace(last=last)
+                else:
+                    ranges.append(found)
+        return SharePartitionSnapshot(self.window.start_offset, self.window.end_offset, tuple(ranges))
+
+    def check(self) -> None:
+        """Assert the invariants of the window, and that the start offset never went back."""
+        self.window.check()
+        assert self.window.start_offset >= self._highest_start, "the start offset moved back"
+        self._highest_start = self.window.start_offset
+        for batch in self.window.batches:
+            for first, last, state in batch.pieces():
+                held = state.state is ACQUIRED
+                assert (state.member != NOBODY) == held, f"{first}-{last} is {state}"
+                assert not held or state.lock_expires_at_ms is not None, f"{first}-{last} is held without a lock"

@@ -1,0 +1,147 @@
+"""The state of the records that a share partition has in flight, by batch or by offset.
+
+Used by `partition` only. A batch has one state for all its offsets until something concerns a part of it; from
+then on it has one state per offset, for good. Theory of operation, as KIP-932 draws it::
+
+    AVAILABLE --acquire (count + 1)--> ACQUIRED --accept--------------------------> ACKNOWLEDGED (terminal)
+        ^                                 | |  '--reject, gap----------------------> ARCHIVED     (terminal)
+        '-- release, lock end, session -- ' '---the same with count = limit--------> ARCHIVED
+    AVAILABLE --log start moved past it, aborted transaction, hole in the log------> ARCHIVED
+
+A change that has to be stored first is *pending* until the write has ended: the new state is visible, but the record
+cannot be acquired or acknowledged, and its lock is still there if the write fails.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NOBODY: Final = ""
+"""The member of a record that nobody holds."""
+
+
+class RecordState(enum.IntEnum):
+    """Delivery states by their ids on the wire and in the stored state; 3 is Kafka 4.4's ARCHIVING."""
+
+    AVAILABLE = 0
+    ACQUIRED = 1
+    ACKNOWLEDGED = 2
+    ARCHIVED = 4
+
+    @property
+    def is_terminal(self) -> bool:
+        return self in (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
+
+
+AVAILABLE, ACQUIRED, ARCHIVED = RecordState.AVAILABLE, RecordState.ACQUIRED, RecordState.ARCHIVED
+
+
+@attrs.define
+class InFlightState:
+    """What is known of one record, or of all records of a batch."""
+
+    state: RecordState
+    count: int
+    member: str = NOBODY
+    lock_expires_at_ms: int | None = None
+    pending_from: str | None = None
+    """While a change waits for its write: who held the record before. None if no change is pending."""
+
+    @property
+    def acquirable(self) -> bool:
+        return self.state is AVAILABLE and self.pending_from is None
+
+    def acquire(self, member: str, lock_expires_at_ms: int) -> None:
+        """One more delivery."""
+        assert self.acquirable
+        self.state, self.member, self.lock_expires_at_ms = ACQUIRED, member, lock_expires_at_ms
+        self.count += 1
+
+    def leave_acquired(self, state: RecordState, limit: int) -> None:
+        """Leave ACQUIRED for `state`; a record at its delivery limit is archived instead of becoming AVAILABLE."""
+        assert self.state is ACQUIRED
+        if state is AVAILABLE and self.count >= limit:
+            state = ARCHIVED
+        self.state, self.member, self.lock_expires_at_ms = state, NOBODY, None
+
+    def begin(self, state: RecordState, limit: int) -> None:
+        """As `leave_acquired`, but pending: `commit` or `roll_back` has to follow."""
+        assert self.pending_from is None
+        member, expires_at_ms = self.member, self.lock_expires_at_ms
+        self.leave_acquired(state, limit)
+        self.pending_from, self.lock_expires_at_ms = member, expires_at_ms
+
+    def commit(self) -> None:
+        self.pending_from = self.lock_expires_at_ms = None
+
+    def roll_back(self) -> None:
+        """The write failed: held as before, the lock still running."""
+        assert self.pending_from is not None
+        self.state, self.member, self.pending_from = ACQUIRED, self.pending_from, None
+
+    def archive(self) -> None:
+        """Whatever it is now, it is not to be delivered again."""
+        self.state, self.member, self.lock_expires_at_ms = ARCHIVED, NOBODY, None
+
+    def copy(self) -> InFlightState:
+        return attrs.evolve(self)
+
+
+@attrs.define(eq=False)
+class InFlightBatch:
+    """Neighbouring offsets that were acquired, or loaded, together; the borders stay for good."""
+
+    first: int
+    last: int
+    whole: InFlightState | None
+    """The state of all offsets; None once there is one per offset."""
+    offsets: list[InFlightState] = attrs.Factory(list)
+
+    @property
+    def size(self) -> int:
+        return self.last - self.first + 1
+
+    def split(self) -> None:
+        """Go over to one state per offset."""
+        if self.whole is not None:
+            assert self.whole.pending_from is None, "a batch is not split under a pending change"
+            self.offsets = [self.whole.copy() for _ in range(self.size)]
+            self.whole = None
+
+    def at(self, offset: int) -> InFlightState:
+        """The state of one offset of the batch."""
+        return self.whole if self.whole is not None else self.offsets[offset - self.first]
+
+    def within(self, first: int, last: int) -> Iterator[tuple[int, InFlightState]]:
+        """(offset, state) of a split batch's offsets in the range, ascending."""
+        assert self.whole is None
+        low = max(first, self.first)
+        return enumerate(self.offsets[low - self.first : max(0, last - self.first + 1)], low)
+
+    def pieces(self) -> Iterator[tuple[int, int, InFlightState]]:
+        """(first, last, state): the batch as one piece, or each offset as one."""
+        if self.whole is not None:
+            yield self.first, self.last, self.whole
+        else:
+            for offset, state in enumerate(self.offsets, self.first):
+                yield offset, offset, state
+
+    def lies_within(self, first: int, last: int) -> bool:
+        return first <= self.first and self.last <= last
+
+    def first_available(self, *, even_pending: bool) -> int | None:
+        """The first AVAILABLE offset; with `even_pending` also one that cannot be acquired before its write ends."""
+        return next(
+            (
+                first
+                for first, _, state in self.pieces()
+                if state.state is AVAILABLE and (even_pending or state.pending_from is None)
+            ),
+            None,
+        )

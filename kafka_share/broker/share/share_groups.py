@@ -1,0 +1,295 @@
+"""The group coordinator of share groups: join, heartbeat, leave, session timeouts, initialisation of share partitions.
+
+Called by the group handlers and by the cluster (time, topic deletion, moved coordinators). One object serves the whole
+cluster; which node answers for a group is the cluster's business. What it must not do: read or write wire messages, or
+touch share partitions; their stored state it reaches through the share coordinator.
+
+A partition is assignable once its share state is initialised. The coordinator does that *after* it has answered a
+heartbeat, so the first assignment of a new group is empty and the second heartbeat brings the partitions. Source:
+KIP-932 and Kafka 4.3's group coordinator; `share.assignment.interval.ms` spaces the assignments (KIP-1240 era, 4.3).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from kafka_share.broker.group_ids import GroupType
+from kafka_share.broker.kafka_version import KAFKA_4_3
+from kafka_share.broker.refusals import Refusal
+from kafka_share.broker.share.share_coordinator import UNINITIALISED_START, StateKey
+from kafka_share.broker.share.share_group import Member, ShareGroup, subscribed_part
+from kafka_share.errors import (
+    FencedMemberEpochError,
+    GroupIdNotFoundError,
+    GroupMaxSizeReachedError,
+    InvalidRequestError,
+    NonEmptyGroupError,
+    UnknownMemberIdError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from uuid import UUID
+
+    from kafka_share.broker.configs.configs import Configs
+    from kafka_share.broker.group_ids import GroupIds
+    from kafka_share.broker.kafka_version import Behaviour
+    from kafka_share.broker.share.assignor import Partition
+    from kafka_share.broker.share.share_coordinator import ShareCoordinator
+    from kafka_share.broker.storage.topics import Topic, Topics
+
+LEAVE: Final = -1
+JOIN: Final = 0
+
+
+@attrs.frozen
+class Heartbeat:
+    """What a member says. `subscribed` is None where the subscription is as before."""
+
+    group: str
+    member: str
+    epoch: int
+    rack_id: str | None
+    subscribed: Sequence[str] | None
+    client_id: str
+    client_host: str
+
+
+@attrs.frozen
+class HeartbeatAnswer:
+    """What the member is told. `assignment` is None where it is as before."""
+
+    member: str
+    epoch: int
+    interval_ms: int
+    assignment: frozenset[Partition] | None
+
+
+class ShareGroups:
+    """All share groups of the cluster."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        configs: Configs,
+        states: ShareCoordinator,
+        ids: GroupIds,
+        behaviour: Behaviour = KAFKA_4_3,
+    ) -> None:
+        self._behaviour = behaviour
+        self._topics = topics
+        self._configs = configs
+        self._states = states
+        self._ids = ids
+        self._groups: dict[str, ShareGroup] = {}
+        self._next_expiry_ms: int | None = None
+        """Not later than the first session's end; heartbeats only move ends away from it."""
+
+    # ---- what there is
+
+    def group(self, group_id: str) -> ShareGroup | None:
+        return self._groups.get(group_id)
+
+    def groups(self) -> list[ShareGroup]:
+        """All groups, by id."""
+        return [self._groups[group_id] for group_id in sorted(self._groups)]
+
+    def existing(self, group_id: str) -> ShareGroup:
+        """The group; raises `Refusal` if there is none, or only one of another type."""
+        group = self._groups.get(group_id)
+        if group is None:
+            self._require_no_other(group_id)
+            raise Refusal(GroupIdNotFoundError, f"there is no group {group_id!r}")
+        return group
+
+    def get_or_create(self, group_id: str) -> ShareGroup:
+        """The group, made if there is none yet. Raises `Refusal` if the id belongs to a group of another type."""
+        group = self._groups.get(group_id)
+        if group is None:
+            self._require_no_other(group_id)
+            self._ids.claim(group_id, GroupType.SHARE)
+            group = self._groups[group_id] = ShareGroup.new(group_id, self._behaviour)
+        return group
+
+    def _require_no_other(self, group_id: str) -> None:
+        if self._ids.type_of(group_id) not in (None, GroupType.SHARE):
+            raise Refusal(GroupIdNotFoundError, f"{group_id!r} is not a share group")
+
+    # ---- heartbeats
+
+    def heartbeat(self, beat: Heartbeat, now_ms: int) -> HeartbeatAnswer:
+        """Join, stay or leave. Raises `Refusal`."""
+        _validate(beat, self._behaviour)
+        if beat.epoch == LEAVE:
+            return self._leave(beat)
+        group = self.get_or_create(beat.group) if beat.epoch == JOIN else self.existing(beat.group)
+        member = self._admit(group, beat)
+        cut = self._update(group, member, beat)
+        settings = self._configs.group_settings(group.id)
+        group.update_target(self._topics, settings.assignment_interval_ms, now_ms)
+        changed = group.reconcile(member, self._topics) or cut
+        self._arm(member, now_ms + settings.session_timeout_ms)
+        told = beat.epoch == JOIN or beat.subscribed is not None or changed
+        answer = HeartbeatAnswer(
+            member.id, member.epoch, settings.heartbeat_interval_ms, member.assigned if told else None
+        )
+        self._initialise_missing(group)
+        return answer
+
+    def _leave(self, beat: Heartbeat) -> HeartbeatAnswer:
+        group = self.existing(beat.group)
+        if beat.member not in group.members:
+            raise Refusal(UnknownMemberIdError, f"group {group.id!r} has no member {beat.member!r}")
+        group.remove(beat.member)
+        return HeartbeatAnswer(beat.member, LEAVE, 0, None)
+
+    def _admit(self, group: ShareGroup, beat: Heartbeat) -> Member:
+        member = group.members.get(beat.member)
+        if member is None:
+            limit = self._configs.broker_int("group.share.max.size")
+            if len(group.members) >= limit:
+                raise Refusal(GroupMaxSizeReachedError, f"group {group.id!r} has its {limit} members")
+            if beat.epoch != JOIN:
+                raise Refusal(UnknownMemberIdError, f"group {group.id!r} has no member {beat.member!r}")
+            member = group.members[beat.member] = Member(beat.member, beat.client_id, beat.client_host)
+            group.bump()
+        elif not self._is_epoch_of(member, beat.epoch):
+            raise Refusal(
+                FencedMemberEpochError, f"member epoch {beat.epoch} is not {member.epoch}: the member has to join again"
+            )
+        return member
+
+    def _is_epoch_of(self, member: Member, epoch: int) -> bool:
+        """Whether the member may send this epoch: its own, the one before (its answer was lost), or 0 to start anew."""
+        may_rejoin = epoch == JOIN and self._behaviour.rejoins_at_any_epoch
+        return epoch in (member.epoch, member.previous_epoch) or may_rejoin
+
+    def _update(self, group: ShareGroup, member: Member, beat: Heartbeat) -> bool:
+        """Take over what the member says; answers whether its assignment lost topics by that."""
+        member.client_id, member.client_host = beat.client_id, beat.client_host
+        if beat.rack_id is not None:
+            member.rack_id = beat.rack_id
+        names = member.subscribed if beat.subscribed is None else tuple(sorted(set(beat.subscribed)))
+        if names == member.subscribed:
+            if group.metadata_changed(self._topics) or group.pending_partitions:
+                group.bump()
+            return False
+        joined = member.epoch == 0
+        member.subscribed = names
+        group.refresh_metadata(self._topics)
+        if not joined:
+            group.bump()
+        kept = subscribed_part(member.assigned, member, self._topics)
+        cut, member.assigned = kept != member.assigned, kept
+        return cut
+
+    def _initialise_missing(self, group: ShareGroup) -> None:
+        for name in group.subscribed_names():
+            topic = self._topics.by_name(name)
+            known = group.initialised.get(topic.id, set()) if topic is not None else set()
+            if topic is None or len(known) >= len(topic.partitions):
+                continue
+            is_growth = bool(known) and self._behaviour.later_partitions_start_at_zero
+            start = 0 if is_growth else UNINITIALISED_START
+            for partition in topic.partitions:
+                if partition.partition not in known:
+                    self.initialise(group, topic.id, partition.partition, start)
+                    group.pending_partitions = True
+
+    def initialise(self, group: ShareGroup, topic_id: UUID, partition: int, start_offset: int) -> None:
+        """Make the partition's share state new, starting at `start_offset` (-1: by the reset policy).
+
+        Raises `Refusal`, for instance for a partition that does not exist.
+        """
+        self._states.initialize(StateKey(group.id, topic_id, partition), group.epoch, start_offset)
+        group.initialised.setdefault(topic_id, set()).add(partition)
+
+    # ---- deletion
+
+    def delete(self, group_id: str) -> None:
+        """Delete an empty group and its share state. Raises `Refusal`."""
+        group = self.existing(group_id)
+        require_empty(group)
+        self._states.delete_group(group_id)
+        self._ids.free(group_id)
+        del self._groups[group_id]
+
+    def forget_topic(self, group: ShareGroup, topic_id: UUID) -> bool:
+        """Delete the group's share state of a topic; answers whether there was any."""
+        partitions = group.initialised.pop(topic_id, None)
+        for partition in sorted(partitions or ()):
+            self._states.delete(StateKey(group.id, topic_id, partition))
+        return partitions is not None
+
+    def topic_deleted(self, topic: Topic) -> None:
+        """The topic is gone: so is every group's share state of it."""
+        for group in self._groups.values():
+            group.initialised.pop(topic.id, None)
+        self._states.topic_deleted(topic.id)
+
+    # ---- time
+
+    def poll(self, now_ms: int) -> None:
+        """Remove the members whose session has ended."""
+        if self._next_expiry_ms is None or now_ms < self._next_expiry_ms:
+            return
+        self._next_expiry_ms = None
+        for group in self._groups.values():
+            expired = [m.id for m in group.members.values() if m.session_ends_at_ms <= now_ms]
+            for member_id in expired:
+                group.remove(member_id)
+            for member in group.members.values():
+                self._note_expiry(member.session_ends_at_ms)
+
+    def wake_at_ms(self) -> int | None:
+        """When `poll` has to run, None if nothing is waited for."""
+        return self._next_expiry_ms
+
+    def rearm(self, group_ids: Iterable[str], now_ms: int) -> None:
+        """Another node took these groups over: their members get a whole session timeout to find it."""
+        for group in [self._groups[group_id] for group_id in group_ids if group_id in self._groups]:
+            timeout_ms = self._configs.group_settings(group.id).session_timeout_ms
+            for member in group.members.values():
+                self._arm(member, now_ms + timeout_ms)
+
+    def _arm(self, member: Member, at_ms: int) -> None:
+        member.session_ends_at_ms = at_ms
+        self._note_expiry(at_ms)
+
+    def _note_expiry(self, at_ms: int) -> None:
+        if self._next_expiry_ms is None or at_ms < self._next_expiry_ms:
+            self._next_expiry_ms = at_ms
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        for group_id, group in self._groups.items():
+            assert group.id == group_id
+            assert self._ids.type_of(group_id) is GroupType.SHARE
+            group.check()
+            for member in group.members.values():
+                assert self._next_expiry_ms is not None
+                assert self._next_expiry_ms <= member.session_ends_at_ms
+
+
+def require_empty(group: ShareGroup) -> None:
+    """Raises `Refusal` if the group has members."""
+    if group.members:
+        raise Refusal(NonEmptyGroupError, f"group {group.id!r} still has {len(group.members)} members")
+
+
+def _validate(beat: Heartbeat, behaviour: Behaviour) -> None:
+    if not beat.group.strip():
+        raise Refusal(InvalidRequestError, "a heartbeat has to name a group")
+    if not beat.member:
+        raise Refusal(InvalidRequestError, "a heartbeat has to name a member")
+    longest = behaviour.max_member_id_chars
+    if longest is not None and len(beat.member) > longest:
+        raise Refusal(InvalidRequestError, f"a member id has at most {longest} characters")
+    if beat.rack_id == "":
+        raise Refusal(InvalidRequestError, "a rack id cannot be empty; leave it out instead")
+    if beat.epoch < LEAVE:
+        raise Refusal(InvalidRequestError, f"{beat.epoch} is not a member epoch")
+    if beat.epoch == JOIN and not beat.subscribed:
+        raise Refusal(InvalidRequestError, "a member that joins has to name the topics that it subscribes to")

@@ -1,0 +1,81 @@
+"""The rule by which a write to a share state is merged over what is stored.
+
+Called by the share coordinator. Knows offsets, states and counts only: neither states nor offsets are checked for
+sense, because Kafka's coordinator does not check them either.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class StateBatch(NamedTuple):
+    """Neighbouring offsets in one delivery state with one delivery count. Inclusive at both ends."""
+
+    first: int
+    last: int
+    state: int
+    delivery_count: int
+
+    @property
+    def strength(self) -> tuple[int, int]:
+        """What decides between two batches for the same offsets."""
+        return self.delivery_count, self.state
+
+
+def merge_state_batches(
+    stored: Sequence[StateBatch], written: Sequence[StateBatch], start_offset: int
+) -> tuple[StateBatch, ...]:
+    """Both together, cut at `start_offset` (-1: not cut), ascending and without overlap.
+
+    Where two overlap the higher delivery count wins, and at equal counts the higher state: not the later write.
+    Neighbours that agree in state and count are joined, unless the second came to agree in this very merge: the next
+    one joins them. What is written is merged for itself first. (Kafka 4.3: `PersisterStateBatchCombiner`.)
+    """
+    return _merged((*stored, *_merged(written, start_offset)), start_offset)
+
+
+def _merged(batches: Sequence[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
+    heap = [
+        (batch.first, batch.last, batch.strength)
+        for batch in (_cut(batch, start_offset) for batch in batches)
+        if start_offset < 0 or batch.last >= start_offset
+    ]
+    heapq.heapify(heap)
+    merged: list[StateBatch] = []
+    while heap:
+        first, last, strength = heapq.heappop(heap)
+        if heap and (heap[0][0] <= last or (heap[0][0] == last + 1 and heap[0][2] == strength)):
+            for piece in _resolved((first, last, strength), heapq.heappop(heap)):
+                heapq.heappush(heap, piece)
+        else:
+            count, state = strength
+            merged.append(StateBatch(first, last, state, count))
+    return tuple(merged)
+
+
+_Piece = tuple[int, int, tuple[int, int]]
+
+
+def _cut(batch: StateBatch, start_offset: int) -> StateBatch:
+    return batch if start_offset < 0 or batch.first >= start_offset else batch._replace(first=start_offset)
+
+
+def _resolved(one: _Piece, other: _Piece) -> list[_Piece]:
+    """Two pieces that overlap, or touch and agree, as pieces that do not; `other` does not begin before `one`."""
+    first, last, strength = one
+    other_first, other_last, other_strength = other
+    if strength == other_strength:
+        return [(first, max(last, other_last), strength)]
+    if other_strength < strength:
+        return [one] if other_last <= last else [one, (last + 1, other_last, other_strength)]
+    pieces = [other]
+    if first < other_first:
+        pieces.append((first, other_first - 1, strength))
+    if last > other_last:
+        pieces.append((other_last + 1, last, strength))
+    return pieces

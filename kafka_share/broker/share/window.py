@@ -1,0 +1,272 @@
+"""The window of a share partition: its cached batches in order, start and end offset, locks, gaps.
+
+Used by `partition` and `acquisition` only. Batches never overlap; `end_offset` is the last offset ever acquired
+or loaded, and the offset to read next while nothing is in flight.
+
+A window that was loaded from stored state can have *gaps*: offsets between stored batches that were acquired but never
+written. They are read again before anything beyond the loaded end.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left, bisect_right
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from kafka_share.broker.share.record_state import ACQUIRED, AVAILABLE, InFlightBatch, InFlightState, RecordState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_MAX_LOCK_NOTES: Final = 16_384
+"""Above this many notes of lock ends the stale ones are thrown out."""
+
+
+@attrs.define
+class GapWindow:
+    """Offsets from `start` to `end` may be missing in the window and have to be read again."""
+
+    start: int
+    end: int
+
+
+def _first(batch: InFlightBatch) -> int:
+    return batch.first
+
+
+class InFlightWindow:
+    """Batches in ascending order. All changes of their states are the share partition's business."""
+
+    def __init__(self, start_offset: int, *, sees_pending_releases: bool = False) -> None:
+        self.start_offset = start_offset
+        self.sees_pending_releases = sees_pending_releases
+        """Whether the next fetch offset may be one whose release is not stored yet."""
+        self.end_offset = start_offset
+        self.batches: list[InFlightBatch] = []
+        self.gaps: GapWindow | None = None
+        self.maybe_available = False
+        """False only if no offset in the window can be acquired; spares a search."""
+        self._lock_notes: list[tuple[int, int]] = []
+        """Heap of (end of the lock, first offset); a note is stale unless the state there says the same."""
+
+    # ---- batches
+
+    def append(self, batch: InFlightBatch) -> None:
+        """Add a loaded batch behind all others."""
+        assert not self.batches or self.batches[-1].last < batch.first
+        self.batches.append(batch)
+        self.maybe_available = True
+
+    def insert(self, batch: InFlightBatch) -> None:
+        """Add a batch that was just acquired, in whole or in part; the window grows to its end if need be."""
+        at = bisect_left(self.batches, batch.first, key=_first)
+        assert at == 0 or self.batches[at - 1].last < batch.first, "a batch is inserted over another one"
+        assert at == len(self.batches) or batch.last < self.batches[at].first, "a batch is inserted over another one"
+        self.batches.insert(at, batch)
+        self.maybe_available |= any(state.acquirable for _, _, state in batch.pieces())
+        for first, _, state in batch.pieces():
+            if state.state is ACQUIRED:
+                self.lock_started(first, state)
+
+    def floor(self, offset: int) -> InFlightBatch | None:
+        """The batch that holds `offset`, or else the one before it."""
+        at = bisect_right(self.batches, offset, key=_first)
+        return self.batches[at - 1] if at else None
+
+    def between(self, first: int, last: int) -> Sequence[InFlightBatch]:
+        """The batches that begin in the range."""
+        low = bisect_left(self.batches, first, key=_first)
+        return self.batches[low : bisect_right(self.batches, last, key=_first)]
+
+    # ---- offsets
+
+    @property
+    def span(self) -> int:
+        """How many offsets the window covers, finished ones and gaps included: what the record lock limit is about."""
+        return self.end_offset - self.start_offset + 1 if self.batches else 0
+
+    @property
+    def gaps_active(self) -> bool:
+        return self.gaps is not None and self.gaps.end == self.end_offset
+
+    def next_fetch_offset(self) -> int:
+        """The first offset that could be acquired: one in the window, else the first one after it."""
+        if not self.batches or self.start_offset > self.batches[-1].last:
+            self.maybe_available = False
+            return self.end_offset
+        if self.maybe_available:
+            found = self._first_acquirable()
+            if found is not None:
+                return found
+            self.maybe_available = False
+        return self.end_offset + 1
+
+    def _first_acquirable(self) -> int | None:
+        gap_start = self.gaps.start if self.gaps is not None and self.gaps_active else None
+        for batch in self.batches:
+            if gap_start is not None:
+                if batch.first > gap_start:
+                    return gap_start
+                gap_start = max(batch.last + 1, gap_start)
+            found = batch.first_available(even_pending=self.sees_pending_releases)
+            if found is not None:
+                return found
+        return None
+
+    def gaps_read_up_to(self, offset: int) -> None:
+        """Everything before `offset` has been read; the gaps are done with at the end of the loaded window."""
+        if self.gaps is None:
+            return
+        if self.gaps_active and offset <= self.gaps.end:
+            self.gaps.start = offset
+        else:
+            self.gaps = None
+
+    def delivery_complete_count(self) -> int:
+        """Finished offsets from the start offset on: the lag is counted without them."""
+        return sum(
+            last - max(first, self.start_offset) + 1
+            for batch in self.batches
+            if batch.last >= self.start_offset
+            for first, last, state in batch.pieces()
+            if state.state.is_terminal and last >= self.start_offset
+        )
+
+    def drop_finished(self) -> bool:
+        """Drop the finished front of the window and move the start offset behind it; answers whether it could."""
+        if not self._front_is_finished():
+            return False
+        last_finished = self._last_finished()
+        if last_finished is None:
+            return False
+        if last_finished == self.batches[-1].last:
+            # Kafka 4.3 falls back here to below a start that deleted records have raised, until the next read
+            self.start_offset = self.end_offset = max(self.start_offset, last_finished + 1)
+            self.batches.clear()
+            self._lock_notes.clear()
+            return True
+        at = bisect_right(self.batches, last_finished, key=_first) - 1
+        if self.batches[at].last == last_finished:
+            at += 1
+            self.start_offset = max(self.start_offset, self.batches[at].first)
+            if self.gaps is not None and self.gaps_active:
+                self.start_offset = min(self.gaps.start, self.start_offset)
+        else:
+            self.start_offset = max(self.start_offset, last_finished + 1)
+        del self.batches[:at]
+        return True
+
+    def _front_is_finished(self) -> bool:
+        floor = self.floor(self.start_offset)
+        if floor is None:
+            return False  # a gap that has to be read again comes first
+        state = floor.at(min(self.start_offset, floor.last))
+        return state.pending_from is None and state.state.is_terminal
+
+    def _last_finished(self) -> int | None:
+        last_finished = None
+        for batch in self.batches:
+            if self.gaps is not None and self.gaps_active and batch.last >= self.gaps.start:
+                break
+            for _, last, state in batch.pieces():
+                if state.pending_from is not None or not state.state.is_terminal:
+                    return last_finished
+                last_finished = last
+        return last_finished
+
+    def raise_start(self, log_start: int) -> None:
+        """The log begins at `log_start` now: AVAILABLE offsets below it are archived, held ones stay until they end."""
+        if log_start <= self.start_offset:
+            return
+        if self.batches:
+            self.archive(self.start_offset, log_start - 1, only=AVAILABLE)
+            if self.gaps is not None and self.gaps.start < log_start:
+                # Kafka 4.3 leaves the gap where it was: each fetch reads there, in vain, and nothing is handed out.
+                self.gaps_read_up_to(log_start)
+        else:
+            self.end_offset = log_start
+        self.start_offset = log_start
+        self.end_offset = max(self.end_offset, log_start)
+
+    def archive(self, first: int, last: int, *, only: RecordState) -> None:
+        """Archive what is in state `only` from `first` to `last`; batches that reach beyond are split."""
+        for batch in self.batches:
+            if batch.last < first or batch.first > last:
+                continue
+            if batch.whole is not None and batch.lies_within(first, last):
+                if batch.whole.state == only:
+                    batch.whole.archive()
+            elif batch.whole is None or batch.whole.state == only:
+                self.split(batch)
+                for _, state in batch.within(first, last):
+                    if state.state == only:
+                        state.archive()
+
+    # ---- locks
+
+    def lock_started(self, first: int, state: InFlightState) -> None:
+        """Note when the lock of the batch or offset that begins at `first` ends."""
+        assert state.lock_expires_at_ms is not None
+        if len(self._lock_notes) >= _MAX_LOCK_NOTES:
+            self._lock_notes = [note for note in self._lock_notes if self._locked(note) is not None]
+            heapq.heapify(self._lock_notes)
+        heapq.heappush(self._lock_notes, (state.lock_expires_at_ms, first))
+
+    def split(self, batch: InFlightBatch) -> None:
+        """Go over to one state per offset; if the batch is held, each offset has a lock of its own from now on."""
+        if batch.whole is None:
+            return
+        batch.split()
+        for first, _, state in batch.pieces():
+            if state.state is ACQUIRED and first != batch.first:
+                self.lock_started(first, state)
+
+    def next_lock_end_at_ms(self) -> int | None:
+        while self._lock_notes:
+            if self._locked(self._lock_notes[0]) is not None:
+                return self._lock_notes[0][0]
+            heapq.heappop(self._lock_notes)
+        return None
+
+    def take_expired(self, now_ms: int) -> list[tuple[int, int, InFlightState]]:
+        """(first, last, state) whose lock has ended, each once. One that reaches below the start offset is split."""
+        expired: list[tuple[int, int, InFlightState]] = []
+        seen: set[int] = set()
+        while self._lock_notes and self._lock_notes[0][0] <= now_ms:
+            note = heapq.heappop(self._lock_notes)
+            batch = self._locked(note)
+            if batch is None or note[1] in seen:
+                continue
+            if batch.whole is not None and batch.first < self.start_offset <= batch.last:
+                self.split(batch)
+            last = batch.last if batch.whole is not None else note[1]
+            seen.add(note[1])
+            expired.append((note[1], last, batch.at(note[1])))
+        return sorted(expired, key=lambda piece: piece[0])
+
+    def _locked(self, note: tuple[int, int]) -> InFlightBatch | None:
+        """The batch whose lock the note is about, None if the note is stale."""
+        expires_at_ms, first = note
+        batch = self.floor(first)
+        if batch is None or batch.last < first or (batch.whole is not None and batch.first != first):
+            return None
+        return batch if batch.at(first).lock_expires_at_ms == expires_at_ms else None
+
+    def check(self) -> None:
+        """Assert order and borders, and that no lock is without a note."""
+        notes = set(self._lock_notes)
+        before = None
+        for batch in self.batches:
+            assert batch.first <= batch.last
+            assert before is None or before < batch.first, "batches overlap"
+            assert batch.whole is not None or len(batch.offsets) == batch.size
+            before = batch.last
+            for first, _, state in batch.pieces():
+                assert state.state is not AVAILABLE or state.pending_from is not None or self.maybe_available
+                if state.state is ACQUIRED:
+                    assert (state.lock_expires_at_ms, first) in notes, f"the lock of {first} is not watched"
+        if self.batches:
+            assert before is not None
+            assert self.end_offset >= before

@@ -1,0 +1,1 @@
+"""Topics, their partitions and the records in them, kept in memory."""
