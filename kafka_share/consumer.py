@@ -38,7 +38,6 @@ from kafka_share.core.events import (
     Unsubscribed,
 )
 from kafka_share.core.member_id import new_member_id
-from kafka_share.core.settings import core_settings
 from kafka_share.errors import (
     ConcurrentUseError,
     ConsumerClosedError,
@@ -48,7 +47,6 @@ from kafka_share.errors import (
     WakeupError,
 )
 from kafka_share.network.driver import ConsumerDriver, monotonic_ms
-from kafka_share.network.settings import connection_settings
 from kafka_share.records import (
     AcknowledgementCommitCallback,
     AcknowledgeType,
@@ -94,7 +92,7 @@ class KafkaShareConsumer(Observable, Generic[K, V]):
         self._closed = False
         self._config = settings = ShareConsumerConfig.from_mapping(config)
         names = topic_set(topics)
-        self._has_window = settings.explicit_window_records > 0
+        self._has_window = settings.has_window
         self._interrupts = Interrupts()
         self._application = ApplicationSide(
             explicit=settings.share_acknowledgement_mode == "explicit",
@@ -114,10 +112,10 @@ class KafkaShareConsumer(Observable, Generic[K, V]):
         self._guard = threading.Lock()
         self._next_request_id = 0
         source = random.Random()
-        core = ShareConsumerCore(core_settings(settings, new_member_id(source)), source)
+        core = ShareConsumerCore(settings, new_member_id(source), source)
         self._driver = ConsumerDriver(
             core,
-            connection_settings(settings),
+            settings,
             name=f"kafka-share {settings.client_id}",
             observer=self._application if self._has_window else None,
         )

@@ -11,15 +11,14 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "kafka_share"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-BASE = {"_version", "records", "errors", "config", "config_checks", "deserializers", "admin_values"}
+BASE = {"_version", "records", "errors", "config", "deserializers", "admin_values"}
 MAY_IMPORT: dict[str, set[str]] = {
     "_version": set(),
     "errors": set(),
     "records": {"errors"},
     "deserializers": {"errors"},
     "admin_values": {"errors", "records"},
-    "config_checks": {"errors", "records", "deserializers"},
-    "config": {"config_checks", "errors", "records", "deserializers"},
+    "config": {"errors", "records", "deserializers"},
     "protocol": BASE,
     "core": BASE | {"protocol"},
     "network": BASE | {"protocol", "core"},

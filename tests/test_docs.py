@@ -18,6 +18,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import attrs
@@ -290,7 +291,7 @@ def accepted(name: str, value: Any) -> bool:
             "sasl_mechanism": "PLAIN",
             "sasl_plain_username": "u",
             "sasl_plain_password": "p",
-            "sasl_oauth_token_provider": object(),
+            "sasl_oauth_token_provider": SimpleNamespace(token=lambda: "a token"),
             **settings,
         }
     if name == "explicit_window_records":

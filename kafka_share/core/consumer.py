@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from typing import assert_never
 
+from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.coordinator import Coordinator
 from kafka_share.core.events import (
     AcknowledgementsGathered,
@@ -37,27 +38,29 @@ from kafka_share.core.metrics.measurements import Measurements
 from kafka_share.core.metrics.telemetry import TelemetryPush
 from kafka_share.core.metrics.traffic_counter import Observation
 from kafka_share.core.requests import Requests
-from kafka_share.core.settings import CoreSettings
 
 _AFTER_CLOSE = (PollEnded, BatchReclaimed, AcknowledgementsMade)
 """Commands of other threads, or posted before, that may come behind close; it has taken what they are about."""
 
 
 class ShareConsumerCore:
-    """Membership says what may be fetched, metadata where it is, fetching does it."""
+    """Membership says what may be fetched, metadata where it is, fetching does it.
 
-    def __init__(self, settings: CoreSettings, source: random.Random) -> None:
-        self.measurements = Measurements(settings.metrics_num_samples, settings.metrics_sample_window_ms)
+    `member_id` is kept for the consumer's life, across fencing, leaving and joining again (KIP-1082).
+    """
+
+    def __init__(self, config: ShareConsumerConfig, member_id: str, source: random.Random) -> None:
+        self.measurements = Measurements(config.metrics_num_samples, config.metrics_sample_window_ms)
         """What the client counts and times; the driver and the façade record into it as well."""
-        self.measurements.labels.update(group_id=settings.group_id, member_id=settings.member_id)
+        self.measurements.labels.update(group_id=config.group_id, member_id=member_id)
         self._observation = Observation(self.measurements)
-        self._requests = Requests(settings, source)
-        self._metadata = Metadata(settings, self._requests, source)
-        self._coordinator = Coordinator(settings, self._metadata, self._requests, source)
-        self._membership = Membership(settings, self._metadata, self._coordinator, self._requests, source)
-        self._fetching = Fetching(settings, self._metadata, self._membership, self._requests, source)
+        self._requests = Requests(config, source)
+        self._metadata = Metadata(config, self._requests, source)
+        self._coordinator = Coordinator(config, self._metadata, self._requests, source)
+        self._membership = Membership(config, member_id, self._metadata, self._coordinator, self._requests, source)
+        self._fetching = Fetching(config, member_id, self._metadata, self._membership, self._requests, source)
         self._telemetry = TelemetryPush(
-            settings, self._metadata, self._coordinator, self._requests, self.measurements, source
+            config, member_id, self._metadata, self._coordinator, self._requests, self.measurements, source
         )
         self._topics: frozenset[str] = frozenset()
         """What the application subscribes to; in force from the next poll on."""

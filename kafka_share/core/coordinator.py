@@ -9,11 +9,11 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Final
 
+from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.backoff import Backoff
 from kafka_share.core.events import Channel
 from kafka_share.core.metadata import Metadata, usable_node
 from kafka_share.core.requests import Requests
-from kafka_share.core.settings import CoreSettings
 from kafka_share.errors import BrokerError, KafkaShareError, UnsupportedVersionError, error_for_code
 from kafka_share.protocol.classic import FindCoordinatorRequest
 from kafka_share.records import Node
@@ -29,14 +29,16 @@ _MIN_VERSION: Final = 4
 class Coordinator:
     """At most one look-up under way, the first at once and further ones with back-off until a heartbeat succeeded."""
 
-    def __init__(self, settings: CoreSettings, metadata: Metadata, requests: Requests, source: random.Random) -> None:
+    def __init__(
+        self, config: ShareConsumerConfig, metadata: Metadata, requests: Requests, source: random.Random
+    ) -> None:
         self.node: Node | None = None
         self.refusal: KafkaShareError | None = None
         """Set when the look-up met an error that will not pass: the membership has to end."""
-        self._settings = settings
+        self._config = config
         self._metadata = metadata
         self._requests = requests
-        self._backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms, source)
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, source)
         self._is_asking = False
         self._is_wanted = False
         self._wake_at_ms: int | None = None
@@ -65,12 +67,12 @@ class Coordinator:
         if node is None:
             self._wake_at_ms = at_ms
             return
-        request = FindCoordinatorRequest(key_type=KEY_TYPE_GROUP, coordinator_keys=[self._settings.group_id])
+        request = FindCoordinatorRequest(key_type=KEY_TYPE_GROUP, coordinator_keys=[self._config.group_id])
         self._is_asking = True
         # Counts as a failure until a heartbeat has succeeded: a coordinator that is found and refuses again and again
         # must not be looked up in a circle.
         self._backoff.failed(now_ms)
-        timeout_ms = self._settings.request_timeout_ms
+        timeout_ms = self._config.request_timeout_ms
         self._requests.send(node, Channel.CONTROL, request, timeout_ms, self._answered, self._failed, _MIN_VERSION)
 
     def wake_at_ms(self) -> int | None:
@@ -85,7 +87,7 @@ class Coordinator:
         self._is_asking = False
         code, message = response.error_code, response.error_message
         for found in response.coordinators:
-            if found.key != self._settings.group_id:
+            if found.key != self._config.group_id:
                 continue
             code, message = found.error_code, found.error_message
             if not code:

@@ -29,12 +29,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.backoff import Backoff
 from kafka_share.core.coordinator import Coordinator
 from kafka_share.core.events import Channel
 from kafka_share.core.metadata import Metadata
 from kafka_share.core.requests import Requests
-from kafka_share.core.settings import CoreSettings
 from kafka_share.errors import (
     BrokerError,
     CoordinatorLoadInProgressError,
@@ -141,7 +141,8 @@ class Membership:
 
     def __init__(
         self,
-        settings: CoreSettings,
+        config: ShareConsumerConfig,
+        member_id: str,
         metadata: Metadata,
         coordinator: Coordinator,
         requests: Requests,
@@ -153,11 +154,12 @@ class Membership:
         self.assignment: Assignment = ()
         self.assignment_version = 0
         self.epoch = JOIN_EPOCH
-        self._settings = settings
+        self._config = config
+        self._member_id = member_id
         self._metadata = metadata
         self._coordinator = coordinator
         self._requests = requests
-        self._backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms, source)
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, source)
         self._polled = False
         self._poll_ends_at_ms = 0
         self._sent_names: frozenset[str] | None = None
@@ -248,7 +250,7 @@ class Membership:
         self._wake_at_ms = at_ms if self._wake_at_ms is None else min(self._wake_at_ms, at_ms)
 
     def _expires_at_ms(self) -> int:
-        return self._poll_ends_at_ms + self._settings.max_poll_interval_ms
+        return self._poll_ends_at_ms + self._config.max_poll_interval_ms
 
     def _can_expire(self) -> bool:
         return self.state in _ACTIVE
@@ -257,7 +259,7 @@ class Membership:
         if self._can_expire() and now_ms >= self._expires_at_ms():
             self._polled = False
             self._drop_assignment()
-            self._requests.note("stale", error=f"no poll for {self._settings.max_poll_interval_ms} ms")
+            self._requests.note("stale", error=f"no poll for {self._config.max_poll_interval_ms} ms")
             self._go(Trigger.TIMED_OUT)
 
     def _step(self) -> None:
@@ -306,16 +308,14 @@ class Membership:
     def _send(self, now_ms: int) -> None:
         node = self._coordinator.node
         assert node is not None
-        request = ShareGroupHeartbeatRequest(
-            group_id=self._settings.group_id, member_id=self._settings.member_id, rack_id=None
-        )
+        request = ShareGroupHeartbeatRequest(group_id=self._config.group_id, member_id=self._member_id, rack_id=None)
         if self.state in (State.LEAVING, State.EXPIRING):
             request.member_epoch = LEAVE_EPOCH
             request.subscribed_topic_names = [] if self.state is State.LEAVING else None
         else:
             is_full = self._sent_names is None
             request.member_epoch = self.epoch
-            request.rack_id = self._settings.client_rack if is_full else None
+            request.rack_id = self._config.client_rack if is_full else None
             is_changed = self._sent_names != self.subscription
             request.subscribed_topic_names = sorted(self.subscription) if is_changed else None
             self._sent_names = self.subscription
@@ -325,7 +325,7 @@ class Membership:
         self._retry_at_ms = None
         self._sent_at_ms = now_ms
         self._under_way = request.member_epoch
-        timeout_ms = self._settings.request_timeout_ms
+        timeout_ms = self._config.request_timeout_ms
         self._requests.send(node, Channel.CONTROL, request, timeout_ms, self._answered, self._failed)
 
     def _answered(self, response: ShareGroupHeartbeatResponse, now_ms: int) -> None:

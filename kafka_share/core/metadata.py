@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.backoff import Backoff
 from kafka_share.core.events import Channel, Disconnect
 from kafka_share.core.requests import Requests
-from kafka_share.core.settings import CoreSettings
 from kafka_share.errors import (
     InvalidTopicError,
     KafkaShareError,
@@ -50,11 +50,11 @@ class _Topic:
 class Metadata:
     """At most one Metadata request under way; `version` grows with every change of what is known."""
 
-    def __init__(self, settings: CoreSettings, requests: Requests, source: random.Random) -> None:
+    def __init__(self, config: ShareConsumerConfig, requests: Requests, source: random.Random) -> None:
         self.version = 0
-        self._settings = settings
+        self._config = config
         self._requests = requests
-        self._backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms, source)
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, source)
         self._brokers: dict[int, Node] = {}
         self._topics: dict[UUID, _Topic] = {}
         self._interest: frozenset[str] = frozenset()
@@ -91,7 +91,7 @@ class Metadata:
         Bootstrap servers are asked while no broker is known, or none may be asked now.
         """
         soonest_ms = -1
-        for node in (*self._brokers.values(), *self._settings.bootstrap):
+        for node in (*self._brokers.values(), *self._config.bootstrap_servers):
             ready_at_ms = self._requests.ready_at_ms(node.id, Channel.CONTROL)
             if ready_at_ms <= now_ms:
                 self._bootstrap_used = self._bootstrap_used or node.id < 0
@@ -116,7 +116,7 @@ class Metadata:
             self._is_needed = True
             self._backoff.succeeded()
         elif self._expires_at_ms is None:
-            self._expires_at_ms = now_ms + self._settings.metadata_max_age_ms
+            self._expires_at_ms = now_ms + self._config.metadata_max_age_ms
 
     def request_update(self) -> None:
         """Something is missing or was wrong: refresh, no faster than the retry back-off allows."""
@@ -168,19 +168,19 @@ class Metadata:
         """Once the brokers are known by their ids, the connections to the bootstrap addresses have had their use."""
         if not self._bootstrap_used or not self._brokers:
             return
-        if not any(self._requests.is_asking(node.id) for node in self._settings.bootstrap):
+        if not any(self._requests.is_asking(node.id) for node in self._config.bootstrap_servers):
             self._bootstrap_used = False
-            self._requests.outputs.extend(Disconnect(node.id) for node in self._settings.bootstrap)
+            self._requests.outputs.extend(Disconnect(node.id) for node in self._config.bootstrap_servers)
 
     def _ask(self, node: Node, now_ms: int) -> None:
         request = MetadataRequest(
             topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(self._interest)],
-            allow_auto_topic_creation=self._settings.allow_auto_create_topics,
+            allow_auto_topic_creation=self._config.allow_auto_create_topics,
         )
         self._asked = self._interest
         self._is_needed = False
         self._backoff.failed(now_ms)  # paces the next refresh, until somebody confirms that nothing is missing
-        timeout_ms = self._settings.request_timeout_ms
+        timeout_ms = self._config.request_timeout_ms
         self._requests.send(node, Channel.CONTROL, request, timeout_ms, self._answered, self._failed, _MIN_VERSION)
 
     def wake_at_ms(self) -> int | None:
@@ -201,7 +201,7 @@ class Metadata:
                 self.version += 1
             self._is_needed = True
             return
-        self._expires_at_ms = now_ms + self._settings.metadata_max_age_ms
+        self._expires_at_ms = now_ms + self._config.metadata_max_age_ms
         self._take_brokers(response)
         self._take_topics(response, asked)
         self.version += 1

@@ -6,19 +6,19 @@ they like; only when nothing at all answers is there something to raise. It stop
 
 from __future__ import annotations
 
-from kafka_share.core.settings import CoreSettings
+from kafka_share.config import ShareConsumerConfig
 from kafka_share.errors import BrokerUnreachableError, KafkaShareError
 
 
 class Outage:
     """From the first failure after an answer until the next answer; raised once, after `default_api_timeout_ms`."""
 
-    def __init__(self, settings: CoreSettings) -> None:
-        self._limit_ms = settings.default_api_timeout_ms
+    def __init__(self, config: ShareConsumerConfig) -> None:
+        self._limit_ms = config.default_api_timeout_ms
         # While the core wants something, failures follow each other faster than this. A longer pause means that
         # nothing was asked for in between, and says nothing about the brokers.
         self._longest_pause_ms = (
-            settings.request_timeout_ms + settings.fetch_max_wait_ms + 2 * settings.reconnect_backoff_max_ms
+            config.request_timeout_ms + config.fetch_max_wait_ms + 2 * config.reconnect_backoff_max_ms
         )
         self._began_at_ms: int | None = None
         self._last_at_ms = 0

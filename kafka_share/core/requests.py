@@ -11,11 +11,11 @@ from collections.abc import Callable
 
 import attrs
 
+from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.backoff import Backoff
 from kafka_share.core.events import Channel, Log, Message, Output, RaiseError, Send
 from kafka_share.core.log_events import LOG_EVENTS
 from kafka_share.core.outage import Outage
-from kafka_share.core.settings import CoreSettings
 from kafka_share.errors import AuthenticationError, KafkaShareError, RemoteProtocolError, UnsupportedVersionError
 from kafka_share.records import Node
 
@@ -39,18 +39,18 @@ class _UnderWay:
 class Requests:
     """Owned by `ShareConsumerCore`; `outputs` is where all machines of the core put what they want done."""
 
-    def __init__(self, settings: CoreSettings, source: random.Random) -> None:
+    def __init__(self, config: ShareConsumerConfig, source: random.Random) -> None:
         self.outputs: list[Output] = []
         self.is_silenced = False
         """After a fatal error nothing more is raised."""
-        self._settings = settings
+        self._config = config
         self._source = source
         self._last_send_id = 0
         self._under_way: dict[int, _UnderWay] = {}
         self._backoffs: dict[tuple[int, Channel], Backoff] = {}
         self._muted_until_ms: dict[tuple[int, Channel], int] = {}
         self._raised: dict[str, None] = {}
-        self._outage = Outage(settings)
+        self._outage = Outage(config)
 
     def raise_error(self, error: KafkaShareError, *, fatal: bool = False) -> None:
         """Have poll raise this; nothing follows a fatal one."""
@@ -112,7 +112,7 @@ class Requests:
             backoff = self._backoffs.get(key)
             if backoff is None:
                 backoff = self._backoffs[key] = Backoff(
-                    self._settings.reconnect_backoff_ms, self._settings.reconnect_backoff_max_ms, self._source
+                    self._config.reconnect_backoff_ms, self._config.reconnect_backoff_max_ms, self._source
                 )
             backoff.failed(now_ms)
             self._no_answer(error, now_ms)

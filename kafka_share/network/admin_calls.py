@@ -17,11 +17,9 @@ from kafka_share.config import ShareAdminConfig
 from kafka_share.core.admin.conversation import Operation
 from kafka_share.core.admin.events import CallCancelled, CallStarted, CompleteCall
 from kafka_share.core.admin.machine import AdminCore
-from kafka_share.core.admin.settings import AdminSettings
 from kafka_share.core.events import CloseRequested
 from kafka_share.errors import IllegalStateError, InvalidArgumentError, KafkaShareError
 from kafka_share.network.driver import ConsumerDriver
-from kafka_share.network.settings import connection_settings
 
 T = TypeVar("T")
 
@@ -37,10 +35,8 @@ class AdminCalls:
         self._futures: dict[int, Future[Any]] = {}
         self._ids = itertools.count(1)
         self._is_closed = False
-        core = AdminCore(_admin_settings(config), random.Random())
-        self._driver = ConsumerDriver(
-            core, connection_settings(config), name=f"kafka-share {config.client_id}", notify=self._on_news
-        )
+        core = AdminCore(config, random.Random())
+        self._driver = ConsumerDriver(core, config, name=f"kafka-share {config.client_id}", notify=self._on_news)
         self._driver.start()
 
     def submit(self, operation: Operation[T], timeout_ms: int | None) -> Future[T]:
@@ -141,14 +137,3 @@ def check_timeout(value: int) -> int:
     if value < 0:
         raise InvalidArgumentError(f"timeout_ms is {value}; it cannot be negative")
     return value
-
-
-def _admin_settings(config: ShareAdminConfig) -> AdminSettings:
-    return AdminSettings(
-        bootstrap=config.bootstrap_servers,
-        request_timeout_ms=config.request_timeout_ms,
-        retry_backoff_ms=config.retry_backoff_ms,
-        retry_backoff_max_ms=config.retry_backoff_max_ms,
-        reconnect_backoff_ms=config.reconnect_backoff_ms,
-        reconnect_backoff_max_ms=config.reconnect_backoff_max_ms,
-    )

@@ -24,6 +24,7 @@ from typing import Any, Final, cast
 
 import attrs
 
+from kafka_share.config import ClientConfig
 from kafka_share.core.events import Channel, ConnectionLost, Event, RequestFailed, ResponseReceived, Send
 from kafka_share.core.metrics.measurements import Measurements
 from kafka_share.errors import (
@@ -38,7 +39,6 @@ from kafka_share.network.dialing import dial
 from kafka_share.network.framing import LENGTH_BYTES, FrameReceiver
 from kafka_share.network.handshake import agree_on_versions, authenticate
 from kafka_share.network.logs import log_event
-from kafka_share.network.settings import ConnectionSettings
 from kafka_share.protocol import messages
 from kafka_share.protocol.versions import VersionRanges, choose_version
 from kafka_share.records import Node
@@ -83,7 +83,7 @@ class Connection(asyncio.BufferedProtocol):
         self,
         node: Node,
         channel: Channel,
-        settings: ConnectionSettings,
+        settings: ClientConfig,
         ssl_context: ssl.SSLContext | None,
         owner: ConnectionOwner,
         loop: asyncio.AbstractEventLoop,
@@ -99,7 +99,7 @@ class Connection(asyncio.BufferedProtocol):
         self._address = f"{node.host}:{node.port}"
         self._phase = "connecting"
         self._transport: asyncio.Transport | None = None
-        self._receiver = FrameReceiver(settings.max_frame_bytes)
+        self._receiver = FrameReceiver()
         self._versions: VersionRanges = {}
         self._was_ready = self._is_ready = False
         self._has_answered = False

@@ -11,12 +11,12 @@ import logging
 import ssl
 from collections.abc import Callable
 
+from kafka_share.config import ClientConfig
 from kafka_share.core.events import Channel, Disconnect, Event, Send
 from kafka_share.core.metrics.measurements import Measurements
 from kafka_share.errors import AuthenticationError, BrokerUnreachableError, KafkaShareError
 from kafka_share.network.connection import Connection, ConnectionOwner
 from kafka_share.network.logs import log_event
-from kafka_share.network.settings import ConnectionSettings
 
 
 class Connections:
@@ -27,7 +27,7 @@ class Connections:
 
     def __init__(
         self,
-        settings: ConnectionSettings,
+        settings: ClientConfig,
         ssl_context: ssl.SSLContext | None,
         emit: Callable[[Event], None],
         step: Callable[[], None],

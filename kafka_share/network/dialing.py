@@ -10,14 +10,14 @@ import os
 import socket
 from collections.abc import Sequence
 
+from kafka_share.config import ClientConfig
 from kafka_share.errors import BrokerUnreachableError
 from kafka_share.network.blocking import call_in_thread
-from kafka_share.network.settings import ConnectionSettings
 
 Address = tuple[socket.AddressFamily, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]
 
 
-async def dial(host: str, port: int, settings: ConnectionSettings) -> socket.socket:
+async def dial(host: str, port: int, settings: ClientConfig) -> socket.socket:
     """A connected, non-blocking TCP socket to the first address of `host` that answers.
 
     Raises `BrokerUnreachableError` naming what happened with each address.
@@ -56,7 +56,7 @@ async def look_up(host: str, port: int) -> Sequence[Address]:
         raise BrokerUnreachableError(f"the address of {host} cannot be found: {reason}") from error
 
 
-async def _connect(address: Address, settings: ConnectionSettings, timeout_s: float) -> socket.socket:
+async def _connect(address: Address, settings: ClientConfig, timeout_s: float) -> socket.socket:
     family, target = address
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
@@ -64,9 +64,9 @@ async def _connect(address: Address, settings: ConnectionSettings, timeout_s: fl
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         # Before connecting: the window scale of TCP is agreed on with the first packet.
-        if settings.receive_buffer_bytes is not None and settings.receive_buffer_bytes >= 0:
+        if settings.receive_buffer_bytes >= 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.receive_buffer_bytes)
-        if settings.send_buffer_bytes is not None and settings.send_buffer_bytes >= 0:
+        if settings.send_buffer_bytes >= 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.send_buffer_bytes)
         await asyncio.wait_for(asyncio.get_running_loop().sock_connect(sock, target), timeout_s)
     except BaseException:

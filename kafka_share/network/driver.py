@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 from uuid import UUID
 
+from kafka_share.config import ClientConfig
 from kafka_share.core.admin.events import AdminCommand, CompleteCall
 from kafka_share.core.events import (
     AcknowledgementsGathered,
@@ -47,8 +48,7 @@ from kafka_share.errors import ConsumerClosedError, IllegalStateError, InternalE
 from kafka_share.network.connections import Connections
 from kafka_share.network.logs import log_event
 from kafka_share.network.mailbox import Mailbox
-from kafka_share.network.security import check_sasl, make_ssl_context
-from kafka_share.network.settings import ConnectionSettings
+from kafka_share.network.security import make_ssl_context
 
 log = logging.getLogger(__name__)
 
@@ -85,20 +85,18 @@ class Observer(Protocol):
 class ConsumerDriver:
     """Owns `core` from now on; nobody else may call it.
 
-    `name` names the thread, `notify` is the mailbox's. Raises `ConfigurationError` for TLS or SASL settings that
-    cannot work.
+    `name` names the thread, `notify` is the mailbox's. Raises `ConfigurationError` for TLS settings that cannot work.
     """
 
     def __init__(
         self,
         core: Core,
-        settings: ConnectionSettings,
+        settings: ClientConfig,
         *,
         name: str,
         notify: Callable[[], None] | None = None,
         observer: Observer | None = None,
     ) -> None:
-        check_sasl(settings)
         self._posted_at_ms: deque[int] = deque()
         self._stepped_at_ms: int | None = None
         # A core that measures lends us its numbers; the admin client's does not.

@@ -14,6 +14,8 @@ from kafka_share.errors import AuthenticationError, RemoteProtocolError
 LENGTH_BYTES: Final = 4
 SMALLEST_FRAME_BYTES: Final = 4
 """A response begins with its correlation id."""
+MAX_FRAME_BYTES: Final = 256 * 1024 * 1024
+"""An answer that claims to be longer is refused and its connection closed."""
 STAGING_BYTES: Final = 64 * 1024
 _TLS_ALERT: Final = b"\x15\x03"
 _TLS_HANDSHAKE: Final = b"\x16\x03"
@@ -25,7 +27,7 @@ class FrameReceiver:
     Not more than one frame of `max_frame_bytes` is held at a time, and `STAGING_BYTES` beside it.
     """
 
-    def __init__(self, max_frame_bytes: int) -> None:
+    def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
         self._max_frame_bytes = max_frame_bytes
         self._staging = memoryview(bytearray(STAGING_BYTES))
         self._staged = 0

@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from kafka_share._version import VERSION
+from kafka_share.config import ClientConfig
 from kafka_share.errors import AuthenticationError, RemoteProtocolError, UnsupportedVersionError, error_for_code
 from kafka_share.network.blocking import call_in_thread
 from kafka_share.network.security import SaslMechanism, make_sasl_mechanism
-from kafka_share.network.settings import ConnectionSettings
 from kafka_share.protocol.classic import ApiVersionsRequest, SaslAuthenticateRequest, SaslHandshakeRequest
 from kafka_share.protocol.versions import VersionRanges, choose_version, ranges_of
 
@@ -47,7 +47,7 @@ async def agree_on_versions(exchange: Exchange) -> VersionRanges:
         version = min(version - 1, max(0, ranges.get(ApiVersionsRequest.API_KEY, (0, 0))[1]))
 
 
-async def authenticate(exchange: Exchange, settings: ConnectionSettings, versions: VersionRanges) -> int:
+async def authenticate(exchange: Exchange, settings: ClientConfig, versions: VersionRanges) -> int:
     """Authenticate with the settings' mechanism; returns the session's lifetime in ms, 0 if it does not end.
 
     Raises `AuthenticationError` with the broker's own words if it refuses us, and if we do not believe the broker.
@@ -70,7 +70,7 @@ async def authenticate(exchange: Exchange, settings: ConnectionSettings, version
     return max(0, getattr(response, "session_lifetime_ms", None) or 0)
 
 
-async def _shake_hands(exchange: Exchange, settings: ConnectionSettings, versions: VersionRanges) -> None:
+async def _shake_hands(exchange: Exchange, settings: ClientConfig, versions: VersionRanges) -> None:
     lowest, highest = versions.get(SaslHandshakeRequest.API_KEY, (0, -1))
     if not lowest <= HANDSHAKE_VERSION <= highest:
         raise UnsupportedVersionError("the broker does not know SaslHandshake version 1")
@@ -84,7 +84,7 @@ async def _shake_hands(exchange: Exchange, settings: ConnectionSettings, version
         raise AuthenticationError(f"the broker refused the SASL handshake: {error_for_code(response.error_code)}")
 
 
-async def _receive(settings: ConnectionSettings, mechanism: SaslMechanism, token: bytes) -> None:
+async def _receive(settings: ClientConfig, mechanism: SaslMechanism, token: bytes) -> None:
     try:
         await call_in_thread("kafka-share sasl", lambda: mechanism.receive(token))
     except Exception as error:  # noqa: BLE001 - its parser meets whatever the peer sent; a wrong signature ends here
@@ -93,7 +93,7 @@ async def _receive(settings: ConnectionSettings, mechanism: SaslMechanism, token
         ) from RemoteProtocolError(str(error))
 
 
-async def _guarded(settings: ConnectionSettings, function: Callable[[], Any]) -> Any:
+async def _guarded(settings: ClientConfig, function: Callable[[], Any]) -> Any:
     """Runs a step of our own side off the loop: it may call the application's token provider, or derive keys."""
     try:
         return await call_in_thread("kafka-share sasl", function)

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
+from kafka_share.config import ShareAdminConfig
 from kafka_share.core.admin.conversation import Operation
 from kafka_share.core.admin.events import CallStarted, CompleteCall
 from kafka_share.core.admin.machine import AdminCore
-from kafka_share.core.admin.settings import AdminSettings
 from kafka_share.core.events import RequestFailed, ResponseReceived, Send
 from kafka_share.errors import KafkaShareError
 from kafka_share.protocol.api_message import ApiMessage
@@ -96,7 +96,7 @@ class Cluster:
 def run(operation: Operation[Any], script: Script, cluster: Cluster | None = None, *, timeout_ms: int = 10_000) -> Any:
     """What the operation returns; raises what it raises. Fails if it goes on past its deadline."""
     cluster = cluster or Cluster()
-    core = AdminCore(AdminSettings(bootstrap=(BOOTSTRAP,)), random.Random(1))
+    core = AdminCore(ShareAdminConfig(bootstrap_servers=f"{BOOTSTRAP.host}:{BOOTSTRAP.port}"), random.Random(1))
     now_ms = 1_000
     core.handle(CallStarted(1, operation, timeout_ms), now_ms)
     while True:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from uuid import UUID
 
+from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.consumer import ShareConsumerCore
 from kafka_share.core.events import (
     AcknowledgementOutcome,
@@ -39,7 +40,6 @@ from kafka_share.core.events import (
     TellClientInstanceId,
 )
 from kafka_share.core.fetching.offsets import AcknowledgementRun
-from kafka_share.core.settings import CoreSettings
 from kafka_share.errors import BrokerUnreachableError, KafkaShareError
 from kafka_share.protocol.classic import (
     FindCoordinatorRequest,
@@ -194,13 +194,10 @@ class Harness:
     """See the module's docstring; `now_ms` is the virtual clock."""
 
     def __init__(self, leaders: dict[TopicIdPartition, int] | None = None, **settings: Any) -> None:
-        self.settings = CoreSettings(
-            group_id="g",
-            member_id=MEMBER_ID,
-            bootstrap=(Node(-1, "boot", 9092),),
-            **settings,
+        self.config = ShareConsumerConfig(
+            **{"bootstrap_servers": "boot:9092", "group_id": "g", "enable_metrics_push": False, **settings}
         )
-        self.core = ShareConsumerCore(self.settings, random.Random(7))
+        self.core = ShareConsumerCore(self.config, MEMBER_ID, random.Random(7))
         self.now_ms = 1_000
         self.leaders = {tp(): 1} if leaders is None else leaders
         self.leader_epochs: dict[TopicIdPartition, int] = {}

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from core.scripted_admin import BOOTSTRAP, NODES, Cluster, in_turn, run, script
 
+from kafka_share.config import ShareAdminConfig
 from kafka_share.core.admin import configs, groups
 from kafka_share.core.admin.conversation import Ask, Call, Conversation, Question
 from kafka_share.core.admin.events import AdminOutput, CallCancelled, CallStarted, CompleteCall
 from kafka_share.core.admin.machine import AdminCore
-from kafka_share.core.admin.settings import AdminSettings
 from kafka_share.core.events import (
     Channel,
     CloseRequested,
@@ -39,7 +39,12 @@ LOST = BrokerUnreachableError("it broke")
 
 
 def core(*bootstrap: Any, **settings: Any) -> AdminCore:
-    return AdminCore(AdminSettings(bootstrap=bootstrap or (BOOTSTRAP,), **settings), random.Random(1))
+    return AdminCore(
+        ShareAdminConfig(
+            bootstrap_servers=[f"{node.host}:{node.port}" for node in bootstrap or (BOOTSTRAP,)], **settings
+        ),
+        random.Random(1),
+    )
 
 
 def ask_once(call: Call) -> Conversation[Any]:

@@ -238,7 +238,7 @@ def fetching() -> Story:
 
 
 def strictly_fetching() -> Story:
-    story = _new(record_limit=True)
+    story = _new(share_acquire_mode="record_limit")
     story.h.joined(timeout_ms=4_000)
     return story
 

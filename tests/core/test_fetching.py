@@ -150,7 +150,7 @@ def test_the_node_is_left_alone_when_it_throttles() -> None:
 @pytest.mark.behaviour("fetching")
 def test_one_node_at_a_time_is_asked_in_turn_when_records_are_limited() -> None:
     """With record_limit one broker at a time gets a real fetch, each in its turn."""
-    h = Harness({tp(): 1, tp(1): 2, tp(2): 3}, record_limit=True).joined()
+    h = Harness({tp(): 1, tp(1): 2, tp(2): 3}, share_acquire_mode="record_limit").joined()
     order = []
     for _ in range(7):
         real = [s for s in h.data_pending if s.request.max_records]
@@ -167,7 +167,7 @@ def test_one_node_at_a_time_is_asked_in_turn_when_records_are_limited() -> None:
 @pytest.mark.behaviour("fetching")
 def test_the_others_get_zero_limits_and_only_what_there_is_to_carry_when_records_are_limited() -> None:
     """With record_limit the other brokers get a request only for acknowledgements and changes, with all limits 0."""
-    h = Harness({tp(): 1, tp(1): 2}, record_limit=True).joined()
+    h = Harness({tp(): 1, tp(1): 2}, share_acquire_mode="record_limit").joined()
     real = h.fetch(1).request
     other = h.fetch(2).request
     assert real.max_records == 500
@@ -185,14 +185,14 @@ def test_the_others_get_zero_limits_and_only_what_there_is_to_carry_when_records
 @pytest.mark.behaviour("fetching")
 def test_the_turn_passes_on_when_the_chosen_node_dies() -> None:
     """With record_limit the fetch goes to another broker when the one whose turn it was dies."""
-    h = Harness({tp(): 1, tp(1): 2}, record_limit=True).joined()
+    h = Harness({tp(): 1, tp(1): 2}, share_acquire_mode="record_limit").joined()
     h.answer(h.fetch(2), fetch_answer())
     h.fail(h.fetch(1))
     assert h.fetch(2).request.max_records == 500
 
 
 def test_the_error_is_raised_once_when_a_broker_cannot_limit_records() -> None:
-    h = Harness(record_limit=True).joined(timeout_ms=60_000)
+    h = Harness(share_acquire_mode="record_limit").joined(timeout_ms=60_000)
     for _ in range(4):
         h.fail(h.fetch(), UnsupportedVersionError("version 1 only"))
         assert not h.data_pending
@@ -615,5 +615,5 @@ def test_records_can_still_be_acknowledged_when_the_member_left_for_staleness() 
 @pytest.mark.behaviour("fetching")
 def test_the_wait_of_a_limited_round_is_shared_by_its_nodes_when_several_are_asked_in_turn() -> None:
     """With record_limit idle brokers cannot hold a poll up: they share one fetch_max_wait_ms between them."""
-    h = Harness({tp(): 1, tp(1): 2}, record_limit=True).joined()
+    h = Harness({tp(): 1, tp(1): 2}, share_acquire_mode="record_limit").joined()
     assert h.fetch(1).request.max_wait_ms == 250

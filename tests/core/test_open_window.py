@@ -25,10 +25,12 @@ from kafka_share.records import Node
 
 HERE = (T, 0)
 
+WINDOW: dict[str, Any] = {"share_acknowledgement_mode": "explicit", "explicit_window_records": 1_000}
+
 
 def delivered(**settings: Any) -> Harness:
     """Records 0..9 of t-0 are in the application's hands, and no request is under way."""
-    h = Harness(renewed_records_stay=True, **settings).joined()
+    h = Harness(**WINDOW, **settings).joined()
     h.delivering()
     return h
 
@@ -139,7 +141,7 @@ def test_a_fetch_asks_for_what_the_poll_has_room_for(room: int | None, asked: in
 
 def test_a_parked_batch_is_reclaimed_in_time_when_the_polls_have_no_room_for_it() -> None:
     """A poll without room does not take what has arrived, so half the lock time later it goes back to the broker."""
-    h = Harness(renewed_records_stay=True).joined(timeout_ms=10)
+    h = Harness(**WINDOW).joined(timeout_ms=10)
     h.advance(20)
     h.delivering()
     h.handle(PollStarted(h.now_ms + 1_000, (), wants_records=False, max_records=0))
@@ -182,7 +184,7 @@ def test_the_locks_of_a_session_end_when_the_broker_does_not_know_it(code: int) 
 
 def test_only_the_locks_of_a_partition_end_when_its_leader_has_moved() -> None:
     """t-0 moves from node 1 to node 2 and t-1 stays: its records are still ours. Back on node 1 there is a new lock."""
-    h = Harness({tp(0): 1, tp(1): 1}, renewed_records_stay=True)
+    h = Harness({tp(0): 1, tp(1): 1}, **WINDOW)
     h.nodes[2] = Node(2, "node2", 9092)
     h.joined()
     h.answer(h.fetch(), fetch_answer(fetch_data(tp(0), (0, 4, 1)), fetch_data(tp(1), (0, 4, 1))))

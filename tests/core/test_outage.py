@@ -6,18 +6,17 @@ import random
 
 import pytest
 
+from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.events import Channel, RaiseError
 from kafka_share.core.requests import Requests
-from kafka_share.core.settings import CoreSettings
 from kafka_share.errors import AuthenticationError, BrokerUnreachableError, KafkaShareError, RemoteProtocolError
 from kafka_share.protocol.classic import MetadataRequest, MetadataResponse
 from kafka_share.records import Node
 
 A, B = Node(1, "a", 9092), Node(2, "b", 9092)
-SETTINGS = CoreSettings(
+CONFIG = ShareConsumerConfig(
+    bootstrap_servers="a:9092",
     group_id="g",
-    member_id="m",
-    bootstrap=(Node(-1, "a", 9092),),
     default_api_timeout_ms=1_000,
     request_timeout_ms=500,
     reconnect_backoff_max_ms=100,
@@ -29,7 +28,7 @@ class Asker:
     """Sends requests through one `Requests` and ends them as the test says."""
 
     def __init__(self) -> None:
-        self.requests = Requests(SETTINGS, random.Random(1))
+        self.requests = Requests(CONFIG, random.Random(1))
         self._send_id = 0
 
     def _send(self, node: Node) -> int:

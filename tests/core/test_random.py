@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from core.scripted_cluster import (
-    TOPIC_IDS,
     Harness,
     acknowledge_answer,
     fetch_answer,
@@ -30,7 +29,6 @@ from kafka_share.core.events import (
     SubscriptionChanged,
     Unsubscribed,
 )
-from kafka_share.core.settings import CoreSettings
 from kafka_share.errors import (
     AuthenticationError,
     BrokerUnreachableError,
@@ -60,7 +58,10 @@ class Chaos:
 
     def __init__(self, draw: Any, record_limit: bool) -> None:
         self.draw = draw
-        self.harness = Harness({tp(0): 1, tp(1): 2, tp(0, "u"): 1, tp(7): 3}, record_limit=record_limit)
+        self.harness = Harness(
+            {tp(0): 1, tp(1): 2, tp(0, "u"): 1, tp(7): 3},
+            share_acquire_mode="record_limit" if record_limit else "batch_optimized",
+        )
         self.harness.serves_metadata = False
         self.held: list[tuple[GatheredAcknowledgements, set[int]]] = []
         self.acknowledged: dict[tuple[Any, int, int, int], int] = {}
@@ -240,9 +241,3 @@ def test_every_acknowledgement_gets_one_outcome_when_anything_happens(data: st.D
     assert {commit.request_id for commit in h.commits} == chaos.waiting
     assert len(h.commits) == len(chaos.waiting)
     assert h.core.wake_at_ms() is None
-
-
-def test_settings_have_the_defaults_of_kafka_when_none_are_given() -> None:
-    made = CoreSettings(group_id="g", member_id="m", bootstrap=())
-    assert (made.fetch_max_wait_ms, made.fetch_max_bytes, made.max_poll_records) == (500, 52_428_800, 500)
-    assert list(TOPIC_IDS) == ["t", "u"]

@@ -18,9 +18,9 @@ from typing import Any
 
 import attrs
 
+from kafka_share.config import ClientConfig
 from kafka_share.core.events import Channel, Event, Output, Send
 from kafka_share.network.driver import ConsumerDriver
-from kafka_share.network.settings import ConnectionSettings
 from kafka_share.protocol.classic import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
 from kafka_share.protocol.messages import decode_request, encode_response
 from kafka_share.records import Node
@@ -216,12 +216,17 @@ class Do:
     outputs: tuple[Output, ...]
 
 
+def config(**settings: Any) -> ClientConfig:
+    """The driver does not look at the bootstrap servers: every request names its node."""
+    return ClientConfig(**{"bootstrap_servers": "unused:9092", **settings})
+
+
 class Client:
     """A driver with a scripted core."""
 
     def __init__(self, react: Callable[[Event], list[Output]] | None = None, **settings: Any) -> None:
         self.core = ScriptedCore(react)
-        self.driver = ConsumerDriver(self.core, ConnectionSettings(client_id="tester", **settings), name="tested")
+        self.driver = ConsumerDriver(self.core, config(client_id="tester", **settings), name="tested")
         self.driver.start()
 
     def do(self, *outputs: Output) -> None:

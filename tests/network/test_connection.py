@@ -10,6 +10,7 @@ from network.peer import Accepted, Client, Peer, ask, frame, metadata, talking
 
 from kafka_share.core.events import Channel, ConnectionLost, Disconnect, RequestFailed, ResponseReceived, Send
 from kafka_share.errors import BrokerUnreachableError, RemoteProtocolError, UnsupportedVersionError
+from kafka_share.network.framing import MAX_FRAME_BYTES
 from kafka_share.protocol.classic import ApiVersionsResponse, MetadataRequest
 from kafka_share.records import Node
 
@@ -246,7 +247,7 @@ def test_requests_on_two_channels_use_two_connections() -> None:
         (lambda data: data[:8] + b"\xff" * (len(data) - 8), ""),
         (lambda data: struct.pack(">i", 4) + data[4:8], ""),
         (lambda data: struct.pack(">i", -5), "-5 bytes"),
-        (lambda data: struct.pack(">i", 5000) + data[4:], "5000 bytes"),
+        (lambda data: struct.pack(">i", MAX_FRAME_BYTES + 1) + data[4:], f"{MAX_FRAME_BYTES + 1} bytes"),
     ],
     ids=["correlation id", "truncated", "nonsense", "empty body", "negative length", "too long"],
 )
@@ -257,7 +258,7 @@ def test_request_fails_and_the_connection_closes_when_the_answer_is_garbled(garb
         connection.write(garble(frame(first, metadata("a cluster"))))
         connection.expect_end()
 
-    with talking(script, serve_one, max_frame_bytes=4096) as (client, peer):
+    with talking(script, serve_one) as (client, peer):
         client.do(ask(peer, 1), ask(peer, 2))
         error = failure(client.next_event(), 1)
         assert isinstance(error, RemoteProtocolError)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from network.peer import WAIT_S, Accepted, Client, ScriptedCore, ask, metadata, talking
+from network.peer import WAIT_S, Accepted, Client, ScriptedCore, ask, config, metadata, talking
 
 from kafka_share.core.events import (
     BatchReclaimed,
@@ -35,7 +35,6 @@ from kafka_share.errors import (
 )
 from kafka_share.network import driver as driver_module
 from kafka_share.network.driver import ConsumerDriver
-from kafka_share.network.settings import ConnectionSettings
 
 LONG_MS = 60_000
 
@@ -216,7 +215,7 @@ def test_stopping_again_does_nothing() -> None:
 
 
 def test_stopping_does_nothing_when_it_never_started() -> None:
-    ConsumerDriver(ScriptedCore(), ConnectionSettings(), name="never started").stop()
+    ConsumerDriver(ScriptedCore(), config(), name="never started").stop()
 
 
 @pytest.mark.parametrize("read_first", [False, True])
@@ -235,7 +234,7 @@ def test_nothing_is_left_when_stopped_in_the_middle_of_opening(read_first: bool)
 
 
 def test_post_is_refused_before_the_start_and_a_second_start_too() -> None:
-    driver = ConsumerDriver(ScriptedCore(), ConnectionSettings(), name="tested")
+    driver = ConsumerDriver(ScriptedCore(), config(), name="tested")
     with pytest.raises(IllegalStateError):
         driver.post(PollEnded())
     driver.start()
@@ -300,12 +299,8 @@ def test_defect_comes_out_when_a_connection_breaks_while_reading(monkeypatch: py
 
 
 def test_settings_are_refused_when_they_cannot_work() -> None:
-    for settings in (
-        ConnectionSettings(security_protocol="SSL", ssl_cafile="/no/such/file"),
-        ConnectionSettings(security_protocol="SASL_PLAINTEXT", sasl_mechanism="GSSAPI"),
-    ):
-        with pytest.raises(ConfigurationError):
-            ConsumerDriver(ScriptedCore(), settings, name="tested")
+    with pytest.raises(ConfigurationError):
+        ConsumerDriver(ScriptedCore(), config(security_protocol="SSL", ssl_cafile="/no/such/file"), name="tested")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 import trustme
-from network.peer import Accepted, Client, Peer, ask, talking
+from network.peer import Accepted, Client, Peer, ask, config, talking
 
 from kafka_share.core.events import ConnectionLost, Output, RequestFailed, ResponseReceived
 from kafka_share.errors import AuthenticationError, BrokerUnreachableError, ConfigurationError
 from kafka_share.network import connection as connection_module
 from kafka_share.network.connection import Connection
-from kafka_share.network.security import check_sasl, make_ssl_context
-from kafka_share.network.settings import ConnectionSettings
+from kafka_share.network.security import make_ssl_context
 from kafka_share.protocol.classic import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -179,11 +178,11 @@ def test_error_says_so_when_plaintext_meets_a_tls_listener() -> None:
 
 
 def test_context_verifies_certificates_and_names_when_nothing_is_said() -> None:
-    context = make_ssl_context(ConnectionSettings(security_protocol="SSL"))
+    context = make_ssl_context(config(security_protocol="SSL"))
     assert context is not None
     assert context.verify_mode == ssl.CERT_REQUIRED
     assert context.check_hostname
-    assert make_ssl_context(ConnectionSettings()) is None
+    assert make_ssl_context(config()) is None
 
 
 @pytest.mark.parametrize(
@@ -197,7 +196,7 @@ def test_context_verifies_certificates_and_names_when_nothing_is_said() -> None:
 )
 def test_setting_is_named_when_it_cannot_be_used(name: str, value: str) -> None:
     with pytest.raises(ConfigurationError, match=name):
-        make_ssl_context(ConnectionSettings(security_protocol="SSL", **{name: value}))
+        make_ssl_context(config(security_protocol="SSL", **{name: value}))
 
 
 # ---- SASL
@@ -531,9 +530,9 @@ def test_loss_is_reported_when_authenticating_again_fails(monkeypatch: pytest.Mo
 )
 def test_sasl_settings_are_refused_when_they_cannot_work(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError):
-        check_sasl(ConnectionSettings(security_protocol="SASL_SSL", **settings))
+        config(security_protocol="SASL_SSL", **settings)
 
 
 def test_secrets_are_not_shown_when_settings_are_printed() -> None:
-    settings = ConnectionSettings(sasl_plain_password="p4ssw0rd", ssl_password="k3y", sasl_oauth_token_provider="t0ken")
+    settings = config(sasl_plain_password="p4ssw0rd", ssl_password="k3y", sasl_oauth_token_provider="t0ken")
     assert not any(secret in repr(settings) for secret in ("p4ssw0rd", "k3y", "t0ken"))

@@ -19,9 +19,9 @@ from simulation.virtual_time import VirtualTime
 
 from kafka_share.application.decoding import Decoder
 from kafka_share.application.side import ApplicationSide
+from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.member_id import new_member_id
 from kafka_share.core.membership import State
-from kafka_share.core.settings import CoreSettings
 from kafka_share.records import Node, ShareRecord
 
 
@@ -70,13 +70,15 @@ class SimulatedClient:
         self._wait: Wait | None = None
         self._waits = 0
         self._life: Generator[Wait, None, None] | None = None
-        settings = CoreSettings(
+        config = ShareConsumerConfig(
+            bootstrap_servers=[f"{node.host}:{node.port}" for node in bootstrap],
             group_id=profile.group,
-            member_id=self.member_id,
-            bootstrap=bootstrap,
+            share_acknowledgement_mode="explicit" if profile.explicit else "implicit",
+            explicit_window_records=profile.window_records,
+            enable_metrics_push=False,
             fetch_max_wait_ms=profile.fetch_max_wait_ms,
             max_poll_records=profile.max_poll_records,
-            record_limit=profile.record_limit,
+            share_acquire_mode="record_limit" if profile.record_limit else "batch_optimized",
             max_poll_interval_ms=profile.max_poll_interval_ms,
             request_timeout_ms=profile.request_timeout_ms,
             default_api_timeout_ms=API_TIMEOUT_MS,
@@ -84,9 +86,10 @@ class SimulatedClient:
             reconnect_backoff_max_ms=500,
             metadata_max_age_ms=3_000,
             allow_auto_create_topics=profile.auto_create,
-            renewed_records_stay=profile.window_records > 0,
         )
-        self.driver = SimulatedDriver(name, settings, source, time, network, trace, self._on_news, ahead_ms)
+        self.driver = SimulatedDriver(
+            name, config, self.member_id, source, time, network, trace, self._on_news, ahead_ms
+        )
         self.facade: SimulatedFacade
 
     def live(self, auditor: Confidant, life: Life) -> None:

@@ -16,6 +16,7 @@ from simulation.network import NEVER, Network
 from simulation.trace import Trace
 from simulation.virtual_time import CHECK_EVERY, Action, VirtualTime
 
+from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.consumer import ShareConsumerCore
 from kafka_share.core.events import (
     BatchReclaimed,
@@ -32,7 +33,6 @@ from kafka_share.core.events import (
     ReportOutcomes,
     Send,
 )
-from kafka_share.core.settings import CoreSettings
 from kafka_share.network.mailbox import Mailbox
 
 FOR_THE_MAILBOX = (Deliver, ReportOutcomes, RaiseError, CompleteCommit, CompleteUnsubscribe)
@@ -51,7 +51,8 @@ class SimulatedDriver:
     def __init__(
         self,
         name: str,
-        settings: CoreSettings,
+        config: ShareConsumerConfig,
+        member_id: str,
         source: random.Random,
         time: VirtualTime,
         network: Network,
@@ -60,7 +61,7 @@ class SimulatedDriver:
         ahead_ms: int,
     ) -> None:
         self.name = name
-        self.core = ShareConsumerCore(settings, source)
+        self.core = ShareConsumerCore(config, member_id, source)
         self.mailbox = Mailbox(notify)
         self.observer: Observer
         self.is_dead = False

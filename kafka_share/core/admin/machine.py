@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from kafka_share.config import ShareAdminConfig
 from kafka_share.core.admin.conversation import Ask, Call, Conversation, Pause, Question, Reply, Step
 from kafka_share.core.admin.events import AdminEvent, AdminOutput, CallCancelled, CallStarted, CompleteCall
 from kafka_share.core.admin.nodes import Nodes
-from kafka_share.core.admin.settings import AdminSettings
 from kafka_share.core.events import (
     Channel,
     CloseRequested,
@@ -71,10 +71,10 @@ class _Run:
 class AdminCore:
     """See the module's docstring. `source` makes the jitter of the back-offs."""
 
-    def __init__(self, settings: AdminSettings, source: random.Random) -> None:
-        self._settings = settings
+    def __init__(self, config: ShareAdminConfig, source: random.Random) -> None:
+        self._config = config
         self._source = source
-        self._nodes = Nodes(settings, source)
+        self._nodes = Nodes(config, source)
         self._runs: dict[int, _Run] = {}
         self._under_way: dict[int, tuple[int, int, int]] = {}
         """Send id -> call id, position of the question, node id."""
@@ -124,10 +124,8 @@ class AdminCore:
         if self._is_closed:
             self._finish_with(event.call_id, IllegalStateError("The admin client has been closed."))
             return
-        settings = self._settings
-        call = Call.begin(
-            now_ms, event.timeout_ms, settings.retry_backoff_ms, settings.retry_backoff_max_ms, self._source
-        )
+        config = self._config
+        call = Call.begin(now_ms, event.timeout_ms, config.retry_backoff_ms, config.retry_backoff_max_ms, self._source)
         run = _Run(event.call_id, call, event.operation(call))
         self._runs[event.call_id] = run
         self._resume(run, None)
@@ -188,7 +186,7 @@ class AdminCore:
                 continue
             del run.unsent[index]
             self._last_send_id += 1
-            timeout_ms = min(self._settings.request_timeout_ms, run.call.deadline_at_ms - now_ms)
+            timeout_ms = min(self._config.request_timeout_ms, run.call.deadline_at_ms - now_ms)
             self._under_way[self._last_send_id] = (run.call_id, index, node.id)
             self._outputs.append(
                 Send(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 
-from kafka_share.core.admin.settings import AdminSettings
+from kafka_share.config import ShareAdminConfig
 from kafka_share.core.backoff import Backoff
 from kafka_share.core.requests import MAX_THROTTLE_MS
 from kafka_share.records import Node
@@ -18,8 +18,8 @@ from kafka_share.records import Node
 class Nodes:
     """Brokers learned from Metadata answers, and the bootstrap addresses behind them."""
 
-    def __init__(self, settings: AdminSettings, source: random.Random) -> None:
-        self._settings = settings
+    def __init__(self, config: ShareAdminConfig, source: random.Random) -> None:
+        self._config = config
         self._source = source
         self._brokers: tuple[Node, ...] = ()
         self._backoffs: dict[int, Backoff] = {}
@@ -29,7 +29,7 @@ class Nodes:
     def learned(self, brokers: Sequence[Node]) -> None:
         """The cluster's brokers as one of them listed them; none: begin with the bootstrap addresses again."""
         self._brokers = tuple(brokers)
-        kept = {node.id for node in (*brokers, *self._settings.bootstrap)}
+        kept = {node.id for node in (*brokers, *self._config.bootstrap_servers)}
         self._backoffs = {node_id: backoff for node_id, backoff in self._backoffs.items() if node_id in kept}
         self._muted_until_ms = {node_id: at for node_id, at in self._muted_until_ms.items() if node_id in kept}
 
@@ -39,7 +39,7 @@ class Nodes:
         `load` has the number of answers that are awaited from a node: a broker answers in order, so that a slow answer
         holds up those behind it. Among equals the one that has answered goes first, since its connection is open.
         """
-        candidates = (*self._brokers, *self._settings.bootstrap)
+        candidates = (*self._brokers, *self._config.bootstrap_servers)
         by_preference = sorted(
             candidates, key=lambda node: (load.get(node.id, 0), node.id < 0, node.id != self._last_answered)
         )
@@ -62,9 +62,9 @@ class Nodes:
 
     def failed(self, node_id: int, now_ms: int) -> None:
         """No answer: the next question to this node waits a little, longer each time."""
-        settings = self._settings
+        config = self._config
         backoff = self._backoffs.get(node_id)
         if backoff is None:
-            backoff = Backoff(settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms, self._source)
+            backoff = Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, self._source)
             self._backoffs[node_id] = backoff
         backoff.failed(now_ms)

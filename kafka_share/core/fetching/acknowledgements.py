@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 
 import attrs
 
+from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.backoff import Backoff
 from kafka_share.core.events import (
     AcknowledgementOutcome,
@@ -22,7 +23,6 @@ from kafka_share.core.events import (
     ReportOutcomes,
 )
 from kafka_share.core.fetching.offsets import AcknowledgementRun, merged, overlap
-from kafka_share.core.settings import CoreSettings
 from kafka_share.errors import (
     BrokerError,
     FencedLeaderEpochError,
@@ -83,10 +83,10 @@ Units = dict[TopicIdPartition, list[Unit]]
 class Acknowledgements:
     """The queues of all nodes. Bounded by what the application holds: each offset is in one unit at most."""
 
-    def __init__(self, settings: CoreSettings, outputs: list[Output], source: random.Random) -> None:
+    def __init__(self, config: ShareConsumerConfig, outputs: list[Output], source: random.Random) -> None:
         self.has_renewed = False
         """Set when a renewal succeeded: the application has records to return. Whoever uses it clears it."""
-        self._settings = settings
+        self._config = config
         self._outputs = outputs
         self._source = source
         self._queues: dict[int, list[Unit]] = {}
@@ -101,11 +101,11 @@ class Acknowledgements:
 
     def add(self, said: Iterable[GatheredAcknowledgements], now_ms: int, *, is_urgent: bool) -> None:
         for gathered in said:
-            self._queue(gathered, now_ms + self._settings.default_api_timeout_ms, is_urgent=is_urgent)
+            self._queue(gathered, now_ms + self._config.default_api_timeout_ms, is_urgent=is_urgent)
 
     def release(self, said: GatheredAcknowledgements, now_ms: int) -> None:
         """Give back records that the application will never see."""
-        retry_until_ms = now_ms + self._settings.default_api_timeout_ms
+        retry_until_ms = now_ms + self._config.default_api_timeout_ms
         self._queue(said, retry_until_ms, is_urgent=True, is_internal=True)
 
     def commit(self, event: CommitRequested) -> None:
@@ -146,7 +146,7 @@ class Acknowledgements:
         self._queues.setdefault(unit.node_id, []).append(unit)
 
     def _new_backoff(self) -> Backoff:
-        return Backoff(self._settings.retry_backoff_ms, self._settings.retry_backoff_max_ms, self._source)
+        return Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms, self._source)
 
     # ---- what may be sent
 

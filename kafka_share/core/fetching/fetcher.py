@@ -6,11 +6,13 @@ nothing is read ahead. Each node with something to do has a `NodeExchange`.
 
 from __future__ import annotations
 
+import itertools
 import random
 from typing import Final
 
 import attrs
 
+from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.events import (
     Channel,
     CommitRequested,
@@ -21,12 +23,11 @@ from kafka_share.core.events import (
 )
 from kafka_share.core.fetching.acknowledgements import Acknowledgements
 from kafka_share.core.fetching.node_exchange import NodeExchange
-from kafka_share.core.fetching.share_session import Wanted
+from kafka_share.core.fetching.share_session import ShareSession, Wanted
 from kafka_share.core.fetching.untaken_batches import ParkedBatches, releases
 from kafka_share.core.membership import Assignment, Membership
 from kafka_share.core.metadata import Metadata
 from kafka_share.core.requests import Requests
-from kafka_share.core.settings import CoreSettings
 from kafka_share.errors import NotLeaderOrFollowerError, OutcomeUnknownError
 from kafka_share.records import Node, TopicIdPartition
 
@@ -43,27 +44,29 @@ class Fetching:
 
     def __init__(
         self,
-        settings: CoreSettings,
+        config: ShareConsumerConfig,
+        member_id: str,
         metadata: Metadata,
         membership: Membership,
         requests: Requests,
         source: random.Random,
     ) -> None:
-        self.acknowledgements = Acknowledgements(settings, requests.outputs, source)
-        self._settings = settings
+        self.acknowledgements = Acknowledgements(config, requests.outputs, source)
+        self._config = config
+        self._member_id = member_id
         self._metadata = metadata
         self._membership = membership
         self._requests = requests
         self._source = source
         self._exchanges: dict[int, NodeExchange] = {}
         self._parked = ParkedBatches()
-        self._last_session_id = 0
-        self._last_batch_id = 0
+        self._session_ids = itertools.count(1)
+        self._batch_ids = itertools.count(1)
         self._poll_ends_at_ms: int | None = None
         """Until when a poll waits for records; None: none does."""
         self._is_poll_new = False
         """Even a poll without time asks each idle node once."""
-        self._max_records = settings.max_poll_records
+        self._max_records = config.max_poll_records
         """How many the present poll has room for."""
         self._gather_at_ms: int | None = None
         self._wanted: dict[int, Wanted] = {}
@@ -81,7 +84,7 @@ class Fetching:
         self.acknowledgements.add(event.acknowledgements, now_ms, is_urgent=False)
         if event.max_records != 0:
             self._parked.poll_started()
-        limit = self._settings.max_poll_records
+        limit = self._config.max_poll_records
         self._max_records = limit if event.max_records is None else min(limit, event.max_records)
         self._is_poll_new = event.wants_records
         self._poll_ends_at_ms = event.deadline_at_ms if event.wants_records else None
@@ -160,23 +163,23 @@ class Fetching:
 
     def _end_poll_after_renewal(self) -> bool:
         has_renewed, self.acknowledgements.has_renewed = self.acknowledgements.has_renewed, False
-        if self._settings.renewed_records_stay:
+        if self._config.has_window:
             return False
         if has_renewed:
             self._poll_ends_at_ms = None
         return has_renewed
 
     def _send_due(self, now_ms: int) -> None:
-        if self.acknowledgements.has_renewed and not self._settings.renewed_records_stay:
+        if self.acknowledgements.has_renewed and not self._config.has_window:
             self._poll_ends_at_ms = None  # the poll returns with the renewed records: no new ones for it
         is_waiting = self._is_poll_new or (self._poll_ends_at_ms is not None and now_ms < self._poll_ends_at_ms)
         wanted = self._update_wanted() if is_waiting and not self._membership.is_fatal else {}
-        asked = self._next_in_turn(wanted, now_ms) if self._settings.record_limit else None
+        asked = self._next_in_turn(wanted, now_ms) if self._config.has_record_limit else None
         for node_id in sorted({**dict.fromkeys(self._exchanges), **wanted}):
             exchange = self._exchange(node_id)
             if exchange is None or exchange.is_busy:
                 continue
-            is_real = node_id in wanted and (not self._settings.record_limit or node_id == asked)
+            is_real = node_id in wanted and (not self._config.has_record_limit or node_id == asked)
             self._drive(exchange, wanted, is_real, now_ms)
         self._is_poll_new = False
 
@@ -198,10 +201,10 @@ class Fetching:
             if not may_acknowledge:
                 self._wake(acknowledge_at_ms)
         elif may_acknowledge and (self.acknowledgements.is_urgent(node_id, now_ms) or not here):
-            exchange.acknowledge(is_final=False, timeout_ms=self._settings.request_timeout_ms, now_ms=now_ms)
+            exchange.acknowledge(is_final=False, timeout_ms=self._config.request_timeout_ms, now_ms=now_ms)
         elif must_fetch:
-            max_wait_ms = self._settings.fetch_max_wait_ms
-            if self._settings.record_limit:
+            max_wait_ms = self._config.fetch_max_wait_ms
+            if self._config.has_record_limit:
                 # One node is asked at a time: a round over all of them takes no longer than the configured wait.
                 max_wait_ms //= len(wanted) or 1
                 self._last_asked = node_id if is_real else self._last_asked
@@ -239,23 +242,15 @@ class Fetching:
     def _new_exchange(self, node: Node) -> NodeExchange:
         return NodeExchange(
             node,
-            self._settings,
+            ShareSession(self._config, self._member_id, self._session_ids),
+            self._config,
             self._metadata,
             self._requests,
             self.acknowledgements,
-            self._new_session_id,
-            self._new_batch_id,
+            self._batch_ids,
             self._fetched,
             self._source,
         )
-
-    def _new_session_id(self) -> int:
-        self._last_session_id += 1
-        return self._last_session_id
-
-    def _new_batch_id(self) -> int:
-        self._last_batch_id += 1
-        return self._last_batch_id
 
     def _update_wanted(self) -> dict[int, Wanted]:
         """What may be fetched, by leader: assigned, and still subscribed to (KAFKA-19356)."""
@@ -343,7 +338,7 @@ class Fetching:
             if ready_at_ms > now_ms:
                 self._wake(ready_at_ms)
                 continue
-            timeout_ms = min(self._settings.request_timeout_ms, max(1, deadline_at_ms - now_ms))
+            timeout_ms = min(self._config.request_timeout_ms, max(1, deadline_at_ms - now_ms))
             is_final = not self.acknowledgements.needs_another_request(exchange.node.id)
             exchange.acknowledge(is_final=is_final, timeout_ms=timeout_ms, now_ms=now_ms)
 
@@ -352,4 +347,4 @@ class Fetching:
         for exchange in self._exchanges.values():
             exchange.check()
         real = [exchange for exchange in self._exchanges.values() if exchange.is_fetching]
-        assert len(real) <= 1 or not self._settings.record_limit, "two nodes are asked for records at a time"
+        assert len(real) <= 1 or not self._config.has_record_limit, "two nodes are asked for records at a time"

@@ -13,6 +13,7 @@ from uuid import UUID
 
 import attrs
 
+from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.backoff import Backoff
 from kafka_share.core.events import Channel, FetchedBatch, FetchedPartition
 from kafka_share.core.fetching.acknowledgements import Acknowledgements, Unit, Units
@@ -30,7 +31,6 @@ from kafka_share.core.fetching.offsets import AcknowledgementRun, AcquiredRange,
 from kafka_share.core.fetching.share_session import ShareSession, Wanted, has_renewal
 from kafka_share.core.metadata import Metadata
 from kafka_share.core.requests import Requests
-from kafka_share.core.settings import CoreSettings
 from kafka_share.errors import (
     BrokerError,
     InvalidRecordStateError,
@@ -75,27 +75,26 @@ class NodeExchange:
     def __init__(
         self,
         node: Node,
-        settings: CoreSettings,
+        session: ShareSession,
+        config: ShareConsumerConfig,
         metadata: Metadata,
         requests: Requests,
         acknowledgements: Acknowledgements,
-        new_session_id: Callable[[], int],
-        new_batch_id: Callable[[], int],
+        batch_ids: Iterator[int],
         on_fetched: Callable[[FetchedBatch, int], None],
         source: random.Random,
     ) -> None:
         self.node = node
-        self.session = ShareSession(settings, new_session_id())
-        self._settings = settings
+        self.session = session
+        self._config = config
         self._metadata = metadata
         self._requests = requests
         self._acknowledgements = acknowledgements
-        self._new_session_id = new_session_id
-        self._new_batch_id = new_batch_id
+        self._batch_ids = batch_ids
         self._on_fetched = on_fetched
-        self._backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms, source)
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, source)
         self._empty_pause = Backoff(
-            settings.retry_backoff_ms, settings.retry_backoff_max_ms, source, free_failures=FREE_EMPTY_ANSWERS
+            config.retry_backoff_ms, config.retry_backoff_max_ms, source, free_failures=FREE_EMPTY_ANSWERS
         )
         self._reported = ReportedErrors()
         self._under_way: _UnderWay | None = None
@@ -126,10 +125,10 @@ class NodeExchange:
         is_bare = max_records > 0 and not units and not self.session.differs_from(wanted)
         request = self.session.fetch(wanted, _said(units), max_records=max_records, max_wait_ms=max_wait_ms)
         self._under_way = _UnderWay(units, now_ms, max_records > 0, is_bare, max_wait_ms)
-        timeout_ms = self._settings.request_timeout_ms
+        timeout_ms = self._config.request_timeout_ms
         if timeout_ms <= max_wait_ms:
             timeout_ms += max_wait_ms  # the broker may hold the answer back for max_wait_ms
-        min_version = RENEW_VERSION if self._settings.record_limit else 0
+        min_version = RENEW_VERSION if self._config.has_record_limit else 0
         self._requests.send(
             self.node, Channel.DATA, request, timeout_ms, self._fetched, self._fetch_failed, min_version
         )
@@ -195,7 +194,7 @@ class NodeExchange:
     def reset(self) -> None:
         if self.session.is_open:
             self._requests.note("session-reset", node_id=self.node.id)
-        self.session.reset(self._new_session_id())
+        self.session.reset()
 
     def _take_back(self) -> Units:
         assert self._under_way is not None, "an answer without a question"
@@ -258,7 +257,7 @@ class NodeExchange:
         assert self._under_way is not None, "an answer without a question"
         asked = self._under_way
         sent_at_ms = asked.sent_at_ms
-        full_wait_ms = max(asked.max_wait_ms, self._settings.retry_backoff_ms)
+        full_wait_ms = max(asked.max_wait_ms, self._config.retry_backoff_ms)
         units = self._take_back()
         error = error_for_code(response.error_code, response.error_message)
         if error is not None:
@@ -290,7 +289,7 @@ class NodeExchange:
         self._pace(asked, bool(acquired), now_ms)
         if acquired:
             lock_ms = max(0, response.acquisition_lock_timeout_ms)
-            self._on_fetched(FetchedBatch(self._new_batch_id(), tuple(acquired), sent_at_ms, lock_ms), now_ms)
+            self._on_fetched(FetchedBatch(next(self._batch_ids), tuple(acquired), sent_at_ms, lock_ms), now_ms)
 
     def _pace(self, asked: _UnderWay, has_acquired: bool, now_ms: int) -> None:
         """No hot loop with a broker that answers with nothing long before its time is over."""

@@ -7,12 +7,12 @@ what was acquired in the old one cannot be acknowledged any more (KIP-932).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 from uuid import UUID
 
+from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.fetching.offsets import AcknowledgementRun, encode_runs
-from kafka_share.core.settings import CoreSettings
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
 from kafka_share.records import AcknowledgeType, LockGeneration, TopicIdPartition
@@ -34,12 +34,14 @@ def next_epoch(epoch: int) -> int:
 
 
 class ShareSession:
-    """One generation after the other; `session_id` names the present one."""
+    """One generation after the other; `session_id` names the present one, and `session_ids` gives the next its name."""
 
-    def __init__(self, settings: CoreSettings, session_id: int) -> None:
-        self.session_id = session_id
+    def __init__(self, config: ShareConsumerConfig, member_id: str, session_ids: Iterator[int]) -> None:
+        self._session_ids = session_ids
+        self.session_id = next(session_ids)
         self.epoch = INITIAL_EPOCH
-        self._settings = settings
+        self._config = config
+        self._member_id = member_id
         self._partitions: dict[tuple[UUID, int], TopicIdPartition] = {}
         self._locks: dict[TopicIdPartition, LockGeneration] = {}
         self._synced: Wanted | None = None
@@ -66,10 +68,10 @@ class ShareSession:
         if self.epoch != FINAL_EPOCH:
             self.epoch = next_epoch(self.epoch)
 
-    def reset(self, session_id: int) -> None:
+    def reset(self) -> None:
         for where in list(self._locks):
             self.lose_locks(where)
-        self.session_id = session_id
+        self.session_id = next(self._session_ids)
         self.epoch = INITIAL_EPOCH
         self._partitions = {}
         self._synced = None
@@ -100,18 +102,18 @@ class ShareSession:
         # A partition that is listed for its acknowledgements joins the broker's session by that, wanted or not.
         in_session = self._partitions
         left = [*forgotten, *(p for p in said if (p.topic_id, p.partition) not in in_session and p not in forgotten)]
-        settings = self._settings
+        config = self._config
         is_real = max_records > 0
         return ShareFetchRequest(
-            group_id=settings.group_id,
-            member_id=settings.member_id,
+            group_id=config.group_id,
+            member_id=self._member_id,
             share_session_epoch=self.epoch,
             max_wait_ms=max_wait_ms if is_real else 0,
-            min_bytes=settings.fetch_min_bytes if is_real else 0,
-            max_bytes=settings.fetch_max_bytes if is_real else 0,
+            min_bytes=config.fetch_min_bytes if is_real else 0,
+            max_bytes=config.fetch_max_bytes if is_real else 0,
             max_records=max_records,
             batch_size=max_records,
-            share_acquire_mode=1 if settings.record_limit else 0,
+            share_acquire_mode=1 if config.has_record_limit else 0,
             topics=[
                 ShareFetchRequest.FetchTopic(
                     topic_id=topic_id, partitions=[_fetch_partition(p, said.get(p, [])) for p in partitions]
@@ -147,8 +149,8 @@ class ShareSession:
             for where in list(self._locks):
                 self.lose_locks(where)
         return ShareAcknowledgeRequest(
-            group_id=self._settings.group_id,
-            member_id=self._settings.member_id,
+            group_id=self._config.group_id,
+            member_id=self._member_id,
             share_session_epoch=epoch,
             is_renew_ack=has_renewal(said),
             topics=[

@@ -23,6 +23,7 @@ from uuid import UUID
 
 import attrs
 
+from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.backoff import Backoff
 from kafka_share.core.coordinator import Coordinator
 from kafka_share.core.events import Channel, Message, TellClientInstanceId
@@ -30,7 +31,6 @@ from kafka_share.core.metadata import Metadata
 from kafka_share.core.metrics.measurements import Measurements
 from kafka_share.core.metrics.metric_table import readings, telemetry_name
 from kafka_share.core.requests import Requests
-from kafka_share.core.settings import CoreSettings
 from kafka_share.errors import BrokerError, KafkaShareError, UnsupportedVersionError, error_for_code
 from kafka_share.protocol import otlp
 from kafka_share.protocol.compression import compress
@@ -123,15 +123,17 @@ class TelemetryPush:
 
     def __init__(
         self,
-        settings: CoreSettings,
+        config: ShareConsumerConfig,
+        member_id: str,
         metadata: Metadata,
         coordinator: Coordinator,
         requests: Requests,
         measurements: Measurements,
         source: random.Random,
     ) -> None:
-        self.state = State.IDLE if settings.enable_metrics_push else State.OFF
-        self._settings = settings
+        self.state = State.IDLE if config.enable_metrics_push else State.OFF
+        self._config = config
+        self._member_id = member_id
         self._metadata = metadata
         self._coordinator = coordinator
         self._requests = requests
@@ -199,7 +201,7 @@ class TelemetryPush:
             self._wake_at_ms = at_ms
         elif self.state is State.SUBSCRIPTION_NEEDED:
             request = GetTelemetrySubscriptionsRequest(client_instance_id=self._client_instance_id or UUID(int=0))
-            self._send(node, request, self._settings.request_timeout_ms, self._subscribed)
+            self._send(node, request, self._config.request_timeout_ms, self._subscribed)
         else:
             self._push(node, now_ms)
 
@@ -229,14 +231,14 @@ class TelemetryPush:
         if metrics is None:  # nothing that fits: try again with the next interval
             self._due_at_ms = self._wake_at_ms = now_ms + self._subscription.interval_ms
             return
-        timeout_ms = self._settings.request_timeout_ms
+        timeout_ms = self._config.request_timeout_ms
         self._send(node, self._request(self._subscription, metrics), timeout_ms, self._pushed)
 
     def _push_last(self, now_ms: int) -> None:
         assert self._subscription is not None, "a push that nobody asked for"
         assert self._closing_until_ms is not None, "the last push before the end"
         node, _ = self._some_node(now_ms)
-        timeout_ms = min(LAST_PUSH_LIMIT_MS, self._settings.request_timeout_ms, self._closing_until_ms - now_ms)
+        timeout_ms = min(LAST_PUSH_LIMIT_MS, self._config.request_timeout_ms, self._closing_until_ms - now_ms)
         metrics = None if node is None or timeout_ms <= 0 else self._encoded(self._subscription, now_ms)
         if self.state is State.OFF:
             return
@@ -277,10 +279,9 @@ class TelemetryPush:
     def _batch(self, points: list[otlp.Point], subscription: Subscription, now_ms: int) -> otlp.Batch:
         assert self._counted_from_ms is not None
         offset_ms = self._measurements.unix_offset_ms
-        settings = self._settings
-        resource = {"group_id": settings.group_id, "group_member_id": settings.member_id}
-        if settings.client_rack:
-            resource["client_rack"] = settings.client_rack
+        resource = {"group_id": self._config.group_id, "group_member_id": self._member_id}
+        if self._config.client_rack is not None:
+            resource["client_rack"] = self._config.client_rack
         return otlp.Batch(
             tuple(points),
             began_at_ms=offset_ms + self._counted_from_ms,
@@ -422,7 +423,7 @@ class TelemetryPush:
         self.state = TRANSITIONS[self.state, trigger]
 
     def check(self) -> None:
-        assert self.state is State.OFF or self._settings.enable_metrics_push, "a push that was not switched on"
+        assert self.state is State.OFF or self._config.enable_metrics_push, "a push that was not switched on"
         pushing = (State.PUSH_NEEDED, State.PUSHING, State.LAST_PUSH_NEEDED, State.LAST_PUSH)
         assert self.state not in pushing or self._subscription is not None, "a push without a subscription"
         assert self._subscription is None or self._client_instance_id is not None, "a subscription without an id"
