@@ -59,8 +59,8 @@ class FetchedPartition:
     partition: TopicIdPartition
     node_id: int
     session_id: int
-    records: bytes
-    """Whole record batches; may hold records outside the acquired ranges."""
+    records: bytes | memoryview
+    """Whole record batches, in place: a view of the answer's frame. May hold records outside the acquired ranges."""
     acquired: tuple[AcquiredRange, ...]
     """(first, last, delivery_count), ascending, without overlap: the core has cleaned what the broker sent."""
     locks: LockGeneration = attrs.field(factory=LockGeneration, eq=False, repr=False)

@@ -1013,7 +1013,7 @@ class FetchResponse(ApiMessage):
             snapshot_id: SnapshotId | None
             aborted_transactions: list[AbortedTransaction] | None
             preferred_read_replica: int
-            records: bytes | None
+            records: bytes | memoryview | None
             def __init__(
                 self,
                 *,
@@ -1027,7 +1027,7 @@ class FetchResponse(ApiMessage):
                 snapshot_id: SnapshotId | None = ...,
                 aborted_transactions: list[AbortedTransaction] | None = ...,
                 preferred_read_replica: int = ...,
-                records: bytes | None = ...,
+                records: bytes | memoryview | None = ...,
                 version: int | None = None,
             ) -> None: ...
         topic: str
@@ -1959,12 +1959,12 @@ class ProduceRequest(ApiMessage):
     class TopicProduceData(MessageStruct):
         class PartitionProduceData(MessageStruct):
             index: int
-            records: bytes | None
+            records: bytes | memoryview | None
             def __init__(
                 self,
                 *,
                 index: int = ...,
-                records: bytes | None = ...,
+                records: bytes | memoryview | None = ...,
                 version: int | None = None,
             ) -> None: ...
         name: str

@@ -40,11 +40,11 @@ def compress(codec: Codec, data: bytes) -> bytes:
     return _compress_xerial(data)
 
 
-def decompress(codec: Codec, data: bytes, limit: int = MAX_DECOMPRESSED_BYTES) -> bytes:
+def decompress(codec: Codec, data: bytes | memoryview, limit: int = MAX_DECOMPRESSED_BYTES) -> bytes:
     """The data, decompressed; raises `CorruptBatchError` if it is malformed or holds more than `limit` bytes."""
     try:
         if codec == "none":
-            return data
+            return bytes(data)
         if codec == "gzip":
             # A gzip stream ends with its size, so that one buffer of the right length will nearly always do.
             return _grow(cramjam.gzip.decompress_into, data, int.from_bytes(data[-4:], "little"), limit)
@@ -57,7 +57,9 @@ def decompress(codec: Codec, data: bytes, limit: int = MAX_DECOMPRESSED_BYTES) -
         raise CorruptBatchError(f"the {codec} data of the batch is damaged: {error}") from error
 
 
-def _grow(decompress_into: Callable[[bytes, bytearray], Any], data: bytes, guess: int, limit: int) -> bytes:
+def _grow(
+    decompress_into: Callable[[bytes | memoryview, bytearray], Any], data: bytes | memoryview, guess: int, limit: int
+) -> bytes:
     """Decompress into larger and larger buffers, the last of them as large as is allowed."""
     # Deflate cannot grow data more than 1032 times and LZ4 less: beyond that a guess is a lie. Zstandard can, by steps.
     size = min(max(guess, 1024), 1040 * len(data) + 1024, limit)
@@ -83,8 +85,8 @@ def _compress_xerial(data: bytes) -> bytes:
     return b"".join(parts)
 
 
-def _decompress_snappy(data: bytes, limit: int) -> bytes:
-    if not data.startswith(_XERIAL_MAGIC):
+def _decompress_snappy(data: bytes | memoryview, limit: int) -> bytes:
+    if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
         return _decompress_raw_snappy(data, limit, limit)
     parts: list[bytes] = []
     left = limit
@@ -101,7 +103,7 @@ def _decompress_snappy(data: bytes, limit: int) -> bytes:
     return b"".join(parts)
 
 
-def _decompress_raw_snappy(data: bytes, left: int, limit: int) -> bytes:
+def _decompress_raw_snappy(data: bytes | memoryview, left: int, limit: int) -> bytes:
     if int(cramjam.snappy.decompress_raw_len(data)) > left:
         raise _too_large(limit)
     return bytes(cramjam.snappy.decompress_raw(data))

@@ -6,6 +6,6 @@ from __future__ import annotations
 import crc32c as _crc32c
 
 
-def crc32c(data: bytes) -> int:
+def crc32c(data: bytes | memoryview) -> int:
     """The checksum of some bytes, an unsigned 32-bit number."""
     return int(_crc32c.crc32c(data))

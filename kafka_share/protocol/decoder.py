@@ -32,6 +32,7 @@ def decode_body(
 ) -> ApiMessage:
     """The message that fills `data` from `position` to its end, or, if it `may_be_followed`, begins there.
 
+    Its fields of type "records" are views of `data`, which must not be changed from then on; all else is copied.
     Raises `RemoteProtocolError` for anything else. The version has to be one that the schema describes.
     """
     name = message_class.__name__
@@ -199,8 +200,7 @@ class _DecoderWriter:
         source.indent("if stop > end:")
         source.line(f"fail('{field.name} is longer than the message')")
         source.dedent()
-        part = "data[position:stop]"
-        source.line(f"{target} = str({part}, 'utf-8')" if field.type == "string" else f"{target} = bytes({part})")
+        source.line(f"{target} = {_TEXT_FORMS[field.type]}")
         source.line("position = stop")
 
     def _array(self, field: Field, target: str, function: str | None) -> None:
@@ -310,7 +310,16 @@ def _fail(what: str) -> NoReturn:
     raise RemoteProtocolError(what)
 
 
+_TEXT_FORMS: Final = {
+    "string": "str(data[position:stop], 'utf-8')",
+    "bytes": "bytes(data[position:stop])",
+    # The one large field stays where it is: nobody has to copy it before it is decoded, on another thread.
+    "records": "view(data)[position:stop].toreadonly()",
+}
+"""What is made of the bytes from `position` to `stop`."""
+
 _CONSTANTS: Final = {
+    "view": memoryview,
     "UUID": uuid.UUID,
     "new": object.__new__,
     "unpack_from": struct.unpack_from,

@@ -42,7 +42,7 @@ PYTHON_TYPES = {
     "string": "str",
     "uuid": "uuid.UUID",
     "bytes": "bytes",
-    "records": "bytes",
+    "records": "bytes | memoryview",
     "bitfield": "set[int]",
 }
 

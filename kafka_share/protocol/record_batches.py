@@ -46,7 +46,7 @@ __all__ = [
 class RecordBatch:
     """One record batch: its header's fields, and its records on demand.
 
-    Attributes: `data` (bytes, the whole batch), `base_offset` and `last_offset` (int, both included),
+    Attributes: `data` (the whole batch, bytes or a view of them), `base_offset` and `last_offset` (int, both included),
     `partition_leader_epoch` (int, -1 if unknown), `magic` (int, 2), `crc` (int, as stored), `attributes` (int, the
     bits), `codec` (str: "none", "gzip", "snappy", "lz4", "zstd", or "unknown"), `is_transactional`, `is_control`,
     `timestamp_type`, `base_timestamp` and `max_timestamp` (int, milliseconds since 1970), `producer_id`,
@@ -73,7 +73,7 @@ class RecordBatch:
         "timestamp_type",
     )
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes | memoryview) -> None:
         """`data` has to be one whole batch of format 2; `iter_batches` sees to that."""
         (
             self.base_offset,
@@ -104,7 +104,7 @@ class RecordBatch:
 
     def verify_crc(self) -> None:
         """Raise `CorruptBatchError` if the stored checksum is not that of the batch."""
-        computed = crc32c(self.data[CHECKED_FROM:])
+        computed = crc32c(memoryview(self.data)[CHECKED_FROM:])
         if computed != self.crc:
             raise CorruptBatchError(f"the stored checksum is {self.crc}, the computed one is {computed}")
 
@@ -114,11 +114,13 @@ class RecordBatch:
         With the timestamp type LOG_APPEND_TIME every record has the batch's `max_timestamp`. `max_bytes` bounds what
         compressed records may grow to. Raises `CorruptBatchError`; does not look at the checksum.
         """
-        data, position = self.data, HEADER.size
         if self.codec == "unknown":
             raise CorruptBatchError(f"the codec {self.attributes & CODEC_MASK} is not known")
-        if self.codec != "none":
-            data, position = decompress(self.codec, data[position:], max_bytes), 0
+        if self.codec == "none":
+            # The one copy of a batch that was a view: its keys and values are cut out of bytes.
+            data, position = bytes(self.data), HEADER.size
+        else:
+            data, position = decompress(self.codec, memoryview(self.data)[HEADER.size :], max_bytes), 0
         records = decode_records(
             data, position, self.record_count, self.base_offset, self.last_offset, self.base_timestamp
         )
@@ -133,6 +135,8 @@ class RecordBatch:
 
 def iter_batches(data: bytes | memoryview) -> Iterator[RecordBatch]:
     """The batches in some bytes, one after the other; a batch that is cut off at the end is left out.
+
+    The batches of a memoryview are views of it: nothing is copied.
 
     Raises `CorruptBatchError` at the first batch with an impossible length or offset or of another format than 2:
     nothing behind it can be told apart.
@@ -150,8 +154,7 @@ def iter_batches(data: bytes | memoryview) -> Iterator[RecordBatch]:
             raise CorruptBatchError(f"the record batch at byte {position} has the impossible length {length}")
         if stop > end:
             return
-        # One copy, if at all: slices of bytes that are the whole are the same object.
-        yield RecordBatch(bytes(data[position:stop]))
+        yield RecordBatch(data[position:stop])
         position = stop
 
 

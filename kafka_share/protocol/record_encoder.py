@@ -107,7 +107,7 @@ def control_batch(
     )
 
 
-def with_offsets(batch: bytes, base_offset: int, partition_leader_epoch: int) -> bytes:
+def with_offsets(batch: bytes | memoryview, base_offset: int, partition_leader_epoch: int) -> bytes:
     """The bytes of one batch at another place of the log, as a broker sets it on append; the checksum stays right."""
     try:
         return b"".join(

@@ -113,7 +113,7 @@ class ShareFetchResponse(ApiMessage):
             acknowledge_error_code: int
             acknowledge_error_message: str | None
             current_leader: LeaderIdAndEpoch
-            records: bytes | None
+            records: bytes | memoryview | None
             acquired_records: list[AcquiredRecords]
             def __init__(
                 self,
@@ -124,7 +124,7 @@ class ShareFetchResponse(ApiMessage):
                 acknowledge_error_code: int = ...,
                 acknowledge_error_message: str | None = ...,
                 current_leader: LeaderIdAndEpoch,
-                records: bytes | None = ...,
+                records: bytes | memoryview | None = ...,
                 acquired_records: list[AcquiredRecords] = ...,
                 version: int | None = None,
             ) -> None: ...

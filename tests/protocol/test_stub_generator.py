@@ -21,7 +21,7 @@ topic = ShareFetchRequest.FetchTopic(topic_id=uuid.UUID(int=1), partitions=[])
 request = ShareFetchRequest(group_id="g", member_id=None, topics=[topic])
 def leaders(response: MetadataResponse) -> list[int]:
     return [p.leader_id for t in response.topics for p in t.partitions]
-def records(response: ShareFetchResponse) -> bytes | None:
+def records(response: ShareFetchResponse) -> bytes | memoryview | None:
     return response.responses[0].partitions[0].records
 """
 

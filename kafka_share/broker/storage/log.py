@@ -119,16 +119,17 @@ class MemoryLog:
             self._epochs.append((leader_epoch, first))
         for produced in iter_batches(records):
             moved = with_offsets(produced.data, self._end_offset, leader_epoch)
-            self._append_batch(RecordBatch(moved), now_ms)
+            self._append_batch(moved, now_ms)
         assert self._end_offset > first, "nothing was appended"
         return first, self._end_offset - 1
 
-    def _append_batch(self, batch: RecordBatch, now_ms: int) -> None:
+    def _append_batch(self, data: bytes, now_ms: int) -> None:
+        batch = RecordBatch(data)
         stored = StoredBatch(
             base_offset=batch.base_offset,
             last_offset=batch.last_offset,
             max_timestamp=batch.max_timestamp,
-            data=batch.data,
+            data=data,
             is_control=batch.is_control,
             is_transactional=batch.is_transactional,
             producer_id=batch.producer_id,
