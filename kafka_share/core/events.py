@@ -59,7 +59,7 @@ class FetchedPartition:
     partition: TopicIdPartition
     node_id: int
     session_id: int
-    records: bytes | memoryview
+    records: bytes | memoryview = attrs.field(repr=lambda records: repr(bytes(records)))
     """Whole record batches, in place: a view of the answer's frame. May hold records outside the acquired ranges."""
     acquired: tuple[AcquiredRange, ...]
     """(first, last, delivery_count), ascending, without overlap: the core has cleaned what the broker sent."""
