@@ -1,49 +1,71 @@
 """The connections of one client: at most one per node and channel, opened when a request needs it.
 
-Called by `driver.ConsumerDriver` on the loop's thread. A connection that failed is forgotten; the next request opens
-another one. When to send that request is the core's business.
+Called by the driver on the loop's thread, and by the simulation of the tests, which opens connections of another kind.
+A connection that failed is forgotten; the next request opens another one. When to send that request is the core's
+business.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import ssl
 from collections.abc import Callable
+from typing import Protocol
 
-from kafka_share.config import ClientConfig
-from kafka_share.core.events import Channel, Disconnect, Event, Send
+import attrs
+
+from kafka_share.core.events import Channel, ConnectionLost, Disconnect, RequestFailed, ResponseReceived, Send
 from kafka_share.core.metrics.measurements import Measurements
 from kafka_share.errors import AuthenticationError, BrokerUnreachableError, KafkaShareError
-from kafka_share.network.connection import Connection, ConnectionOwner
 from kafka_share.network.logs import log_event
+from kafka_share.network.wire import Close
+from kafka_share.records import Node
+
+
+class AnyConnection(Protocol):
+    """What `Connections` needs of a connection; it has begun to open when it is made."""
+
+    node: Node
+    channel: Channel
+
+    def send(self, send: Send) -> None: ...
+    def close(self, error: KafkaShareError, *, report_loss: bool = True, is_failure: bool = True) -> None: ...
+
+
+@attrs.frozen
+class ConnectionOwner:
+    """What a connection reports to."""
+
+    emit: Callable[[ResponseReceived | RequestFailed | ConnectionLost], None]
+    step: Callable[[], None]
+    """Run the core: called at the end of each callback that emitted something."""
+    opened: Callable[[AnyConnection], None]
+    """Called once, when the connection can take its first request."""
+    closed: Callable[[AnyConnection, Close], None]
+    """Called once, before the events of its end."""
+    measurements: Measurements
 
 
 class Connections:
-    """Routes `Send` and `Disconnect` to connections.
+    """Routes `Send` and `Disconnect` to connections, which `open` makes.
 
-    `emit` takes an event for the core, `step` runs the core (and may come back here).
+    `emit` takes an event for the core, `step` runs the core (and may come back here), `log` is called as
+    `logs.log_event` is.
     """
 
     def __init__(
         self,
-        settings: ClientConfig,
-        ssl_context: ssl.SSLContext | None,
-        emit: Callable[[Event], None],
+        open: Callable[[Node, Channel, ConnectionOwner], AnyConnection],  # noqa: A002
+        emit: Callable[[ResponseReceived | RequestFailed | ConnectionLost], None],
         step: Callable[[], None],
-        loop: asyncio.AbstractEventLoop,
         measurements: Measurements,
+        log: Callable[..., None] = log_event,
     ) -> None:
-        self._settings = settings
-        self._ssl_context = ssl_context
-        self._owner = ConnectionOwner(emit, step, self._closed, measurements)
-        self._loop = loop
-        self._open: dict[tuple[int, Channel], Connection] = {}
+        self._open_connection = open
+        self._log = log
+        self._owner = ConnectionOwner(emit, step, self._opened, self._closed, measurements)
+        self._open: dict[tuple[int, Channel], AnyConnection] = {}
         self._complaints: dict[int, str] = {}
         """Node id -> the failure that was logged last: a broker that stays down is one warning, not one per retry."""
-
-    def __len__(self) -> int:
-        return len(self._open)
 
     def send(self, send: Send) -> None:
         """Send a request on the connection of its node and channel; opens it, anew if the node's address changed."""
@@ -52,7 +74,7 @@ class Connections:
             if connection is not None:
                 moved = BrokerUnreachableError(f"node {send.node.id} moved to {send.node.host}:{send.node.port}")
                 connection.close(moved, is_failure=False)
-            connection = Connection(send.node, send.channel, self._settings, self._ssl_context, self._owner, self._loop)
+            connection = self._open_connection(send.node, send.channel, self._owner)
             self._open[send.node.id, send.channel] = connection
         connection.send(send)
 
@@ -69,14 +91,19 @@ class Connections:
         for node_id, _ in tuple(self._open):
             self.disconnect(Disconnect(node_id))
 
-    def _closed(self, connection: Connection, error: KafkaShareError, asked_for: bool) -> None:
+    def _opened(self, connection: AnyConnection) -> None:
+        fields: dict[str, str | int] = {"node_id": connection.node.id, "channel": connection.channel.value}
+        self._log("connection-made", fields, self._owner.measurements.labels)
+
+    def _closed(self, connection: AnyConnection, close: Close) -> None:
         key = (connection.node.id, connection.channel)
         if self._open.get(key) is connection:
             del self._open[key]
-        repeated = self._complaints.get(key[0]) == str(error)
-        name = "authentication-failed" if isinstance(error, AuthenticationError) else "connection-lost"
-        fields: dict[str, str | int] = {"node_id": key[0], "channel": key[1].value, "error": str(error)}
-        level = logging.DEBUG if asked_for or repeated else None
-        log_event(name, fields, self._owner.measurements.labels, level=level)
-        if not asked_for:
-            self._complaints[key[0]] = str(error)
+        words = str(close.error)
+        repeated = self._complaints.get(key[0]) == words
+        name = "authentication-failed" if isinstance(close.error, AuthenticationError) else "connection-lost"
+        fields: dict[str, str | int] = {"node_id": key[0], "channel": key[1].value, "error": words}
+        level = logging.DEBUG if repeated or not close.is_failure else None
+        self._log(name, fields, self._owner.measurements.labels, level=level)
+        if close.is_failure:
+            self._complaints[key[0]] = words

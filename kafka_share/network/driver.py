@@ -45,10 +45,11 @@ from kafka_share.core.events import (
 )
 from kafka_share.core.metrics.measurements import Measurements
 from kafka_share.errors import ConsumerClosedError, IllegalStateError, InternalError
+from kafka_share.network.connection import Connection, Surroundings
 from kafka_share.network.connections import Connections
 from kafka_share.network.logs import log_event
 from kafka_share.network.mailbox import Mailbox
-from kafka_share.network.security import make_ssl_context
+from kafka_share.network.tls import make_ssl_context
 
 log = logging.getLogger(__name__)
 
@@ -146,8 +147,12 @@ class ConsumerDriver:
         # Not the application's event loop policy: what this thread does must not depend on it.
         self._loop = loop = asyncio.SelectorEventLoop()
         loop.set_exception_handler(self._on_loop_error)
+        surroundings = Surroundings(self._settings, self._ssl_context, loop, self.now_ms)
         self._connections = Connections(
-            self._settings, self._ssl_context, self._inputs.append, self._step, loop, self.measurements
+            lambda node, channel, owner: Connection(node, channel, owner, surroundings),
+            self._inputs.append,
+            self._step,
+            self.measurements,
         )
         self._perform[Send] = self._connections.send
         self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)

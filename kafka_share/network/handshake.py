@@ -1,25 +1,24 @@
-"""The conversation that opens a connection: versions first (ApiVersions), then SASL if the settings ask for it.
+"""The steps that open a connection: versions first (ApiVersions), then SASL if the settings ask for it.
 
-`connection.Connection` runs it with its own `exchange`, which sends one request in one version and awaits the answer.
+Generators without I/O: they yield an `Exchange` and are resumed with the broker's answer, or a `Challenge` and are
+resumed with the mechanism's `Token`. `wire.Dialogue` runs them. What they raise ends the connection.
 Source of the rules: KIP-35 and KIP-511 (ApiVersions and its way back to version 0), KIP-43, KIP-152 (SaslHandshake 1
 and SaslAuthenticate), KIP-368 (session lifetime).
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from collections.abc import Generator
+from typing import Any, Final, TypeAlias, TypeVar
+
+import attrs
 
 from kafka_share._version import VERSION
-from kafka_share.config import ClientConfig
-from kafka_share.errors import AuthenticationError, RemoteProtocolError, UnsupportedVersionError, error_for_code
-from kafka_share.network.blocking import call_in_thread
-from kafka_share.network.security import SaslMechanism, make_sasl_mechanism
+from kafka_share.errors import AuthenticationError, UnsupportedVersionError, error_for_code
 from kafka_share.protocol.classic import ApiVersionsRequest, SaslAuthenticateRequest, SaslHandshakeRequest
 from kafka_share.protocol.versions import VersionRanges, choose_version, ranges_of
 
-Exchange = Callable[[Any, int], Awaitable[Any]]
-"""(request, version) -> response. Raises `NetworkError` or `RemoteProtocolError`, having closed the connection."""
+T = TypeVar("T")
 
 UNSUPPORTED_VERSION: Final = 35
 UNSUPPORTED_SASL_MECHANISM: Final = 33
@@ -30,12 +29,38 @@ MAX_ROUNDS: Final = 10
 """More than any mechanism here needs (SCRAM: 2); a broker that goes on asking is not a broker."""
 
 
-async def agree_on_versions(exchange: Exchange) -> VersionRanges:
-    """The version ranges of the broker. Raises `UnsupportedVersionError` if it cannot tell them to us."""
+@attrs.frozen
+class Exchange:
+    """Send this request in this version; the step goes on with the answer."""
+
+    request: Any
+    version: int
+
+
+@attrs.frozen
+class Challenge:
+    """Ask the SASL mechanism for a `Token`. `data` is the broker's part; None begins with a new mechanism."""
+
+    data: bytes | None
+
+
+@attrs.frozen
+class Token:
+    """The mechanism's answer to a `Challenge`. Without `data` it has come to its end, one way or the other."""
+
+    data: bytes | None
+    is_authenticated: bool = False
+
+
+Steps: TypeAlias = Generator[Exchange | Challenge, Any, T]
+
+
+def agree_on_versions() -> Steps[VersionRanges]:
+    """The version ranges of the broker. Raises a `BrokerError` if it does not tell them."""
     version = ApiVersionsRequest.valid_versions[1]
     while True:
         request = ApiVersionsRequest(client_software_name="kafka-share", client_software_version=VERSION)
-        response = await exchange(request, version)
+        response = yield Exchange(request, version)
         ranges = ranges_of(response)
         if response.error_code == 0:
             return ranges
@@ -47,57 +72,37 @@ async def agree_on_versions(exchange: Exchange) -> VersionRanges:
         version = min(version - 1, max(0, ranges.get(ApiVersionsRequest.API_KEY, (0, 0))[1]))
 
 
-async def authenticate(exchange: Exchange, settings: ClientConfig, versions: VersionRanges) -> int:
-    """Authenticate with the settings' mechanism; returns the session's lifetime in ms, 0 if it does not end.
+def authenticate(name: str, versions: VersionRanges) -> Steps[int]:
+    """Authenticate with the mechanism `name`; returns the session's lifetime in ms, 0 if it does not end.
 
     Raises `AuthenticationError` with the broker's own words if it refuses us, and if we do not believe the broker.
     """
-    name = settings.sasl_mechanism or ""
-    mechanism = make_sasl_mechanism(settings)
-    await _shake_hands(exchange, settings, versions)
+    yield from _choose_mechanism(name, versions)
     version = choose_version(SaslAuthenticateRequest, versions)
+    token: Token = yield Challenge(None)
     for _ in range(MAX_ROUNDS):
-        token = await _guarded(settings, mechanism.auth_bytes)
-        response = await exchange(SaslAuthenticateRequest(auth_bytes=token), version)
+        assert token.data is not None, "a mechanism begins with a token"
+        response = yield Exchange(SaslAuthenticateRequest(auth_bytes=token.data), version)
         if response.error_code != 0:
             reason = response.error_message or str(error_for_code(response.error_code))
             raise AuthenticationError(f"the broker refused to authenticate us with {name}: {reason}")
-        await _receive(settings, mechanism, bytes(response.auth_bytes))
-        if mechanism.is_done():
+        token = yield Challenge(bytes(response.auth_bytes))
+        if token.data is None:
             break
-    if not mechanism.is_authenticated():
+    if not token.is_authenticated:
         raise AuthenticationError(f"the {name} exchange with the broker did not come to its end")
     return max(0, getattr(response, "session_lifetime_ms", None) or 0)
 
 
-async def _shake_hands(exchange: Exchange, settings: ClientConfig, versions: VersionRanges) -> None:
+def _choose_mechanism(name: str, versions: VersionRanges) -> Steps[None]:
     lowest, highest = versions.get(SaslHandshakeRequest.API_KEY, (0, -1))
     if not lowest <= HANDSHAKE_VERSION <= highest:
         raise UnsupportedVersionError("the broker does not know SaslHandshake version 1")
-    response = await exchange(SaslHandshakeRequest(mechanism=settings.sasl_mechanism or ""), HANDSHAKE_VERSION)
+    response = yield Exchange(SaslHandshakeRequest(mechanism=name), HANDSHAKE_VERSION)
     if response.error_code == UNSUPPORTED_SASL_MECHANISM:
         offered = ", ".join(response.mechanisms or ()) or "none"
-        raise AuthenticationError(f"the broker does not offer {settings.sasl_mechanism}; it offers: {offered}")
+        raise AuthenticationError(f"the broker does not offer {name}; it offers: {offered}")
     if response.error_code == ILLEGAL_SASL_STATE:
         raise AuthenticationError("this listener of the broker does not use SASL: set security_protocol accordingly")
     if response.error_code != 0:
         raise AuthenticationError(f"the broker refused the SASL handshake: {error_for_code(response.error_code)}")
-
-
-async def _receive(settings: ClientConfig, mechanism: SaslMechanism, token: bytes) -> None:
-    try:
-        await call_in_thread("kafka-share sasl", lambda: mechanism.receive(token))
-    except Exception as error:  # noqa: BLE001 - its parser meets whatever the peer sent; a wrong signature ends here
-        raise AuthenticationError(
-            f"the broker's part of {settings.sasl_mechanism} is not valid: {type(error).__name__}: {error}"
-        ) from RemoteProtocolError(str(error))
-
-
-async def _guarded(settings: ClientConfig, function: Callable[[], Any]) -> Any:
-    """Runs a step of our own side off the loop: it may call the application's token provider, or derive keys."""
-    try:
-        return await call_in_thread("kafka-share sasl", function)
-    except Exception as error:
-        raise AuthenticationError(
-            f"our part of {settings.sasl_mechanism} failed: {type(error).__name__}: {error}"
-        ) from error

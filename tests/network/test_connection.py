@@ -427,7 +427,7 @@ def test_requests_wait_when_the_peer_does_not_read() -> None:
 
 
 def test_request_is_refused_when_too_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafka_share.network.connection.MAX_WAITING", 2)
+    monkeypatch.setattr("kafka_share.network.wire.MAX_WAITING", 2)
 
     def script(connection: Accepted) -> None:
         connection.negotiate()

@@ -290,7 +290,7 @@ def test_defect_comes_out_when_a_connection_breaks_while_reading(monkeypatch: py
         connection.negotiate()
         connection.expect_end()
 
-    monkeypatch.setattr("kafka_share.network.connection.messages.decode_response", broken)
+    monkeypatch.setattr("kafka_share.network.wire.messages.decode_response", broken)
     with talking(script) as (client, peer):
         client.do(ask(peer))
         with pytest.raises(InternalError) as caught:

@@ -4,7 +4,6 @@ import base64
 import hashlib
 import hmac
 import ssl
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,10 @@ import pytest
 import trustme
 from network.peer import Accepted, Client, Peer, ask, config, talking
 
-from kafka_share.core.events import ConnectionLost, Output, RequestFailed, ResponseReceived
+from kafka_share.core.events import ConnectionLost, RequestFailed, ResponseReceived
 from kafka_share.errors import AuthenticationError, BrokerUnreachableError, ConfigurationError
-from kafka_share.network import connection as connection_module
-from kafka_share.network.connection import Connection
-from kafka_share.network.security import make_ssl_context
+from kafka_share.network import wire
+from kafka_share.network.tls import make_ssl_context
 from kafka_share.protocol.classic import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -469,38 +467,23 @@ def test_hint_names_sasl_when_the_broker_closes_on_the_first_request() -> None:
 @pytest.mark.behaviour("security")
 def test_client_authenticates_again_before_its_session_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Credentials are asked for anew before a session ends, on the same connection."""
-    monkeypatch.setattr(connection_module, "REAUTHENTICATE_AFTER", 0.0001)
-    due = threading.Event()
-    original = Connection._reauthenticate_when_quiet
-
-    def noticed(connection: Connection) -> None:
-        original(connection)
-        due.set()
-
-    monkeypatch.setattr(Connection, "_reauthenticate_when_quiet", noticed)
+    monkeypatch.setattr(wire, "REAUTHENTICATE_AFTER", 0)
 
     def script(connection: Accepted) -> None:
         connection.negotiate()
         assert plain(connection, lifetime_ms=100_000)
-        request = connection.read()
-        assert due.wait(20)  # the session's time is over while an answer is under way
-        connection.answer_metadata_of(request)
         assert plain(connection)
         connection.answer_metadata()
         connection.expect_end()
 
-    def react(event: Any) -> list[Output]:
-        return [ask(shared["peer"], 2)] if event.send_id == 1 else []
-
-    shared: dict[str, Peer] = {}
-    with talking(script, react=react, **sasl()) as (client, peer):
-        shared["peer"] = peer
-        client.do(ask(peer, 1))
-        assert [client.next_event().send_id for _ in range(2)] == [1, 2]
+    with talking(script, **sasl()) as (client, peer):
+        answer_of(client, peer)
+        measured = client.driver.measurements
+        assert (measured.authentications.count, measured.reauthentications.count) == (1, 1)
 
 
 def test_loss_is_reported_when_authenticating_again_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_module, "REAUTHENTICATE_AFTER", 0.0001)
+    monkeypatch.setattr(wire, "REAUTHENTICATE_AFTER", 0.0001)
 
     def script(connection: Accepted) -> None:
         connection.negotiate()

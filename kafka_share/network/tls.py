@@ -1,13 +1,12 @@
-"""TLS contexts and SASL mechanisms from the settings, and what their failures mean in words.
+"""TLS contexts from the settings, and what failures of TLS mean in words.
 
-The one module that knows kafka-python's `kafka.net.sasl`. `handshake` and `connection` call it; it does no I/O itself
-but for reading certificate files. Passwords and tokens never get into a message or a log line.
+Called by the driver, once, and by `connection.Connection` when TLS fails. No I/O but for reading certificate files.
+Passwords never get into a message or a log line.
 """
 
 from __future__ import annotations
 
 import ssl
-from typing import Any, Protocol
 
 from kafka_share.config import ClientConfig
 from kafka_share.errors import AuthenticationError, BrokerUnreachableError, ConfigurationError, NetworkError
@@ -61,50 +60,3 @@ def tls_error(error: ssl.SSLError, address: str) -> NetworkError:
     if isinstance(error, ssl.SSLEOFError) or reason in ("UNEXPECTED_EOF_WHILE_READING", ""):
         return BrokerUnreachableError(f"{address} closed the connection inside TLS: {error}")
     return AuthenticationError(f"TLS with {address} failed: {error}")
-
-
-class SaslMechanism(Protocol):
-    """kafka-python's interface of a mechanism (`kafka.net.sasl.abc.SaslMechanism`)."""
-
-    def auth_bytes(self) -> bytes: ...
-    def receive(self, auth_bytes: bytes) -> object: ...
-    def is_done(self) -> bool: ...
-    def is_authenticated(self) -> bool: ...
-
-
-class _TokenProvider:
-    """Lets any object with token() serve as kafka-python's token provider."""
-
-    def __init__(self, provider: Any) -> None:
-        self._provider = provider
-
-    def token(self) -> str:
-        token = self._provider.token()
-        if not isinstance(token, str) or not token:
-            raise TypeError("sasl_oauth_token_provider.token() has to return a text that is not empty")
-        return token
-
-    def extensions(self) -> dict[str, str]:
-        extensions = getattr(self._provider, "extensions", None)
-        return dict(extensions()) if extensions is not None else {}
-
-
-def make_sasl_mechanism(settings: ClientConfig) -> SaslMechanism:
-    """A mechanism for one authentication; it keeps state and cannot be used twice."""
-    # Imported late: only those who use SASL need it, and kafka_share.protocol has to be the first to load kafka-python.
-    from kafka.net.sasl import get_sasl_mechanism
-    from kafka.net.sasl.oauth import AbstractTokenProvider
-
-    name = settings.sasl_mechanism
-    assert name is not None, "the settings have been checked"
-    username = settings.sasl_plain_username
-    if name.startswith("SCRAM-") and username is not None:
-        username = username.replace("=", "=3D").replace(",", "=2C")  # RFC 5802, section 5.1: saslname
-    config: dict[str, Any] = {"sasl_mechanism": name}
-    if name == "OAUTHBEARER":
-        AbstractTokenProvider.register(_TokenProvider)
-        config["sasl_oauth_token_provider"] = _TokenProvider(settings.sasl_oauth_token_provider)
-    else:
-        config.update(sasl_plain_username=username, sasl_plain_password=settings.sasl_plain_password)
-    mechanism: SaslMechanism = get_sasl_mechanism(name)(**config)
-    return mechanism

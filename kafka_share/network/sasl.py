@@ -1,0 +1,100 @@
+"""SASL mechanisms from the settings: the client's half of an authentication, without the connection.
+
+The one module that knows kafka-python's `kafka.net.sasl`, which is imported only when an authentication begins.
+Called by `connection.Connection`, on a thread where it may block: a mechanism may call the application's token
+provider, or derive keys. Passwords and tokens never get into a message or a log line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+from kafka_share.config import ClientConfig
+from kafka_share.errors import AuthenticationError, RemoteProtocolError
+from kafka_share.network.handshake import Challenge, Token
+
+T = TypeVar("T")
+
+
+class SaslClient:
+    """Our half of the authentications of one connection, one after the other. Its method may block."""
+
+    def __init__(self, settings: ClientConfig) -> None:
+        self._settings = settings
+        self._mechanism: SaslMechanism | None = None
+
+    def answer(self, challenge: Challenge) -> Token:
+        """The mechanism's answer. Raises `AuthenticationError`, also where the broker's part cannot be believed."""
+        if challenge.data is None:
+            self._mechanism = self._ours(lambda: make_sasl_mechanism(self._settings))
+        mechanism = self._mechanism
+        assert mechanism is not None, "a challenge before the first one"
+        if challenge.data is not None:
+            self._receive(mechanism, challenge.data)
+            if mechanism.is_done():
+                return Token(None, mechanism.is_authenticated())
+        return Token(self._ours(mechanism.auth_bytes))
+
+    def _receive(self, mechanism: SaslMechanism, data: bytes) -> None:
+        try:
+            mechanism.receive(data)
+        except Exception as error:  # noqa: BLE001 - its parser meets whatever the peer sent; a wrong signature ends here
+            raise AuthenticationError(
+                f"the broker's part of {self._settings.sasl_mechanism} is not valid: {type(error).__name__}: {error}"
+            ) from RemoteProtocolError(str(error))
+
+    def _ours(self, function: Callable[[], T]) -> T:
+        try:
+            return function()
+        except Exception as error:
+            raise AuthenticationError(
+                f"our part of {self._settings.sasl_mechanism} failed: {type(error).__name__}: {error}"
+            ) from error
+
+
+class SaslMechanism(Protocol):
+    """kafka-python's interface of a mechanism (`kafka.net.sasl.abc.SaslMechanism`)."""
+
+    def auth_bytes(self) -> bytes: ...
+    def receive(self, auth_bytes: bytes) -> object: ...
+    def is_done(self) -> bool: ...
+    def is_authenticated(self) -> bool: ...
+
+
+class _TokenProvider:
+    """Lets any object with token() serve as kafka-python's token provider."""
+
+    def __init__(self, provider: Any) -> None:
+        self._provider = provider
+
+    def token(self) -> str:
+        token = self._provider.token()
+        if not isinstance(token, str) or not token:
+            raise TypeError("sasl_oauth_token_provider.token() has to return a text that is not empty")
+        return token
+
+    def extensions(self) -> dict[str, str]:
+        extensions = getattr(self._provider, "extensions", None)
+        return dict(extensions()) if extensions is not None else {}
+
+
+def make_sasl_mechanism(settings: ClientConfig) -> SaslMechanism:
+    """A mechanism for one authentication; it keeps state and cannot be used twice."""
+    # Imported late: it costs more than all of this package, and only those who use SASL need it.
+    from kafka.net.sasl import get_sasl_mechanism
+    from kafka.net.sasl.oauth import AbstractTokenProvider
+
+    name = settings.sasl_mechanism
+    assert name is not None, "the settings have been checked"
+    username = settings.sasl_plain_username
+    if name.startswith("SCRAM-") and username is not None:
+        username = username.replace("=", "=3D").replace(",", "=2C")  # RFC 5802, section 5.1: saslname
+    config: dict[str, Any] = {"sasl_mechanism": name}
+    if name == "OAUTHBEARER":
+        AbstractTokenProvider.register(_TokenProvider)
+        config["sasl_oauth_token_provider"] = _TokenProvider(settings.sasl_oauth_token_provider)
+    else:
+        config.update(sasl_plain_username=username, sasl_plain_password=settings.sasl_plain_password)
+    mechanism: SaslMechanism = get_sasl_mechanism(name)(**config)
+    return mechanism
