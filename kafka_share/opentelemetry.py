@@ -19,6 +19,8 @@ from kafka_share.application.metrics import labels_of
 from kafka_share.consumer import KafkaShareConsumer
 from kafka_share.core.metrics.metric_table import METRICS, NODE_METRICS, Metric, telemetry_name
 
+__all__ = ["ShareConsumerInstruments"]
+
 _READ_AGAIN_S: Final = 0.1
 """One collection asks for many metrics: they are read once for all of them."""
 

@@ -26,8 +26,11 @@ import click
 import pytest
 import trustme
 from support.documentation import ROOT, Block, anchors, blocks_of, environment, links_of, pages, prose_of, table_below
+from test_architecture import BASE, MAY_IMPORT
 
-from kafka_share import AsyncShareAdmin, KafkaShareAdmin, KafkaShareConsumer, admin_values
+import kafka_share.broker
+import kafka_share.opentelemetry
+from kafka_share import AsyncShareAdmin, KafkaShareAdmin, KafkaShareConsumer, ShareRecord, admin_values
 from kafka_share.broker import ReferenceBroker
 from kafka_share.broker.configs.config_keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS, ConfigKey
 from kafka_share.broker.handlers.handler_table import advertised_versions
@@ -469,8 +472,49 @@ def test_every_difference_from_java_has_its_tests_and_they_have_it() -> None:
     assert listed == _better_than_java()
 
 
-def test_the_feature_table_names_every_method_of_the_consumer() -> None:
-    rows = table_below(ROOT / "docs" / "feature-table.md", "| kafka_share, blocking |")
-    named = [re.match(r"`(\w+)", row[0]) for row in rows]
-    methods = {match[1] for match in named if match} - {"KafkaShareConsumer", "for"}
-    assert methods == {name for name in dir(KafkaShareConsumer) if not name.startswith("_")}
+def test_the_feature_table_names_every_method_of_the_consumer_with_its_parameters() -> None:
+    rows = table_below(ROOT / "docs" / "feature-table.md", "| KafkaShareConsumer |")
+    named = [re.match(r"`(\w+)(?:\((.*?)\))?", row[0]) for row in rows]
+    listed = {match[1]: match[2] for match in named if match and match[1] not in ("KafkaShareConsumer", "for")}
+    assert set(listed) == {name for name in dir(KafkaShareConsumer) if not name.startswith("_")}
+    for name, parameters in listed.items():
+        member = inspect.getattr_static(KafkaShareConsumer, name)
+        if not isinstance(member, property):
+            expected = [one for one in inspect.signature(member).parameters if one != "self"]
+            assert re.findall(r"\w+(?==|,|$)", re.sub(r"=\w+", "", parameters)) == expected, name
+
+
+def test_the_feature_table_names_every_attribute_of_a_record() -> None:
+    rows = table_below(ROOT / "docs" / "feature-table.md", "| kafka_share | Java")
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row[0])}
+    public = {name for name in vars(ShareRecord) if not name.startswith("_")}
+    assert named == public - {"lock"}
+
+
+def test_what_is_called_missing_is_missing() -> None:
+    """The page of the consumer lists what is not there yet; a name on that list must not be exported."""
+    missing = prose_of(CONSUMER).partition("\n## Not there yet")[2]
+    named = re.findall(r"`(\w+)`", missing.partition("\n\nTransactions")[0])
+    assert named
+    assert [name for name in named if hasattr(kafka_share, name)] == []
+
+
+def test_every_public_name_stands_on_a_page_for_users() -> None:
+    text = "\n".join(page.read_text("utf-8") for page in pages() if page.parent.name != "adr")
+    public = [*kafka_share.__all__, *kafka_share.broker.__all__, *kafka_share.opentelemetry.__all__]
+    assert [name for name in public if not re.search(rf"\b{name}\b", text)] == []
+
+
+def test_the_table_of_imports_is_the_one_that_is_held() -> None:
+    page = ROOT / "docs" / "architecture.md"
+    rows = {part.strip("`"): set(re.findall(r"`(\w+)`", allowed)) for part, allowed in table_below(page, "| part |")}
+    assert rows == {part: allowed - BASE for part, allowed in MAY_IMPORT.items() if part not in BASE}
+    sentence = prose_of(page).partition("Every part may import the values:")[2].partition(".\n\n")[0]
+    assert set(re.findall(r"`(\w+)`", sentence)) == BASE
+
+
+def test_the_index_of_decisions_has_every_decision_under_its_title() -> None:
+    folder = ROOT / "docs" / "adr"
+    listed = {re.findall(r"\((.+?)\)", link)[0]: title for link, title in table_below(folder / "README.md", "| # |")}
+    files = sorted(folder.glob("[0-9]*.md"))
+    assert listed == {file.name: file.read_text("utf-8").splitlines()[0].partition(" ")[2][5:] for file in files}
