@@ -6,7 +6,7 @@ Made by the consumer and the admin client; nothing here does I/O or knows the wi
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, overload
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from kafka_share.errors import KafkaShareError, RecordDeserializationError
+    from kafka_share.locks import AcquisitionLock
 
 K = TypeVar("K", default=bytes | None)
 V = TypeVar("V", default=bytes | None)
@@ -80,68 +81,6 @@ class TimestampType(enum.IntEnum):
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
-
-
-class LockGeneration:
-    """All locks of one partition in one share session, up to what ends them together.
-
-    The client's background side ends them: the session was reset or closed, or the partition has another leader.
-    Whoever has a lock of this generation sees it at once, on any thread.
-    """
-
-    __slots__ = ("has_ended",)
-
-    def __init__(self) -> None:
-        self.has_ended = False
-
-
-class AcquisitionLock:
-    """The acquisition lock that the records of one delivery of one partition share; a record asks it by its offset.
-
-    Renewed and lost records part from the others. Made and changed by the consumer alone; read by any thread.
-    Deadlines are milliseconds of the clock `now_ms`. A pickled lock becomes None: it means nothing elsewhere.
-    """
-
-    __slots__ = ("_deadline_at_ms", "_generation", "_lost", "_now_ms", "_renewed")
-
-    def __init__(self, deadline_at_ms: int, generation: LockGeneration, now_ms: Callable[[], int]) -> None:
-        self._deadline_at_ms = deadline_at_ms
-        self._generation = generation
-        self._now_ms = now_ms
-        self._renewed: dict[int, int] = {}
-        self._lost: set[int] = set()
-
-    def deadline_of(self, offset: int) -> int:
-        return self._renewed.get(offset, self._deadline_at_ms)
-
-    def remaining_ms(self, offset: int) -> int:
-        """0 if the lock is lost."""
-        return 0 if self._is_gone(offset) else max(0, self.deadline_of(offset) - self._now_ms())
-
-    def is_lost(self, offset: int) -> bool:
-        return self._is_gone(offset) or self._now_ms() >= self.deadline_of(offset)
-
-    def lost_among(self, offsets: Iterable[int]) -> list[int]:
-        """Those whose lock is lost."""
-        if not (self._renewed or self._lost):  # which most locks never are
-            return list(offsets) if self._generation.has_ended or self._now_ms() >= self._deadline_at_ms else []
-        return [offset for offset in offsets if self.is_lost(offset)]
-
-    def _is_gone(self, offset: int) -> bool:
-        return self._generation.has_ended or offset in self._lost
-
-    def renew(self, first: int, last: int, deadline_at_ms: int) -> None:
-        self._renewed.update(dict.fromkeys(range(first, last + 1), deadline_at_ms))
-
-    def lose(self, first: int, last: int) -> None:
-        self._lost.update(range(first, last + 1))
-
-    def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
-        return _no_lock, ()
-
-
-def _no_lock() -> None:
-    """What a lock is unpickled to."""
 
 
 class ShareRecord(NamedTuple, Generic[K, V]):

@@ -11,11 +11,12 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "kafka_share"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-BASE = {"_version", "records", "errors", "config", "deserializers", "admin_values"}
+BASE = {"_version", "records", "locks", "errors", "config", "deserializers", "admin_values"}
 MAY_IMPORT: dict[str, set[str]] = {
     "_version": set(),
     "errors": set(),
-    "records": {"errors"},
+    "locks": set(),
+    "records": {"errors", "locks"},
     "deserializers": {"errors"},
     "admin_values": {"errors", "records"},
     "config": {"errors", "records", "deserializers"},

@@ -10,7 +10,8 @@ import pytest
 
 from kafka_share import ShareRecord, TopicPartition
 from kafka_share.errors import RecordDeserializationError
-from kafka_share.records import AcquisitionLock, LockGeneration, ShareRecords, TimestampType
+from kafka_share.locks import AcquisitionLock, LockGeneration
+from kafka_share.records import ShareRecords, TimestampType
 
 
 def record(partition: int = 0, offset: int = 5, value: Any = b"secret") -> ShareRecord[bytes | None, Any]:

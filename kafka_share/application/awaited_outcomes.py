@@ -1,12 +1,12 @@
-"""Acknowledgements that were handed over and whose outcome is not known: which lock each is about, who waits for it.
+"""Acknowledgements that were gathered and whose outcome is not known: which lock each is about, who waits for it.
 
-Owned by `core.in_flight_records`. An outcome names a partition and offsets; of two acknowledgements of one offset and
-type (its delivery ended, it was delivered again) the older one is meant, because outcomes come in that order.
+Owned by `Deliveries`. An outcome names the numbers of the `GatheredAcknowledgements` that it ends, so the order in
+which outcomes come means nothing, and an outcome that is seen twice ends nothing twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 import attrs
@@ -24,7 +24,8 @@ from kafka_share.errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
-from kafka_share.records import AcknowledgeType, AcquisitionLock, TopicIdPartition
+from kafka_share.locks import AcquisitionLock
+from kafka_share.records import AcknowledgeType
 
 OnOutcome: TypeAlias = Callable[[KafkaShareError | None], None]
 """Told once how an acknowledgement ended."""
@@ -47,60 +48,58 @@ LOST: tuple[type[KafkaShareError], ...] = (
 
 
 @attrs.define(eq=False)
-class _HandedOver:
-    runs: Sequence[AcknowledgementRun]
+class _Awaited:
+    gathered: GatheredAcknowledgements
     lock: AcquisitionLock | None
     waiting: Waiting
+    open_runs: tuple[AcknowledgementRun, ...]
 
 
-class UnderWay:
-    """Bounded by what the application has acknowledged and no broker has answered."""
+class AwaitedOutcomes:
+    """By number. Bounded by what the application has acknowledged and no broker has answered."""
 
     def __init__(self) -> None:
-        self._by_partition: dict[TopicIdPartition, list[_HandedOver]] = {}
+        self._by_number: dict[int, _Awaited] = {}
 
-    def add(self, said: GatheredAcknowledgements, lock: AcquisitionLock | None, waiting: Waiting) -> None:
-        self._by_partition.setdefault(said.partition, []).append(_HandedOver(said.runs, lock, waiting))
+    def __bool__(self) -> bool:
+        return bool(self._by_number)
 
-    def settle(self, outcome: AcknowledgementOutcome, lock_ms: int) -> list[Notice]:
-        """End what an outcome is about: renew and lose locks; answers whom to tell."""
-        open_ones = self._by_partition.get(outcome.partition, [])
-        left: Sequence[AcknowledgementRun] = outcome.runs
+    def add(self, gathered: GatheredAcknowledgements, lock: AcquisitionLock | None, waiting: Waiting) -> None:
+        self._by_number[gathered.number] = _Awaited(gathered, lock, waiting, gathered.runs)
+
+    def resolve(self, outcome: AcknowledgementOutcome, lock_ms: int) -> list[Notice]:
+        """End what an outcome names: renew and lose locks. Returns whom to tell."""
         notices: list[Notice] = []
-        for handed_over in list(open_ones):
-            ended = _common(handed_over.runs, left)
-            if ended:
-                handed_over.runs, left = _without(handed_over.runs, ended), _without(left, ended)
-                notices += _end(handed_over, ended, outcome, lock_ms)
-            if not handed_over.runs:
-                open_ones.remove(handed_over)
-            if not left:
-                break
-        if not open_ones:
-            self._by_partition.pop(outcome.partition, None)
+        for ended in outcome.ended:
+            awaited = self._by_number.get(ended.number)
+            if awaited is None:
+                continue
+            notices += _end(awaited, ended.runs, outcome, lock_ms)
+            awaited.open_runs = _without(awaited.open_runs, ended.runs)
+            if not awaited.open_runs:
+                del self._by_number[ended.number]
         return notices
 
     def abandon(self, error: KafkaShareError) -> list[Notice]:
-        """No outcome will come any more: whoever waits gets this error."""
-        handed_over = [one for ones in self._by_partition.values() for one in ones]
-        self._by_partition.clear()
-        return [(told, error) for one in handed_over for waiting in one.waiting.values() for told in waiting]
+        """No outcome will come any more: all that wait get this error."""
+        awaited = list(self._by_number.values())
+        self._by_number.clear()
+        return [(told, error) for one in awaited for waiting in one.waiting.values() for told in waiting]
 
     def check(self) -> None:
-        for ones in self._by_partition.values():
-            assert ones, "an empty list is kept"
-            for one in ones:
-                assert one.runs, "an acknowledgement that has ended is kept"
-                offsets = {o for run in one.runs for o in range(run.first, run.last + 1)}
-                assert offsets >= one.waiting.keys(), "somebody waits for what has ended"
+        for number, awaited in self._by_number.items():
+            assert awaited.gathered.number == number
+            assert awaited.open_runs, "an acknowledgement that has ended is kept"
+            offsets = {o for run in awaited.open_runs for o in range(run.first, run.last + 1)}
+            assert offsets >= awaited.waiting.keys(), "somebody waits for what has ended"
 
 
 def _end(
-    handed_over: _HandedOver, ended: Sequence[AcknowledgementRun], outcome: AcknowledgementOutcome, lock_ms: int
+    awaited: _Awaited, runs: tuple[AcknowledgementRun, ...], outcome: AcknowledgementOutcome, lock_ms: int
 ) -> Iterator[Notice]:
-    lock, waiting = handed_over.lock, handed_over.waiting
+    lock, waiting = awaited.lock, awaited.waiting
     is_renewed = outcome.error is None and outcome.sent_at_ms is not None
-    for run in ended:
+    for run in runs:
         if lock is not None and isinstance(outcome.error, LOST):
             lock.lose(run.first, run.last)
         elif lock is not None and is_renewed and run.type == AcknowledgeType.RENEW:
@@ -111,38 +110,11 @@ def _end(
                     yield told, outcome.error
 
 
-def _common(one: Sequence[AcknowledgementRun], other: Sequence[AcknowledgementRun]) -> Sequence[AcknowledgementRun]:
-    """What two lists of ascending, disjoint runs both have, with the same type."""
-    if one == other:
-        return one
-    found: list[AcknowledgementRun] = []
-    left, right = iter(one), iter(other)
-    a, b = next(left, None), next(right, None)
-    while a is not None and b is not None:
-        first, last = max(a.first, b.first), min(a.last, b.last)
-        if first <= last and a.type == b.type:
-            found.append(AcknowledgementRun(first, last, a.type))
-        if a.last <= b.last:
-            a = next(left, None)
-        else:
-            b = next(right, None)
-    return found
-
-
-def _without(runs: Sequence[AcknowledgementRun], ended: Sequence[AcknowledgementRun]) -> list[AcknowledgementRun]:
-    """The runs without those parts of them that have ended."""
+def _without(
+    runs: tuple[AcknowledgementRun, ...], ended: tuple[AcknowledgementRun, ...]
+) -> tuple[AcknowledgementRun, ...]:
+    """The runs that have not ended yet."""
     if runs == ended:
-        return []
-    rest: list[AcknowledgementRun] = []
-    parts = iter(ended)
-    part = next(parts, None)
-    for run in runs:
-        first = run.first
-        while part is not None and part.first <= run.last:
-            if part.first > first:
-                rest.append(AcknowledgementRun(first, part.first - 1, run.type))
-            first = part.last + 1
-            part = next(parts, None)
-        if first <= run.last:
-            rest.append(AcknowledgementRun(first, run.last, run.type))
-    return rest
+        return ()
+    gone = set(ended)
+    return tuple(run for run in runs if run not in gone)

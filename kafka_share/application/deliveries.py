@@ -8,24 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
+from itertools import count
 from typing import Any
 
-from kafka_share.application.awaited_outcomes import Notice, OnOutcome, UnderWay
-from kafka_share.application.delivery import InFlightPartition
+from kafka_share.application.awaited_outcomes import AwaitedOutcomes, Notice, OnOutcome
+from kafka_share.application.delivery import Delivery
 from kafka_share.core.events import AcknowledgementOutcome, FetchedPartition, GatheredAcknowledgements
 from kafka_share.core.fetching.offsets import AcknowledgementRun
 from kafka_share.errors import ConsumerClosedError, IllegalStateError, InvalidArgumentError, KafkaShareError
-from kafka_share.records import AcknowledgeType, AcquisitionLock, ShareRecord
+from kafka_share.locks import AcquisitionLock
+from kafka_share.records import AcknowledgeType, ShareRecord
 
 Record = ShareRecord[Any, Any]
-Renewing = tuple[InFlightPartition, dict[int, Record]]
+Renewing = tuple[Delivery, dict[int, Record]]
 
 _DEFAULT_LOCK_MS = 30_000
 """For a broker that names no lock time."""
 
 
-class InFlightRecords:
-    """One `InFlightPartition` per fetched partition, found by place or by the lock that its records name."""
+class Deliveries:
+    """One `Delivery` per fetched partition, found by place or by the lock that its records name."""
 
     def __init__(
         self, *, explicit: bool, window_records: int, guard: AbstractContextManager[Any], now_ms: Callable[[], int]
@@ -37,12 +39,14 @@ class InFlightRecords:
         self.is_closed = False
         self._window_records = window_records
         self._now_ms = now_ms
-        self._by_place: dict[tuple[str, int], list[InFlightPartition]] = {}
-        self._by_lock: dict[AcquisitionLock, InFlightPartition] = {}
-        self._changed: dict[InFlightPartition, None] = {}
+        self._by_place: dict[tuple[str, int], list[Delivery]] = {}
+        self._by_lock: dict[AcquisitionLock, Delivery] = {}
+        self._changed: dict[Delivery, None] = {}
         """Open window: those with something to gather."""
-        self._under_way = UnderWay()
-        self._unsettled = 0
+        self._awaited = AwaitedOutcomes()
+        self._unreported: dict[int, int] = {}
+        """How many offsets of each number have no outcome that has reached the application."""
+        self._numbers = count(1)
         self._held = 0
         """Open window: delivered, and without a final word."""
         self._is_announced = False
@@ -54,7 +58,7 @@ class InFlightRecords:
         deadline_at_ms = acquired_at_ms + (lock_ms if lock_ms > 0 else _DEFAULT_LOCK_MS)
         return AcquisitionLock(deadline_at_ms, fetched.locks, self._now_ms)
 
-    def deliver(self, holder: InFlightPartition, records: list[Record]) -> None:
+    def deliver(self, holder: Delivery, records: list[Record]) -> None:
         with self.guard:
             if not self._window_records:
                 self._supersede(holder, records)
@@ -63,7 +67,7 @@ class InFlightRecords:
                 self._held += len(records)
             self._keep(holder)
 
-    def _supersede(self, holder: InFlightPartition, records: list[Record]) -> None:
+    def _supersede(self, holder: Delivery, records: list[Record]) -> None:
         """Forget older deliveries of these records: a record that is handed out anew was not locked any more.
 
         It is acknowledged by its place, so that a word about it is for the latest delivery; nobody could say one about
@@ -74,13 +78,13 @@ class InFlightRecords:
                 older.take_back(record.offset for record in records)
                 self._drop_if_done(older)
 
-    def settle(self, holder: InFlightPartition, runs: Iterable[AcknowledgementRun]) -> None:
+    def settle(self, holder: Delivery, runs: Iterable[AcknowledgementRun]) -> None:
         """Gaps, and what is given back unseen."""
         with self.guard:
             holder.settle(runs)
             self._keep(holder)
 
-    def fail(self, holder: InFlightPartition, runs: Iterable[AcknowledgementRun]) -> None:
+    def fail(self, holder: Delivery, runs: Iterable[AcknowledgementRun]) -> None:
         with self.guard:
             holder.fail(runs)
             self._keep(holder)
@@ -103,7 +107,7 @@ class InFlightRecords:
                     self._drop_if_done(holder)
         return found
 
-    def _keep(self, holder: InFlightPartition) -> None:
+    def _keep(self, holder: Delivery) -> None:
         if holder.is_done:
             return
         if holder.lock not in self._by_lock:
@@ -113,7 +117,7 @@ class InFlightRecords:
         if holder.has_words:
             self._changed[holder] = None
 
-    def _drop_if_done(self, holder: InFlightPartition) -> None:
+    def _drop_if_done(self, holder: Delivery) -> None:
         if holder.is_done:
             self._changed.pop(holder, None)
             where = holder.partition.topic_partition
@@ -125,7 +129,7 @@ class InFlightRecords:
 
     # ---- what is held
 
-    def _holders(self) -> list[InFlightPartition]:
+    def _holders(self) -> list[Delivery]:
         return [holder for holders in self._by_place.values() for holder in holders]
 
     @property
@@ -174,7 +178,7 @@ class InFlightRecords:
             makes_room = self._waits_for_room and self._held < self._window_records
             return must_announce, makes_room
 
-    def _say(self, record: Record, kind: AcknowledgeType, on_outcome: OnOutcome | None) -> InFlightPartition:
+    def _say(self, record: Record, kind: AcknowledgeType, on_outcome: OnOutcome | None) -> Delivery:
         if record.lock is not None:
             holder = self._by_lock.get(record.lock)
             if holder is not None and holder.say(record.offset, kind, on_outcome):
@@ -214,11 +218,11 @@ class InFlightRecords:
         gathered: list[GatheredAcknowledgements] = []
         renewing: list[Renewing] = []
         for holder in self._holders():
-            said, renewed = holder.gather()
+            said, renewed = holder.gather(self._numbers)
             if said is None:
                 continue
             gathered.append(said)
-            self._hand_over(holder, said, {})
+            self._book(holder, said, {})
             if renewed:
                 renewing.append((holder, renewed))
             self._drop_if_done(holder)
@@ -230,9 +234,9 @@ class InFlightRecords:
         gathered: list[GatheredAcknowledgements] = []
         with self.guard:
             for holder in list(self._changed):
-                for said, waiting in holder.gather_said(spares_failed=spares_failed):
+                for said, waiting in holder.gather_said(self._numbers, spares_failed=spares_failed):
                     gathered.append(said)
-                    self._hand_over(holder, said, waiting)
+                    self._book(holder, said, waiting)
                 if not holder.has_words:
                     del self._changed[holder]
                 self._drop_if_done(holder)
@@ -244,43 +248,46 @@ class InFlightRecords:
             self._is_announced = False
             return self.gather_said(spares_failed=True)
 
-    def _hand_over(
-        self, holder: InFlightPartition, said: GatheredAcknowledgements, waiting: dict[int, list[OnOutcome]]
-    ) -> None:
-        self._unsettled += sum(run.last - run.first + 1 for run in said.runs)
-        self._under_way.add(said, holder.lock, waiting)
+    def _book(self, holder: Delivery, gathered: GatheredAcknowledgements, waiting: dict[int, list[OnOutcome]]) -> None:
+        self._unreported[gathered.number] = sum(run.last - run.first + 1 for run in gathered.runs)
+        self._awaited.add(gathered, holder.lock, waiting)
 
     # ---- outcomes
 
     @property
     def has_unsettled(self) -> bool:
-        return self._unsettled > 0
+        return bool(self._unreported)
 
-    def count_settled(self, outcome: AcknowledgementOutcome) -> None:
+    def reported(self, outcome: AcknowledgementOutcome) -> None:
         """The outcome has reached the application."""
         with self.guard:
-            self._unsettled -= sum(run.last - run.first + 1 for run in outcome.runs)
-            assert self._unsettled >= 0, f"{outcome.partition} has more outcomes than acknowledgements"
+            for ended in outcome.ended:
+                left = self._unreported.get(ended.number, 0) - sum(run.last - run.first + 1 for run in ended.runs)
+                assert left >= 0, f"{outcome.partition} has more outcomes than acknowledgements"
+                if left:
+                    self._unreported[ended.number] = left
+                else:
+                    del self._unreported[ended.number]
 
-    def end(self, outcome: AcknowledgementOutcome) -> list[Notice]:
-        """Renew and lose locks; answers whom to tell."""
+    def resolve(self, outcome: AcknowledgementOutcome) -> list[Notice]:
+        """Renew and lose locks. Returns whom to tell."""
         with self.guard:
             lock_ms = outcome.acquisition_lock_timeout_ms or self.lock_ms or _DEFAULT_LOCK_MS
-            return self._under_way.settle(outcome, lock_ms)
+            return self._awaited.resolve(outcome, lock_ms)
 
     def abandon(self, error: KafkaShareError) -> list[Notice]:
         """Nothing is sent or answered any more: whoever waits gets this error."""
         with self.guard:
             self.is_closed = True
-            notices = self._under_way.abandon(error)
+            notices = self._awaited.abandon(error)
             for holder in self._holders():
                 notices += [(told, error) for waiting in holder.unsaid.values() for told in waiting]
                 holder.unsaid.clear()
             return notices
 
     def check(self) -> None:
-        assert self._unsettled >= 0
-        self._under_way.check()
+        assert all(left > 0 for left in self._unreported.values()), "what has been reported is kept"
+        self._awaited.check()
         for holders in self._by_place.values():
             assert holders, "an empty list of in-flight partitions was kept"
             for holder in holders:

@@ -1,18 +1,19 @@
-"""The records that the application holds, and what it has said about each: one `InFlightPartition` per delivery.
+"""The records that the application holds, and what it has said about each: one `Delivery` per delivery.
 
 Owned by `core.in_flight_records`. Encodes nothing and sends nothing: `gather` hands over what has been said, as runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import Any
 
 from kafka_share.application.awaited_outcomes import OnOutcome, Waiting
 from kafka_share.core.events import FetchedPartition, GatheredAcknowledgements
 from kafka_share.core.fetching.offsets import AcknowledgementRun, merged
-from kafka_share.records import AcknowledgeType, AcquisitionLock, ShareRecord
+from kafka_share.locks import AcquisitionLock
+from kafka_share.records import AcknowledgeType, ShareRecord
 
 ACCEPT = int(AcknowledgeType.ACCEPT)
 RENEW = int(AcknowledgeType.RENEW)
@@ -54,7 +55,7 @@ def _runs_of_types(types: dict[int, int]) -> list[AcknowledgementRun]:
     return runs_of((offset, types[offset]) for offset in offsets)
 
 
-class InFlightPartition:
+class Delivery:
     """What was delivered from one fetched partition and is not acknowledged yet.
 
     An offset is in one of three states: delivered without a word (`unacknowledged` counts these), said (its type may
@@ -162,7 +163,9 @@ class InFlightPartition:
         for offset in self._records:
             self._types.setdefault(offset, ACCEPT)
 
-    def gather(self) -> tuple[GatheredAcknowledgements | None, dict[int, ShareRecord[Any, Any]]]:
+    def gather(
+        self, numbers: Iterator[int]
+    ) -> tuple[GatheredAcknowledgements | None, dict[int, ShareRecord[Any, Any]]]:
         """Take out all that has been said; the second value holds the records under renewal, by offset."""
         if not self.has_words:
             return None, {}
@@ -180,9 +183,11 @@ class InFlightPartition:
         self._accepted = []
         self._failed = set()
         self._settled = []
-        return GatheredAcknowledgements(self.partition, self.node_id, self.session_id, tuple(runs)), renewing
+        return self._numbered(tuple(runs), numbers, is_late=False), renewing
 
-    def gather_said(self, *, spares_failed: bool) -> list[tuple[GatheredAcknowledgements, Waiting]]:
+    def gather_said(
+        self, numbers: Iterator[int], *, spares_failed: bool
+    ) -> list[tuple[GatheredAcknowledgements, Waiting]]:
         """Take out all that has been said in the open window, and who waits for it; renewed records stay.
 
         What could not be delivered is spared between polls: the application may be about to override it.
@@ -201,16 +206,27 @@ class InFlightPartition:
                 self._records.pop(offset, None)
         late = [] if self.lock is None else self.lock.lost_among(types)
         if not late:
-            return [self._part(types, settled, waiting, is_late=False)] if types or settled else []
-        parts = [self._part({offset: types.pop(offset) for offset in late}, settled, waiting, is_late=True)]
-        return [*parts, self._part(types, [], waiting, is_late=False)] if types else parts
+            return [self._part(types, settled, waiting, numbers, is_late=False)] if types or settled else []
+        parts = [self._part({offset: types.pop(offset) for offset in late}, settled, waiting, numbers, is_late=True)]
+        return [*parts, self._part(types, [], waiting, numbers, is_late=False)] if types else parts
 
     def _part(
-        self, types: dict[int, int], settled: list[AcknowledgementRun], waiting: Waiting, *, is_late: bool
+        self,
+        types: dict[int, int],
+        settled: list[AcknowledgementRun],
+        waiting: Waiting,
+        numbers: Iterator[int],
+        *,
+        is_late: bool,
     ) -> tuple[GatheredAcknowledgements, Waiting]:
         runs = tuple(merged([*_runs_of_types(types), *settled]))
         told = {offset: waiting[offset] for offset in types if offset in waiting} if waiting else {}
-        return GatheredAcknowledgements(self.partition, self.node_id, self.session_id, runs, is_late), told
+        return self._numbered(runs, numbers, is_late=is_late), told
+
+    def _numbered(
+        self, runs: tuple[AcknowledgementRun, ...], numbers: Iterator[int], *, is_late: bool
+    ) -> GatheredAcknowledgements:
+        return GatheredAcknowledgements(self.partition, self.node_id, self.session_id, runs, is_late, next(numbers))
 
     @property
     def unsaid(self) -> Waiting:

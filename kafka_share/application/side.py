@@ -18,8 +18,8 @@ from typing import Any
 
 from kafka_share.application.awaited_outcomes import Notice
 from kafka_share.application.decoding import Decoder, PartitionDecoding, Problem, Record
-from kafka_share.application.deliveries import InFlightRecords
-from kafka_share.application.delivery import InFlightPartition
+from kafka_share.application.deliveries import Deliveries
+from kafka_share.application.delivery import Delivery
 from kafka_share.core.events import (
     AcknowledgementOutcome,
     AcknowledgementsGathered,
@@ -35,7 +35,8 @@ from kafka_share.core.events import (
     ReportOutcomes,
 )
 from kafka_share.errors import IllegalStateError, KafkaShareError, OutcomeUnknownError
-from kafka_share.records import AcknowledgeType, AcquisitionLock, ShareRecords, TopicIdPartition, TopicPartition
+from kafka_share.locks import AcquisitionLock
+from kafka_share.records import AcknowledgeType, ShareRecords, TopicIdPartition, TopicPartition
 
 
 def _standing_clock() -> int:
@@ -43,10 +44,10 @@ def _standing_clock() -> int:
     return 0
 
 
-class _Held:
+class _Returning:
     """Records that a poll has yet to return, or return again; until then they are not in flight."""
 
-    def __init__(self, source: InFlightPartition, records: dict[int, Record]) -> None:
+    def __init__(self, source: Delivery, records: dict[int, Record]) -> None:
         self.source = source
         self.records = records
 
@@ -56,7 +57,7 @@ class _Decoding:
 
     def __init__(self, fetched: FetchedPartition, decoder: Decoder, lock: AcquisitionLock) -> None:
         self.steps = PartitionDecoding(fetched, decoder, lock)
-        self.holder = InFlightPartition(fetched, lock)
+        self.holder = Delivery(fetched, lock)
         self.first_offset = fetched.acquired[0].first
 
     @property
@@ -90,9 +91,7 @@ class ApplicationSide:
         self.has_window = window_records > 0
         self.guard = nullcontext() if guard is None else guard
         """To be held while acknowledgements are gathered and the event that carries them is posted."""
-        self.in_flight = InFlightRecords(
-            explicit=explicit, window_records=window_records, guard=self.guard, now_ms=now_ms
-        )
+        self.in_flight = Deliveries(explicit=explicit, window_records=window_records, guard=self.guard, now_ms=now_ms)
         # Called for each record: as attributes they cost one call less.
         self.acknowledge = self.in_flight.acknowledge
         self.override = self.in_flight.override
@@ -100,11 +99,11 @@ class ApplicationSide:
         self._max_poll_records = max_poll_records
         self._asked: int | None = None
         """How many records the present poll has asked for since the last batch came."""
-        self._parked: deque[FetchedBatch] = deque()
+        self._arrived: deque[FetchedBatch] = deque()
         self._decoding: deque[_Decoding] = deque()
-        self._problem: tuple[InFlightPartition, Problem] | None = None
-        self._renewing: dict[TopicIdPartition, list[_Held]] = {}
-        self._returning: deque[_Held] = deque()
+        self._problem: tuple[Delivery, Problem] | None = None
+        self._renewing: dict[TopicIdPartition, list[_Returning]] = {}
+        self._returning: deque[_Returning] = deque()
         self._errors: deque[KafkaShareError] = deque()
         self._outcomes: deque[AcknowledgementOutcome] = deque()
         self._completed: dict[int, bool] = {}
@@ -119,12 +118,12 @@ class ApplicationSide:
     def take(self, outputs: Iterable[Output]) -> None:
         for output in outputs:
             if isinstance(output, Deliver):
-                self._parked.append(output.batch)
+                self._arrived.append(output.batch)
                 if self.has_window:
                     self._asked = None  # the core has stopped fetching
             elif isinstance(output, ReportOutcomes):
                 for outcome in output.outcomes:
-                    self._settle(outcome)
+                    self._resolve(outcome)
             elif isinstance(output, RaiseError):
                 self._errors.append(output.error)
             elif isinstance(output, CompleteCommit):
@@ -135,14 +134,14 @@ class ApplicationSide:
                 assert isinstance(output, FinishClose), f"{output!r} is not for the application"
                 self.closed = True
 
-    def _settle(self, outcome: AcknowledgementOutcome) -> None:
+    def _resolve(self, outcome: AcknowledgementOutcome) -> None:
         self._outcomes.append(outcome)
-        self.in_flight.count_settled(outcome)
+        self.in_flight.reported(outcome)
         if outcome.acquisition_lock_timeout_ms is not None:
             self.in_flight.lock_ms = outcome.acquisition_lock_timeout_ms
         if self.has_window:
             return  # `observe` has done the rest, and renewed records were never away
-        self.in_flight.end(outcome)
+        self.in_flight.resolve(outcome)
         for run in outcome.runs:
             if run.type == AcknowledgeType.RENEW:
                 self._renewal_ended(outcome.partition, run.first, run.last, succeeded=outcome.error is None)
@@ -154,7 +153,7 @@ class ApplicationSide:
             for offset in ended:
                 del renewing.records[offset]
             if ended and succeeded:
-                self._returning.append(_Held(renewing.source, ended))
+                self._returning.append(_Returning(renewing.source, ended))
             if not renewing.records:
                 waiting.remove(renewing)
         if not waiting:
@@ -192,7 +191,7 @@ class ApplicationSide:
         for output in outputs:
             if isinstance(output, ReportOutcomes):
                 for outcome in output.outcomes:
-                    notices += self.in_flight.end(outcome)
+                    notices += self.in_flight.resolve(outcome)
         for told, error in notices:
             told(error)
 
@@ -216,7 +215,7 @@ class ApplicationSide:
         """Whether `collect` has something to give without another answer of a broker."""
         if self._renewing or not self.has_room:
             return False
-        return bool(self._parked or self._decoding or self._problem or self._returning)
+        return bool(self._arrived or self._decoding or self._problem or self._returning)
 
     @property
     def has_room(self) -> bool:
@@ -270,7 +269,7 @@ class ApplicationSide:
         self._put_back(records)
 
     def _put_back(self, records: Iterable[Record]) -> None:
-        self._returning.extend(_Held(holder, taken) for holder, taken in self.in_flight.take_back(records))
+        self._returning.extend(_Returning(holder, taken) for holder, taken in self.in_flight.take_back(records))
 
     def _fill(self, found: dict[TopicPartition, list[Record]]) -> None:
         """Returning records, then decoded ones until a problem, or until one broker's answer more would be too much.
@@ -288,13 +287,13 @@ class ApplicationSide:
         self._drop_unwanted()
         while self._problem is None and not (self.has_window and _count(found) >= limit):
             if not self._decoding:
-                if not self._parked:
+                if not self._arrived:
                     return
-                size = sum(r.last - r.first + 1 for p in self._parked[0].partitions for r in p.acquired)
+                size = sum(r.last - r.first + 1 for p in self._arrived[0].partitions for r in p.acquired)
                 if found and size > left:
                     return
                 left -= size
-                self._begin_batch(self._parked.popleft())
+                self._begin_batch(self._arrived.popleft())
             self._drop_unwanted()
             if self._decoding:
                 self._decode_partition(self._decoding[0], found, limit)
@@ -339,9 +338,7 @@ class ApplicationSide:
                 self.in_flight.settle(decoding.holder, problem.runs)
             self.in_flight.settle(decoding.holder, decoding.steps.release_rest())
 
-    def _hold(
-        self, holder: InFlightPartition, records: list[Record], found: dict[TopicPartition, list[Record]]
-    ) -> None:
+    def _hold(self, holder: Delivery, records: list[Record], found: dict[TopicPartition, list[Record]]) -> None:
         self.in_flight.deliver(holder, records)
         found.setdefault(holder.partition.topic_partition, []).extend(records)
 
@@ -374,7 +371,7 @@ class ApplicationSide:
             return self.in_flight.gather_said()
         gathered, renewing = self.in_flight.gather()
         for holder, records in renewing:
-            self._renewing.setdefault(holder.partition, []).append(_Held(holder, records))
+            self._renewing.setdefault(holder.partition, []).append(_Returning(holder, records))
         return gathered
 
     def gather_last(self) -> tuple[GatheredAcknowledgements, ...]:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
-from kafka_share.records import LockGeneration
+from kafka_share.core.fetching.offsets import AcknowledgementRun, AcquiredRange, merged
+from kafka_share.locks import LockGeneration
 
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from kafka_share.core.fetching.offsets import AcknowledgementRun, AcquiredRange
     from kafka_share.errors import KafkaShareError
     from kafka_share.records import Node, TopicIdPartition
 
@@ -41,8 +41,11 @@ class GatheredAcknowledgements:
 
     `session_id` names the share session generation that the records were acquired in (from `FetchedPartition`): after
     a reset the broker has released them, and they fail locally instead of being sent. `runs` are ascending and do not
-    overlap; type 0 is GAP. What `is_late` (said after the end of the lock) is sent apart from the rest, for a broker
-    that refuses it refuses all that the same request says about the partition.
+    overlap; type 0 is GAP. What `is_late` (acknowledged after the end of the lock) is sent apart from the rest, for a
+    broker that refuses it refuses all acknowledgements of the partition in the same request.
+
+    `number` is unique within the consumer and ascends in the order in which the acknowledgements are posted. 0 is for
+    those that the core makes itself: no outcome names them.
     """
 
     partition: TopicIdPartition
@@ -50,6 +53,7 @@ class GatheredAcknowledgements:
     session_id: int
     runs: tuple[AcknowledgementRun, ...]
     is_late: bool = False
+    number: int = 0
 
 
 @attrs.frozen
@@ -79,18 +83,35 @@ class FetchedBatch:
 
 
 @attrs.frozen
+class EndedAcknowledgements:
+    """What one outcome ends of the `GatheredAcknowledgements` with this number: some or all of its runs, none cut.
+
+    A broker may refuse renewals and take the rest, so that a number ends in two outcomes: once with the runs of type
+    RENEW, once with the others. It has ended when each of its runs has been named once.
+    """
+
+    number: int
+    runs: tuple[AcknowledgementRun, ...]
+
+
+@attrs.frozen
 class AcknowledgementOutcome:
-    """How the acknowledgement of some offsets of a partition ended. Each acknowledged offset gets exactly one.
+    """How acknowledgements of a partition ended, several numbers perhaps. Each acknowledged offset gets exactly one.
 
     A RENEW run without an error names records that have to be handed to the application again.
     """
 
     partition: TopicIdPartition
-    runs: tuple[AcknowledgementRun, ...]
+    ended: tuple[EndedAcknowledgements, ...]
     error: KafkaShareError | None
     acquisition_lock_timeout_ms: int | None = None
     sent_at_ms: int | None = None
     """When the request left, if it was a ShareAcknowledge: a renewed lock may have started right after."""
+
+    @property
+    def runs(self) -> tuple[AcknowledgementRun, ...]:
+        """All that it is about, ascending."""
+        return tuple(merged(run for ended in self.ended for run in ended.runs))
 
 
 # ---- events: commands of the application

@@ -1,8 +1,9 @@
-"""InFlightPartition: what was delivered, what was said about it, and what is handed over as runs."""
+"""Delivery: what was delivered, what was said about it, and what is handed over as runs."""
 
 from __future__ import annotations
 
 import itertools
+from itertools import count
 from typing import Any
 from uuid import UUID
 
@@ -12,11 +13,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kafka_share.application.decoding import GAP
-from kafka_share.application.delivery import InFlightPartition, runs_of
+from kafka_share.application.delivery import Delivery, runs_of
 from kafka_share.core.events import FetchedPartition
 from kafka_share.core.fetching.offsets import AcknowledgementRun as Run
 from kafka_share.records import AcknowledgeType, ShareRecord, TimestampType, TopicIdPartition
 
+NUMBERS = count(1)
 PARTITION = TopicIdPartition(UUID(int=1), "t", 0)
 ACCEPT, RELEASE, REJECT, RENEW = AcknowledgeType
 TYPES = st.sampled_from(list(AcknowledgeType))
@@ -26,14 +28,14 @@ def record(offset: int) -> ShareRecord[Any, Any]:
     return ShareRecord("t", 0, offset, 0, TimestampType.CREATE_TIME, None, b"", [], 0, 1)
 
 
-def holding(*offsets: int) -> InFlightPartition:
-    holder = InFlightPartition(FetchedPartition(PARTITION, 1, 7, b"", ()))
+def holding(*offsets: int) -> Delivery:
+    holder = Delivery(FetchedPartition(PARTITION, 1, 7, b"", ()))
     holder.deliver([record(offset) for offset in offsets])
     return holder
 
 
-def said(holder: InFlightPartition) -> tuple[Run, ...]:
-    gathered, _ = holder.gather()
+def said(holder: Delivery) -> tuple[Run, ...]:
+    gathered, _ = holder.gather(NUMBERS)
     return () if gathered is None else gathered.runs
 
 
@@ -70,7 +72,7 @@ def test_nothing_is_said_when_nothing_was_acknowledged() -> None:
 def test_the_session_and_node_of_the_delivery_come_along_when_gathered() -> None:
     holder = holding(3)
     holder.acknowledge(3, ACCEPT)
-    gathered, renewing = holder.gather()
+    gathered, renewing = holder.gather(NUMBERS)
     assert gathered is not None
     assert (gathered.partition, gathered.node_id, gathered.session_id) == (PARTITION, 1, 7)
     assert renewing == {}
@@ -88,7 +90,7 @@ def test_a_record_is_unknown_when_it_was_gathered_or_never_delivered() -> None:
     holder = holding(0, 1)
     assert not holder.acknowledge(2, ACCEPT)
     holder.acknowledge(0, ACCEPT)
-    holder.gather()
+    holder.gather(NUMBERS)
     assert not holder.acknowledge(0, ACCEPT)
     assert holder.unacknowledged == 1
 
@@ -138,7 +140,7 @@ def test_renewed_records_are_handed_back_when_gathered() -> None:
     holder = holding(0, 1)
     holder.acknowledge(0, ACCEPT)
     holder.acknowledge(1, RENEW)
-    gathered, renewing = holder.gather()
+    gathered, renewing = holder.gather(NUMBERS)
     assert gathered is not None
     assert gathered.runs == (Run(0, 0, ACCEPT), Run(1, 1, RENEW))
     assert list(renewing) == [1]
@@ -229,7 +231,7 @@ class InFlightAgainstModel(RuleBasedStateMachine):
 
     @rule()
     def gather(self) -> None:
-        gathered, renewing = self.holder.gather()
+        gathered, renewing = self.holder.gather(NUMBERS)
         assert spread(() if gathered is None else gathered.runs) == self.types
         expected = {o for o, kind in self.types.items() if kind == RENEW}
         assert set(renewing) == expected

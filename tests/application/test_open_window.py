@@ -14,8 +14,10 @@ from kafka_share.core.events import (
     AcknowledgementOutcome,
     AcknowledgementsGathered,
     Deliver,
+    EndedAcknowledgements,
     FetchedBatch,
     FetchedPartition,
+    GatheredAcknowledgements,
     ReportOutcomes,
 )
 from kafka_share.core.fetching.offsets import AcknowledgementRun as Run
@@ -30,14 +32,9 @@ from kafka_share.errors import (
     RecordDeserializationError,
     UnknownServerError,
 )
+from kafka_share.locks import LockGeneration
 from kafka_share.protocol.record_batches import encode_batch
-from kafka_share.records import (
-    AcknowledgeType,
-    LockGeneration,
-    ShareRecord,
-    TimestampType,
-    TopicIdPartition,
-)
+from kafka_share.records import AcknowledgeType, ShareRecord, TimestampType, TopicIdPartition
 
 ACCEPT, RELEASE, REJECT, RENEW = AcknowledgeType
 A0 = TopicIdPartition(UUID(int=1), "a", 0)
@@ -66,6 +63,8 @@ class Side:
         )
         self.application.topics = frozenset({"a"})
         self.told: list[tuple[int, KafkaShareError | None]] = []
+        self.taken: list[GatheredAcknowledgements] = []
+        self.ended: list[tuple[int, Run]] = []
         self.locks = LockGeneration()
 
     def deliver(self, first: int, *batch_sizes: int, value: bytes = b"x") -> None:
@@ -92,6 +91,7 @@ class Side:
 
     def gathered(self) -> list[tuple[Run, ...]]:
         taken = self.application.gather()
+        self.taken += taken
         self.application.check()
         return [said.runs for said in taken]
 
@@ -100,14 +100,22 @@ class Side:
         posted: list[AcknowledgementsGathered] = []
         self.application.hand_over(posted.append)
         self.application.check()
+        self.taken += [said for event in posted for said in event.acknowledgements]
         return [said.runs for event in posted for said in event.acknowledgements]
 
     def settle(self, *runs: Run, error: KafkaShareError | None = None, sent_at_ms: int | None = None) -> None:
         lock_ms = None if sent_at_ms is None else LOCK_MS
-        outputs = [ReportOutcomes((AcknowledgementOutcome(A0, runs, error, lock_ms, sent_at_ms),))]
+        ended = tuple(EndedAcknowledgements(*self._number_of(run)) for run in runs)
+        outputs = [ReportOutcomes((AcknowledgementOutcome(A0, ended, error, lock_ms, sent_at_ms),))]
         self.application.observe(outputs)
         self.application.take(outputs)
         self.application.check()
+
+    def _number_of(self, run: Run) -> tuple[int, tuple[Run, ...]]:
+        """The oldest acknowledgements that have this run and no outcome of it."""
+        gathered = next(one for one in self.taken if run in one.runs and (one.number, run) not in self.ended)
+        self.ended.append((gathered.number, run))
+        return gathered.number, (run,)
 
 
 def offsets(records: list[Record]) -> list[int]:

@@ -17,15 +17,17 @@ from kafka_share.application.side import ApplicationSide
 from kafka_share.core.events import (
     AcknowledgementOutcome,
     Deliver,
+    EndedAcknowledgements,
     FetchedBatch,
     FetchedPartition,
     GatheredAcknowledgements,
     ReportOutcomes,
 )
-from kafka_share.core.fetching.offsets import AcknowledgementRun, AcquiredRange, merged
+from kafka_share.core.fetching.offsets import AcknowledgementRun, AcquiredRange
 from kafka_share.errors import InvalidRecordStateError, KafkaShareError, OutcomeUnknownError, UnknownServerError
+from kafka_share.locks import LockGeneration
 from kafka_share.protocol.record_batches import encode_batch
-from kafka_share.records import AcknowledgeType, LockGeneration, ShareRecord, TopicIdPartition
+from kafka_share.records import AcknowledgeType, ShareRecord, TopicIdPartition
 
 PARTITIONS = [TopicIdPartition(UUID(int=1), "a", 0), TopicIdPartition(UUID(int=1), "a", 1)]
 KINDS = st.sampled_from([1, 1, 1, 2, 3, 4])
@@ -130,15 +132,17 @@ class OpenWindow(RuleBasedStateMachine):
         """The oldest acknowledgements of one partition end, some of them in one outcome if they do not overlap."""
         where = self.under_way[0].partition
         runs: list[AcknowledgementRun] = []
+        ended: list[EndedAcknowledgements] = []
         for said in [said for said in self.under_way if said.partition == where][:together]:
             if any(a.first <= b.last and b.first <= a.last for a in runs for b in said.runs):
                 break
             runs += said.runs
+            ended.append(EndedAcknowledgements(said.number, said.runs))
             self.under_way.remove(said)
         for run in runs:
             for offset in range(run.first, run.last + 1):
                 self.reported[where, offset] += 1
-        outcome = AcknowledgementOutcome(where, tuple(merged(runs)), error, LOCK_MS, self.now_ms)
+        outcome = AcknowledgementOutcome(where, tuple(ended), error, LOCK_MS, self.now_ms)
         self.application.observe([ReportOutcomes((outcome,))])
         self.application.take([ReportOutcomes((outcome,))])
 

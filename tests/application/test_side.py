@@ -15,6 +15,7 @@ from kafka_share.core.events import (
     CompleteCommit,
     CompleteUnsubscribe,
     Deliver,
+    EndedAcknowledgements,
     FetchedBatch,
     FetchedPartition,
     FinishClose,
@@ -43,7 +44,20 @@ A1 = TopicIdPartition(UUID(int=1), "a", 1)
 B0 = TopicIdPartition(UUID(int=2), "b", 0)
 
 
-def side(*, explicit: bool = False, max_poll_records: int = 500, poison: Sequence[bytes] = ()) -> ApplicationSide:
+class Side(ApplicationSide):
+    """Remembers what was gathered, as the core does."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.taken: list[GatheredAcknowledgements] = []
+
+    def gather(self) -> tuple[GatheredAcknowledgements, ...]:
+        gathered = super().gather()
+        self.taken += gathered
+        return gathered
+
+
+def side(*, explicit: bool = False, max_poll_records: int = 500, poison: Sequence[bytes] = ()) -> Side:
     """Subscribed to a and b; values listed in `poison` cannot be deserialized, b"interrupt" interrupts once."""
     strikes = [b"interrupt"]
 
@@ -56,7 +70,7 @@ def side(*, explicit: bool = False, max_poll_records: int = 500, poison: Sequenc
         return data
 
     decoder = Decoder(value_deserializer=as_deserializer(deserialize))
-    made = ApplicationSide(explicit=explicit, decoder=decoder, max_poll_records=max_poll_records)
+    made = Side(explicit=explicit, decoder=decoder, max_poll_records=max_poll_records)
     made.topics = frozenset({"a", "b"})
     return made
 
@@ -88,8 +102,11 @@ def gathered(application: ApplicationSide) -> dict[TopicIdPartition, tuple[Run, 
     return found
 
 
-def settle(application: ApplicationSide, *runs: Run, where: TopicIdPartition = A0, error: Any = None) -> None:
-    outcome = AcknowledgementOutcome(where, runs, error, 5_000 if error is None else None)
+def settle(application: Side, *runs: Run, where: TopicIdPartition = A0, error: Any = None) -> None:
+    number = next((one.number for one in reversed(application.taken) if one.partition == where), 1)
+    outcome = AcknowledgementOutcome(
+        where, (EndedAcknowledgements(number, runs),), error, 5_000 if error is None else None
+    )
     application.take([ReportOutcomes((outcome,))])
     application.check()
 
@@ -158,8 +175,8 @@ def test_what_was_delivered_is_accepted_when_the_mode_is_implicit() -> None:
     application.demand_all_acknowledged()
     application.accept_delivered()
     assert application.gather() == (
-        GatheredAcknowledgements(A0, 1, 7, (Run(0, 1, ACCEPT), Run(2, 3, GAP))),
-        GatheredAcknowledgements(B0, 1, 7, (Run(9, 9, ACCEPT),)),
+        GatheredAcknowledgements(A0, 1, 7, (Run(0, 1, ACCEPT), Run(2, 3, GAP)), number=1),
+        GatheredAcknowledgements(B0, 1, 7, (Run(9, 9, ACCEPT),), number=2),
     )
     assert application.has_unsettled
     assert not application.holds_records
@@ -332,7 +349,7 @@ def test_the_next_poll_returns_the_records_when_the_poll_could_not() -> None:
 # ---- renewing
 
 
-def renewing_one() -> ApplicationSide:
+def renewing_one() -> Side:
     """Offset 0 accepted and offset 1 renewed, both under way."""
     application = side(explicit=True)
     deliver(application, part(A0, 0, b"x", b"y"))
@@ -367,7 +384,7 @@ def test_the_renewed_record_comes_first_when_the_renewal_has_succeeded() -> None
 
 def test_the_record_is_gone_when_its_renewal_failed() -> None:
     application = renewing_one()
-    settle(application, Run(0, 1, RENEW), error=InvalidRecordStateError())
+    settle(application, Run(0, 0, ACCEPT), Run(1, 1, RENEW), error=InvalidRecordStateError())
     assert not application.is_renewing
     assert collected(application) == []
     application.demand_all_acknowledged()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 from core.scripted_cluster import (
     Harness,
@@ -15,7 +16,7 @@ from core.scripted_cluster import (
     tp,
 )
 
-from kafka_share.core.events import Channel, CloseRequested, ConnectionLost, PollEnded
+from kafka_share.core.events import Channel, CloseRequested, ConnectionLost, EndedAcknowledgements, PollEnded
 from kafka_share.errors import (
     BrokerUnreachableError,
     InvalidRecordStateError,
@@ -381,6 +382,35 @@ def test_only_renewals_fail_when_the_broker_is_too_old_for_them() -> None:
     assert said_in(send.request) == {HERE: batches((1, 2, [1]))}
     h.answer(send, acknowledge_answer((tp(), 0)))
     assert len(h.commits) == 1
+
+
+def test_each_part_of_a_number_is_named_once_when_renewals_end_apart_from_the_rest() -> None:
+    h = delivered()
+    said = attrs.evolve(h.said((0, 3, 1), (4, 4, 4), (5, 9, 1)), number=7)
+    h.commit(1, said)
+    h.fail(h.acknowledge(), UnsupportedVersionError("version 2"))
+    h.answer(h.acknowledge(), acknowledge_answer((tp(), 0)))
+    assert [(o.ended, o.error is None) for o in h.outcomes] == [
+        ((EndedAcknowledgements(7, runs((4, 4, 4))),), False),
+        ((EndedAcknowledgements(7, runs((0, 3, 1), (5, 9, 1))),), True),
+    ]
+    assert [c.timed_out for c in h.commits] == [False]
+
+
+@pytest.mark.parametrize("ends_first", [False, True])
+def test_acknowledgements_are_taken_once_when_they_are_posted_again(ends_first: bool) -> None:
+    """An interrupted call posts the same number again: it is sent once and ends once, and the commit waits for it."""
+    h = delivered()
+    said = attrs.evolve(h.said((0, 9, 1)), number=3)
+    h.start_poll(0, said, wants_records=False)
+    if ends_first:
+        h.answer(h.acknowledge(), acknowledge_answer((tp(), 0)))
+    h.commit(1, said)
+    if not ends_first:
+        h.answer(h.acknowledge(), acknowledge_answer((tp(), 0)))
+    assert outcomes(h) == [(runs((0, 9, 1)), None)]
+    assert [c.timed_out for c in h.commits] == [False]
+    assert not h.data_pending
 
 
 def test_renewals_fail_and_the_session_is_closed_when_closing_on_an_old_broker() -> None:

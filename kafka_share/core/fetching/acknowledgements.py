@@ -1,7 +1,7 @@
-"""Acknowledgements on their way: queued per node, under way, and their outcomes.
+"""Acknowledgements on their way: queued per node, in a request, and their outcomes.
 
 The application hands over acknowledgements with a poll (they may wait for the next fetch to their node) or a commit
-(they go at once). `core.node_exchange` takes them for a request and settles them with the answer. Each acknowledged
+(they go at once). `NodeExchange` takes them for a request and ends them with the answer. Each acknowledged
 offset gets exactly one outcome. Sends nothing itself, and does not know share sessions.
 """
 
@@ -18,11 +18,12 @@ from kafka_share.core.events import (
     AcknowledgementOutcome,
     CommitRequested,
     CompleteCommit,
+    EndedAcknowledgements,
     GatheredAcknowledgements,
     Output,
     ReportOutcomes,
 )
-from kafka_share.core.fetching.offsets import AcknowledgementRun, merged, overlap
+from kafka_share.core.fetching.offsets import AcknowledgementRun, overlap
 from kafka_share.errors import (
     BrokerError,
     FencedLeaderEpochError,
@@ -54,23 +55,26 @@ class Commit:
 
 @attrs.define(eq=False)
 class Unit:
-    """Acknowledgements of one partition that were handed over together; settled as one."""
+    """Acknowledgements of one partition that are sent together, and end as one."""
 
-    partition: TopicIdPartition
-    node_id: int
-    session_id: int
-    runs: tuple[AcknowledgementRun, ...]
+    number: int
+    """Unique, and ascending in the order in which they were queued."""
+    gathered: GatheredAcknowledgements
     is_urgent: bool
     """Must not wait for a fetch."""
     is_internal: bool
-    """Said by the client itself, about records that the application never saw: nobody is told the outcome."""
+    """Made by the client itself, about records that the application never saw: nobody is told the outcome."""
     retry_until_ms: int
     backoff: Backoff
-    number: int
-    """Ascending in the order of the application's words."""
-    is_late: bool = False
-    """Never in one request with others that are not: a broker that refuses it refuses all of the partition."""
     waiting: list[Commit] = attrs.field(factory=list)
+
+    @property
+    def partition(self) -> TopicIdPartition:
+        return self.gathered.partition
+
+    @property
+    def runs(self) -> tuple[AcknowledgementRun, ...]:
+        return self.gathered.runs
 
     @property
     def has_renewal(self) -> bool:
@@ -91,13 +95,15 @@ class Acknowledgements:
         self._source = source
         self._queues: dict[int, list[Unit]] = {}
         self._last_number = 0
+        self._last_gathered = 0
+        """The highest number of the application's acknowledgements; they come in ascending order."""
         self._open: dict[int, Unit] = {}
-        """Every unit without an outcome, queued or under way, by identity."""
+        """Every unit without an outcome, queued or in a request, by number."""
         self._commits: dict[int, Commit] = {}
         self._outcomes: list[AcknowledgementOutcome] = []
         self._completed: list[CompleteCommit] = []
 
-    # ---- what the application says
+    # ---- commands of the application
 
     def add(self, said: Iterable[GatheredAcknowledgements], now_ms: int, *, is_urgent: bool) -> None:
         for gathered in said:
@@ -127,23 +133,25 @@ class Acknowledgements:
     def _queue(
         self, gathered: GatheredAcknowledgements, retry_until_ms: int, *, is_urgent: bool, is_internal: bool = False
     ) -> None:
-        assert gathered.runs, f"nothing is said about {gathered.partition}"
+        assert gathered.runs, f"no acknowledgement of {gathered.partition}"
+        if 0 < gathered.number <= self._last_gathered:
+            self._posted_again(gathered.number, is_urgent=is_urgent)
+            return
+        self._last_gathered = max(self._last_gathered, gathered.number)
+        # A renewal does not ride on a fetch: the poll that carries it would get no records (KIP-1222).
+        is_urgent = is_urgent or any(run.type == AcknowledgeType.RENEW for run in gathered.runs)
+        unit = Unit(self._new_number(), gathered, is_urgent, is_internal, retry_until_ms, self._new_backoff())
+        self._open[unit.number] = unit
+        self._queues.setdefault(gathered.node_id, []).append(unit)
+
+    def _posted_again(self, number: int, *, is_urgent: bool) -> None:
+        """A call was interrupted before it knew that these had been posted: they are taken once."""
+        for unit in self._open.values():
+            unit.is_urgent |= is_urgent and unit.gathered.number == number
+
+    def _new_number(self) -> int:
         self._last_number += 1
-        unit = Unit(
-            gathered.partition,
-            gathered.node_id,
-            gathered.session_id,
-            gathered.runs,
-            # A renewal does not ride on a fetch: the poll that carries it would get no records (KIP-1222).
-            is_urgent or any(run.type == AcknowledgeType.RENEW for run in gathered.runs),
-            is_internal,
-            retry_until_ms,
-            self._new_backoff(),
-            self._last_number,
-            gathered.is_late,
-        )
-        self._open[id(unit)] = unit
-        self._queues.setdefault(unit.node_id, []).append(unit)
+        return self._last_number
 
     def _new_backoff(self) -> Backoff:
         return Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms, self._source)
@@ -191,7 +199,7 @@ class Acknowledgements:
         """Queue again what was taken and has not been applied, before anything that came later."""
         for unit in units:
             unit.is_urgent = True
-            queue = self._queues.setdefault(unit.node_id, [])
+            queue = self._queues.setdefault(unit.gathered.node_id, [])
             queue.append(unit)
             queue.sort(key=lambda queued: queued.number)
 
@@ -200,39 +208,46 @@ class Acknowledgements:
         renewals: list[Unit] = []
         finals: list[Unit] = []
         for unit in units:
-            renewing = tuple(run for run in unit.runs if run.type == AcknowledgeType.RENEW)
-            rest = tuple(run for run in unit.runs if run.type != AcknowledgeType.RENEW)
-            if not renewing:
-                finals.append(unit)
-                continue
-            if rest:
-                final = attrs.evolve(unit, runs=rest, backoff=self._new_backoff(), waiting=list(unit.waiting))
-                for commit in final.waiting:
-                    commit.open_units += 1
-                self._open[id(final)] = final
-                finals.append(final)
-                unit.runs = renewing
-            renewals.append(unit)
+            gathered = unit.gathered
+            renewing = tuple(run for run in gathered.runs if run.type == AcknowledgeType.RENEW)
+            final = tuple(run for run in gathered.runs if run.type != AcknowledgeType.RENEW)
+            if renewing and final:
+                renewals.append(self._split_off(unit, renewing))
+                unit.gathered = attrs.evolve(gathered, runs=final)
+                unit.backoff = self._new_backoff()
+            (finals if final else renewals).append(unit)
         return renewals, finals
+
+    def _split_off(self, unit: Unit, runs: tuple[AcknowledgementRun, ...]) -> Unit:
+        """A unit of its own for some of the runs."""
+        part = attrs.evolve(
+            unit,
+            number=self._new_number(),
+            gathered=attrs.evolve(unit.gathered, runs=runs),
+            backoff=self._new_backoff(),
+            waiting=list(unit.waiting),
+        )
+        for commit in part.waiting:
+            commit.open_units += 1
+        self._open[part.number] = part
+        return part
 
     # ---- outcomes
 
     def settle(self, units: list[Unit], error: KafkaShareError | None, new_lock: tuple[int, int] | None = None) -> None:
         """End these units, all of one partition; a new lock is (from when it counts, its length), milliseconds."""
-        runs: list[AcknowledgementRun] = []
+        ended: list[EndedAcknowledgements] = []
         for unit in units:
-            del self._open[id(unit)]
+            del self._open[unit.number]
             if not unit.is_internal:
-                runs.extend(unit.runs)
+                ended.append(EndedAcknowledgements(unit.gathered.number, unit.runs))
+                self.has_renewed |= error is None and unit.has_renewal
             for commit in unit.waiting:
                 self._count_down(commit)
-        if not runs:
-            return
-        if error is None and any(run.type == AcknowledgeType.RENEW for run in runs):
-            self.has_renewed = True
-        where = units[0].partition
-        sent_at_ms, lock_ms = (None, None) if new_lock is None else new_lock
-        self._outcomes.append(AcknowledgementOutcome(where, tuple(merged(runs)), error, lock_ms, sent_at_ms))
+        if ended:
+            where = units[0].partition
+            sent_at_ms, lock_ms = (None, None) if new_lock is None else new_lock
+            self._outcomes.append(AcknowledgementOutcome(where, tuple(ended), error, lock_ms, sent_at_ms))
 
     def settle_or_retry(
         self, units: list[Unit], error: BrokerError | None, new_lock: tuple[int, int] | None, now_ms: int
@@ -271,7 +286,7 @@ class Acknowledgements:
             if error is None:
                 left.append(unit)
             else:
-                key = (unit.partition, unit.session_id)
+                key = (unit.partition, unit.gathered.session_id)
                 failed.setdefault(key, []).append(unit)
                 errors[key] = error
         for key, units in failed.items():
@@ -309,8 +324,8 @@ class Acknowledgements:
 
     def check(self) -> None:
         queued = [unit for queue in self._queues.values() for unit in queue]
-        assert all(id(unit) in self._open for unit in queued), "a queued acknowledgement has had its outcome"
-        assert len(queued) == len({id(unit) for unit in queued}), "an acknowledgement is queued twice"
+        assert all(unit.number in self._open for unit in queued), "a queued acknowledgement has had its outcome"
+        assert len(queued) == len({unit.number for unit in queued}), "an acknowledgement is queued twice"
         assert all(queue for queue in self._queues.values()), "an empty queue is kept"
         assert all(commit.open_units > 0 for commit in self._commits.values()), "a commit waits for nothing"
 
@@ -329,9 +344,9 @@ def _in_order(queue: list[Unit]) -> tuple[list[Unit], list[Unit]]:
         before = seen.get(unit.partition)
         if before is None:
             seen[unit.partition] = list(unit.runs)
-            late[unit.partition] = unit.is_late
+            late[unit.partition] = unit.gathered.is_late
             first.append(unit)
             continue
-        (behind if unit.is_late != late[unit.partition] or overlap(before, unit.runs) else first).append(unit)
+        (behind if unit.gathered.is_late != late[unit.partition] or overlap(before, unit.runs) else first).append(unit)
         seen[unit.partition] = sorted([*before, *unit.runs])
     return first, behind

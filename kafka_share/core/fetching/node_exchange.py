@@ -385,7 +385,7 @@ class NodeExchange:
         self._acknowledgements.flush()
 
     def _verdict(self, unit: Unit) -> KafkaShareError | None:
-        if unit.session_id != self.session.session_id or not self.session.is_open:
+        if unit.gathered.session_id != self.session.session_id or not self.session.is_open:
             return NotLeaderOrFollowerError(
                 f"the share session in which {unit.partition} was fetched from {self.node} has ended, "
                 f"and the broker has released the records or will"

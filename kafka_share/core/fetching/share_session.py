@@ -13,9 +13,10 @@ from uuid import UUID
 
 from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.fetching.offsets import AcknowledgementRun, encode_runs
+from kafka_share.locks import LockGeneration
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
-from kafka_share.records import AcknowledgeType, LockGeneration, TopicIdPartition
+from kafka_share.records import AcknowledgeType, TopicIdPartition
 
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
