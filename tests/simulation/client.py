@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from simulation.driver import SimulatedDriver
 from simulation.facade import Confidant, SimulatedFacade, Wait
-from simulation.fault_profile import API_TIMEOUT_MS, POISON, ClientProfile
+from simulation.fault_profile import API_TIMEOUT_MS, POISON, SETUP_TIMEOUT_MS, ClientProfile
 from simulation.network import Network
 from simulation.trace import Trace
 from simulation.virtual_time import VirtualTime
@@ -72,6 +72,7 @@ class SimulatedClient:
         self._life: Generator[Wait, None, None] | None = None
         config = ShareConsumerConfig(
             bootstrap_servers=[f"{node.host}:{node.port}" for node in bootstrap],
+            client_id=name,
             group_id=profile.group,
             share_acknowledgement_mode="explicit" if profile.explicit else "implicit",
             explicit_window_records=profile.window_records,
@@ -84,6 +85,7 @@ class SimulatedClient:
             default_api_timeout_ms=API_TIMEOUT_MS,
             retry_backoff_max_ms=500,
             reconnect_backoff_max_ms=500,
+            socket_connection_setup_timeout_ms=SETUP_TIMEOUT_MS,
             metadata_max_age_ms=3_000,
             allow_auto_create_topics=profile.auto_create,
         )

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from simulation.connection import Connections
+from simulation.connection import SimulatedConnection
 from simulation.network import NEVER, Network
 from simulation.trace import Trace
 from simulation.virtual_time import CHECK_EVERY, Action, VirtualTime
@@ -33,6 +33,7 @@ from kafka_share.core.events import (
     ReportOutcomes,
     Send,
 )
+from kafka_share.network.connections import Connections
 from kafka_share.network.mailbox import Mailbox
 
 FOR_THE_MAILBOX = (Deliver, ReportOutcomes, RaiseError, CompleteCommit, CompleteUnsubscribe)
@@ -61,6 +62,7 @@ class SimulatedDriver:
         ahead_ms: int,
     ) -> None:
         self.name = name
+        self.config = config
         self.core = ShareConsumerCore(config, member_id, source)
         self.mailbox = Mailbox(notify)
         self.observer: Observer
@@ -73,7 +75,13 @@ class SimulatedDriver:
         self._ahead_ms = ahead_ms
         self._inputs: deque[Event] = deque()
         self._outbox: list[Output] = []
-        self._connections = Connections(self, network, time, self._inputs.append, self.step)
+        self._connections = Connections(
+            lambda node, channel, owner: SimulatedConnection(node, channel, owner, self, network, time),
+            self._inputs.append,
+            self.step,
+            self.core.measurements,
+            log=lambda *_, **__: None,
+        )
         self._is_stepping = False
         self._is_scheduled = False
         self._armed_for_ms: int | None = None
@@ -82,6 +90,10 @@ class SimulatedDriver:
     def now_ms(self) -> int:
         """The client's own clock."""
         return self._time.now_ms + self._ahead_ms
+
+    def virtual_ms(self, at_ms: int) -> int:
+        """A time of the client's clock as virtual time; what has passed is now."""
+        return max(at_ms, self.now_ms()) - self._ahead_ms
 
     # ---- the process
 
@@ -179,7 +191,7 @@ class SimulatedDriver:
         at_ms = self.core.wake_at_ms()
         if at_ms is None or self.has_finished:
             return
-        at_ms = max(at_ms, self.now_ms()) - self._ahead_ms
+        at_ms = self.virtual_ms(at_ms)
         if self._armed_for_ms is None or at_ms < self._armed_for_ms or self._armed_for_ms < self._time.now_ms:
             self._armed_for_ms = at_ms
             self._time.at(at_ms, lambda: self.run(lambda: self._on_timer(at_ms)))

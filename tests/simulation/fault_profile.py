@@ -12,6 +12,8 @@ HEARTBEAT_INTERVAL_MS: Final = 500
 LOCK_LIMIT: Final = 100
 """In-flight records per share partition: the least that a broker takes."""
 API_TIMEOUT_MS: Final = 4_000
+SETUP_TIMEOUT_MS: Final = 1_500
+"""From the first packet of a connection to its first request."""
 POISON: Final = b"!"
 """Values that begin so make the deserializer fail."""
 
