@@ -13,17 +13,8 @@ import attrs
 
 from kafka_share.core.events import AcknowledgementOutcome, GatheredAcknowledgements
 from kafka_share.core.fetching.offsets import AcknowledgementRun
-from kafka_share.errors import (
-    FencedLeaderEpochError,
-    InvalidRecordStateError,
-    InvalidShareSessionEpochError,
-    KafkaShareError,
-    NotLeaderOrFollowerError,
-    OutcomeUnknownError,
-    ShareSessionNotFoundError,
-    UnknownTopicIdError,
-    UnknownTopicOrPartitionError,
-)
+from kafka_share.core.fetching.reactions import ENDS_LOCK
+from kafka_share.errors import KafkaShareError
 from kafka_share.locks import AcquisitionLock
 from kafka_share.records import AcknowledgeType
 
@@ -33,18 +24,6 @@ Notice: TypeAlias = tuple[OnOutcome, KafkaShareError | None]
 """A call to be made as soon as no lock is held."""
 Waiting: TypeAlias = dict[int, list[OnOutcome]]
 """By offset."""
-
-LOST: tuple[type[KafkaShareError], ...] = (
-    InvalidRecordStateError,
-    NotLeaderOrFollowerError,
-    FencedLeaderEpochError,
-    UnknownTopicIdError,
-    UnknownTopicOrPartitionError,
-    ShareSessionNotFoundError,
-    InvalidShareSessionEpochError,
-    OutcomeUnknownError,
-)
-"""Outcomes after which this consumer has no lock of the record: it is another's, or the session that had it ended."""
 
 
 @attrs.define(eq=False)
@@ -100,7 +79,7 @@ def _end(
     lock, waiting = awaited.lock, awaited.waiting
     is_renewed = outcome.error is None and outcome.sent_at_ms is not None
     for run in runs:
-        if lock is not None and isinstance(outcome.error, LOST):
+        if lock is not None and isinstance(outcome.error, ENDS_LOCK):
             lock.lose(run.first, run.last)
         elif lock is not None and is_renewed and run.type == AcknowledgeType.RENEW:
             lock.renew(run.first, run.last, (outcome.sent_at_ms or 0) + lock_ms)

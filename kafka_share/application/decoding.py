@@ -12,16 +12,14 @@ from typing import Any, Literal, TypeAlias
 import attrs
 
 from kafka_share.core.events import FetchedPartition
-from kafka_share.core.fetching.offsets import AcknowledgementRun, AcquiredRange
+from kafka_share.core.fetching.offsets import AcknowledgementRun
 from kafka_share.deserializers import Deserializer
 from kafka_share.errors import CorruptRecordError, DataError, RecordDeserializationError
 from kafka_share.locks import AcquisitionLock
 from kafka_share.protocol.record_batches import CorruptBatchError, RecordBatch, iter_batches
 from kafka_share.protocol.record_format import LENGTH_END, MAGIC_AT, RecordTuple
+from kafka_share.protocol.share_values import GAP, AcquiredRange
 from kafka_share.records import AcknowledgeType, ShareRecord, TimestampType
-
-GAP = 0
-"""The acknowledgement type of an acquired offset that has no record (KIP-932)."""
 
 Record: TypeAlias = ShareRecord[Any, Any]
 _new_record: Callable[[type[Record], tuple[Any, ...]], Record] = tuple.__new__

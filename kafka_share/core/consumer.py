@@ -11,6 +11,7 @@ import random
 from typing import assert_never
 
 from kafka_share.config import ShareConsumerConfig
+from kafka_share.core.context import CoreContext
 from kafka_share.core.coordinator import Coordinator
 from kafka_share.core.events import (
     AcknowledgementsGathered,
@@ -36,7 +37,8 @@ from kafka_share.core.membership import Membership
 from kafka_share.core.metadata import Metadata
 from kafka_share.core.metrics.measurements import Measurements
 from kafka_share.core.metrics.telemetry import TelemetryPush
-from kafka_share.core.metrics.traffic_counter import Observation
+from kafka_share.core.outage import Outage
+from kafka_share.core.outputs import Outputs
 from kafka_share.core.requests import Requests
 
 _AFTER_CLOSE = (PollEnded, BatchReclaimed, AcknowledgementsMade)
@@ -44,24 +46,21 @@ _AFTER_CLOSE = (PollEnded, BatchReclaimed, AcknowledgementsMade)
 
 
 class ShareConsumerCore:
-    """Membership says what may be fetched, metadata where it is, fetching does it.
-
-    `member_id` is kept for the consumer's life, across fencing, leaving and joining again (KIP-1082).
-    """
+    """Membership says what may be fetched, metadata where it is, fetching does it."""
 
     def __init__(self, config: ShareConsumerConfig, member_id: str, source: random.Random) -> None:
         self.measurements = Measurements(config.metrics_num_samples, config.metrics_sample_window_ms)
         """What the client counts and times; the driver and the façade record into it as well."""
         self.measurements.labels.update(group_id=config.group_id, member_id=member_id)
-        self._observation = Observation(self.measurements)
-        self._requests = Requests(config, source)
-        self._metadata = Metadata(config, self._requests, source)
-        self._coordinator = Coordinator(config, self._metadata, self._requests, source)
-        self._membership = Membership(config, member_id, self._metadata, self._coordinator, self._requests, source)
-        self._fetching = Fetching(config, member_id, self._metadata, self._membership, self._requests, source)
-        self._telemetry = TelemetryPush(
-            config, member_id, self._metadata, self._coordinator, self._requests, self.measurements, source
-        )
+        self._outputs = Outputs()
+        self._outage = Outage(config, self._outputs)
+        self._requests = Requests(config, self._outputs.add, source)
+        context = CoreContext(config, member_id, self._outputs, self._requests, self.measurements, source)
+        self._metadata = Metadata(context)
+        self._coordinator = Coordinator(context, self._metadata)
+        self._membership = Membership(context, self._metadata, self._coordinator)
+        self._fetching = Fetching(context, self._metadata, self._membership)
+        self._telemetry = TelemetryPush(context, self._metadata, self._coordinator)
         self._topics: frozenset[str] = frozenset()
         """What the application subscribes to; in force from the next poll on."""
         self._unsubscribing: list[Unsubscribed] = []
@@ -74,10 +73,10 @@ class ShareConsumerCore:
         if self._is_finished:
             return
         if isinstance(event, ResponseReceived):
-            self._observation.answered(event.send_id, event.response, now_ms)
+            self._outage.answered()
             self._requests.answered(event.send_id, event.response, now_ms)
         elif isinstance(event, RequestFailed):
-            self._observation.failed(event.send_id)
+            self._outage.failed(event.error, now_ms)
             self._requests.failed(event.send_id, event.error, now_ms)
         elif isinstance(event, ConnectionLost):
             self._fetching.connection_lost(event.node_id, event.channel)
@@ -154,9 +153,7 @@ class ShareConsumerCore:
             self._coordinator.poll(now_ms)
             self._metadata.poll(now_ms)
             self._complete_unsubscribes(now_ms)
-        outputs = self._requests.outputs[:]
-        self._requests.outputs.clear()
-        return self._observation.outputs(outputs, now_ms)
+        return self._outputs.take()
 
     def _poll_closing(self, closing: CloseRequested, now_ms: int) -> None:
         """Acknowledgements and the ends of the sessions first, then the group: leaving does not release records."""
@@ -167,18 +164,18 @@ class ShareConsumerCore:
         self._membership.poll(now_ms)
         is_over = self._fetching.is_closed and self._membership.is_out and self._telemetry.is_closed
         if is_late or is_over:
-            self._fetching.abandon()
+            self._fetching.abandon(now_ms)
             for unsubscribed in self._unsubscribing:
-                self._requests.outputs.append(CompleteUnsubscribe(unsubscribed.request_id))
+                self._outputs.add(CompleteUnsubscribe(unsubscribed.request_id))
             self._unsubscribing.clear()
-            self._requests.outputs.append(FinishClose())
+            self._outputs.add(FinishClose())
             self._is_finished = True
 
     def _complete_unsubscribes(self, now_ms: int) -> None:
         for unsubscribed in list(self._unsubscribing):
             if self._membership.is_out or now_ms >= unsubscribed.deadline_at_ms:
                 self._unsubscribing.remove(unsubscribed)
-                self._requests.outputs.append(CompleteUnsubscribe(unsubscribed.request_id))
+                self._outputs.add(CompleteUnsubscribe(unsubscribed.request_id))
 
     def wake_at_ms(self) -> int | None:
         if self._is_finished:
@@ -203,4 +200,4 @@ class ShareConsumerCore:
         self._membership.check()
         self._fetching.check()
         self._telemetry.check()
-        assert not self._requests.outputs or not self._is_finished, "something is said after the end"
+        assert self._outputs.is_empty or not self._is_finished, "an output after the end"

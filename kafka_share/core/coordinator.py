@@ -6,14 +6,11 @@ brokers among themselves.
 
 from __future__ import annotations
 
-import random
 from typing import TYPE_CHECKING, Final
 
-from kafka_share.config import ShareConsumerConfig
-from kafka_share.core.backoff import Backoff
+from kafka_share.core.context import CoreContext
 from kafka_share.core.events import Channel
 from kafka_share.core.metadata import Metadata, usable_node
-from kafka_share.core.requests import Requests
 from kafka_share.errors import BrokerError, KafkaShareError, UnsupportedVersionError, error_for_code
 from kafka_share.protocol.classic import FindCoordinatorRequest
 from kafka_share.records import Node
@@ -27,18 +24,17 @@ _MIN_VERSION: Final = 4
 
 
 class Coordinator:
-    """At most one look-up under way, the first at once and further ones with back-off until a heartbeat succeeded."""
+    """At most one look-up at a time, the first at once and further ones with back-off until a heartbeat succeeded."""
 
-    def __init__(
-        self, config: ShareConsumerConfig, metadata: Metadata, requests: Requests, source: random.Random
-    ) -> None:
+    def __init__(self, context: CoreContext, metadata: Metadata) -> None:
         self.node: Node | None = None
         self.refusal: KafkaShareError | None = None
         """Set when the look-up met an error that will not pass: the membership has to end."""
-        self._config = config
+        self._config = context.config
         self._metadata = metadata
-        self._requests = requests
-        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, source)
+        self._requests = context.requests
+        self._outputs = context.outputs
+        self._backoff = context.new_backoff()
         self._is_asking = False
         self._is_wanted = False
         self._wake_at_ms: int | None = None
@@ -49,7 +45,7 @@ class Coordinator:
     def forget(self) -> None:
         """The broker says it is not, or cannot be reached: look again. Not faster than the back-off allows."""
         if self.node is not None:
-            self._requests.note("coordinator-lost", node_id=self.node.id)
+            self._outputs.note("coordinator-lost", node_id=self.node.id)
         self.node = None
 
     def confirmed(self) -> None:
@@ -93,7 +89,7 @@ class Coordinator:
             if not code:
                 self.node = usable_node(found.node_id, found.host, found.port)
                 if self.node is not None:
-                    self._requests.note("coordinator-found", node_id=self.node.id)
+                    self._outputs.note("coordinator-found", node_id=self.node.id)
                 break
         error = error_for_code(code, message)
         if error is not None and not _may_pass(error):

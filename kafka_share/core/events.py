@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
-from kafka_share.core.fetching.offsets import AcknowledgementRun, AcquiredRange, merged
+from kafka_share.core.fetching.offsets import AcknowledgementRun, merged
 from kafka_share.locks import LockGeneration
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from kafka_share.errors import KafkaShareError
+    from kafka_share.protocol.share_values import AcquiredRange
     from kafka_share.records import Node, TopicIdPartition
 
 Message: TypeAlias = Any

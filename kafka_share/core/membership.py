@@ -23,18 +23,15 @@ joins again with the next poll. The clock stands still while a poll waits.
 from __future__ import annotations
 
 import enum
-import random
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from kafka_share.config import ShareConsumerConfig
-from kafka_share.core.backoff import Backoff
+from kafka_share.core.context import CoreContext
 from kafka_share.core.coordinator import Coordinator
 from kafka_share.core.events import Channel
 from kafka_share.core.metadata import Metadata
-from kafka_share.core.requests import Requests
 from kafka_share.errors import (
     BrokerError,
     CoordinatorLoadInProgressError,
@@ -139,33 +136,27 @@ Assignment = tuple[tuple[UUID, int], ...]
 class Membership:
     """See the module's docstring. `assignment` is what may be fetched; `assignment_version` grows when it changes."""
 
-    def __init__(
-        self,
-        config: ShareConsumerConfig,
-        member_id: str,
-        metadata: Metadata,
-        coordinator: Coordinator,
-        requests: Requests,
-        source: random.Random,
-    ) -> None:
+    def __init__(self, context: CoreContext, metadata: Metadata, coordinator: Coordinator) -> None:
         self.state = State.UNSUBSCRIBED
         self.subscription: frozenset[str] = frozenset()
         """In force since the last poll."""
         self.assignment: Assignment = ()
         self.assignment_version = 0
         self.epoch = JOIN_EPOCH
-        self._config = config
-        self._member_id = member_id
+        self._config = context.config
+        self._member_id = context.member_id
         self._metadata = metadata
         self._coordinator = coordinator
-        self._requests = requests
-        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, source)
+        self._requests = context.requests
+        self._outputs = context.outputs
+        self._measurements = context.measurements
+        self._backoff = context.new_backoff()
         self._polled = False
         self._poll_ends_at_ms = 0
         self._sent_names: frozenset[str] | None = None
         """The subscription that the coordinator has; None: the next heartbeat must be a full one."""
-        self._under_way: int | None = None
-        """The epoch of the heartbeat under way."""
+        self._sent_epoch: int | None = None
+        """The epoch in the heartbeat whose answer is awaited."""
         self._has_joined = False
         """Whether a heartbeat has been sent since the member was last out: then the coordinator may know it."""
         self._interval_ms = DEFAULT_INTERVAL_MS
@@ -219,8 +210,8 @@ class Membership:
         if self.state is not State.FATAL:
             self._drop_assignment()
             self._go(Trigger.FAILED)
-            self._requests.note("refused", error=str(error))
-            self._requests.raise_error(error, fatal=True)
+            self._outputs.note("refused", error=str(error))
+            self._outputs.raise_error(error, fatal=True)
 
     # ---- time
 
@@ -233,7 +224,7 @@ class Membership:
         self._skip_pointless_leave()
         due_at_ms = self._due_at_ms()
         self._coordinator.want(due_at_ms is not None)
-        if due_at_ms is not None and self._under_way is None and self._coordinator.node is not None:
+        if due_at_ms is not None and self._sent_epoch is None and self._coordinator.node is not None:
             ready_at_ms = self._requests.ready_at_ms(self._coordinator.node.id, Channel.CONTROL)
             due_at_ms = max(due_at_ms, ready_at_ms)
             if due_at_ms <= now_ms:
@@ -259,7 +250,7 @@ class Membership:
         if self._can_expire() and now_ms >= self._expires_at_ms():
             self._polled = False
             self._drop_assignment()
-            self._requests.note("stale", error=f"no poll for {self._config.max_poll_interval_ms} ms")
+            self._outputs.note("stale", error=f"no poll for {self._config.max_poll_interval_ms} ms")
             self._go(Trigger.TIMED_OUT)
 
     def _step(self) -> None:
@@ -279,7 +270,7 @@ class Membership:
             self._go(Trigger.APPLIED)
 
     def _skip_pointless_leave(self) -> None:
-        if self.state not in (State.LEAVING, State.EXPIRING) or self._under_way is not None:
+        if self.state not in (State.LEAVING, State.EXPIRING) or self._sent_epoch is not None:
             return
         if not self._has_joined or self._coordinator.node is None:
             self._left()
@@ -324,12 +315,14 @@ class Membership:
         self._has_joined = True
         self._retry_at_ms = None
         self._sent_at_ms = now_ms
-        self._under_way = request.member_epoch
+        self._measurements.heartbeat_sent(now_ms)
+        self._sent_epoch = request.member_epoch
         timeout_ms = self._config.request_timeout_ms
         self._requests.send(node, Channel.CONTROL, request, timeout_ms, self._answered, self._failed)
 
     def _answered(self, response: ShareGroupHeartbeatResponse, now_ms: int) -> None:
-        epoch, self._under_way = self._under_way, None
+        self._measurements.heartbeat_answered(now_ms - self._sent_at_ms, now_ms)
+        epoch, self._sent_epoch = self._sent_epoch, None
         if epoch == LEAVE_EPOCH:
             self._left()
         elif self.state in _ACTIVE:
@@ -343,7 +336,7 @@ class Membership:
                 self._accepted(response, now_ms)
 
     def _failed(self, error: KafkaShareError, now_ms: int) -> None:
-        epoch, self._under_way = self._under_way, None
+        epoch, self._sent_epoch = self._sent_epoch, None
         self._coordinator.forget()
         if epoch == LEAVE_EPOCH:
             self._left()
@@ -357,14 +350,14 @@ class Membership:
         self._has_joined = False
         self.epoch = JOIN_EPOCH
         if self.state in (State.LEAVING, State.EXPIRING):
-            self._requests.note("left")
+            self._outputs.note("left")
             self._go(Trigger.LEFT)
 
     def _accepted(self, response: ShareGroupHeartbeatResponse, now_ms: int) -> None:
         was_joining = self.state is State.JOINING
         self.epoch = response.member_epoch
         if was_joining:
-            self._requests.note("joined", member_epoch=self.epoch)
+            self._outputs.note("joined", member_epoch=self.epoch)
         if response.heartbeat_interval_ms > 0:
             self._interval_ms = max(response.heartbeat_interval_ms, MIN_INTERVAL_MS)
         self._backoff.succeeded()
@@ -387,16 +380,21 @@ class Membership:
             if topic.topic_id is not None and partition >= 0
         ]
         assignment: Assignment = tuple(dict.fromkeys(named))
-        if any(self._metadata.topic_name(topic_id) in (None, *self._awaited) for topic_id, _ in assignment):
+        if any(self._is_awaited(topic_id) for topic_id, _ in assignment):
             self._series_ends_at_ms = None
         if assignment == self.assignment:
             return False
         had_something = bool(self.assignment)
         self._assign(assignment)
-        self._requests.note("assignment-changed", member_epoch=self.epoch, partitions=len(assignment))
+        self._measurements.assignment_changed(now_ms)
+        self._outputs.note("assignment-changed", member_epoch=self.epoch, partitions=len(assignment))
         if had_something and not assignment:
             self._await_assignment(self.subscription, now_ms)
         return bool(assignment)
+
+    def _is_awaited(self, topic_id: UUID) -> bool:
+        name = self._metadata.topic_name(topic_id)
+        return name is None or name in self._awaited
 
     def _await_assignment(self, topics: frozenset[str], now_ms: int) -> None:
         """Begin the short series: an assignment with one of these topics is expected soon."""
@@ -429,7 +427,7 @@ class Membership:
             self._fenced(str(error), now_ms)
         elif isinstance(error, TopicAuthorizationFailedError):
             if self._reported is None or str(self._reported) != str(error):
-                self._requests.raise_error(error)
+                self._outputs.raise_error(error)
             self._reported = error
             self._retry_at_ms = now_ms + self._interval_ms
         else:
@@ -437,7 +435,7 @@ class Membership:
 
     def _fenced(self, why: str, now_ms: int) -> None:
         """Join again at once; if that is refused too, with back-off."""
-        self._requests.note("fenced", error=why)
+        self._outputs.note("fenced", error=why)
         if self.state is State.JOINING:
             self._back_off(now_ms)
         self._go(Trigger.REFUSED)
@@ -453,4 +451,4 @@ class Membership:
         assert not self.assignment or self.state in _ACTIVE, f"an assignment while {self.state.value}"
         assert self.epoch >= 0, "the local epoch is never the leave epoch"
         assert self.state is not State.STABLE or self.epoch > 0, "stable without an epoch"
-        assert self._under_way is None or self._has_joined or self.state is State.FATAL, "an answer nobody asked for"
+        assert self._sent_epoch is None or self._has_joined or self.state is State.FATAL, "an answer nobody asked for"

@@ -6,15 +6,12 @@ subscription changes, and when it has grown old. Unknown topics are no error: th
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from kafka_share.config import ShareConsumerConfig
-from kafka_share.core.backoff import Backoff
+from kafka_share.core.context import CoreContext
 from kafka_share.core.events import Channel, Disconnect
-from kafka_share.core.requests import Requests
 from kafka_share.errors import (
     InvalidTopicError,
     KafkaShareError,
@@ -50,11 +47,12 @@ class _Topic:
 class Metadata:
     """At most one Metadata request under way; `version` grows with every change of what is known."""
 
-    def __init__(self, config: ShareConsumerConfig, requests: Requests, source: random.Random) -> None:
+    def __init__(self, context: CoreContext) -> None:
         self.version = 0
-        self._config = config
-        self._requests = requests
-        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, source)
+        self._config = context.config
+        self._requests = context.requests
+        self._outputs = context.outputs
+        self._backoff = context.new_backoff()
         self._brokers: dict[int, Node] = {}
         self._topics: dict[UUID, _Topic] = {}
         self._interest: frozenset[str] = frozenset()
@@ -106,7 +104,7 @@ class Metadata:
         if topics == self._interest:
             return
         known = [topic.name for topic in self._topics.values()]
-        is_new = any(name not in known for name in topics)
+        is_new = not topics.issubset(known)
         kept = self._interest | topics
         self._topics = {topic_id: topic for topic_id, topic in self._topics.items() if topic.name in kept}
         self._interest = topics
@@ -139,7 +137,7 @@ class Metadata:
         if named is not None:
             self._brokers[leader_id] = named
         topic.leaders[partition] = (leader_id, epoch)
-        self._requests.note("leader-moved", topic=topic.name, partition=partition, node_id=leader_id)
+        self._outputs.note("leader-moved", topic=topic.name, partition=partition, node_id=leader_id)
         self.version += 1
         return True
 
@@ -168,9 +166,9 @@ class Metadata:
         """Once the brokers are known by their ids, the connections to the bootstrap addresses have had their use."""
         if not self._bootstrap_used or not self._brokers:
             return
-        if not any(self._requests.is_asking(node.id) for node in self._config.bootstrap_servers):
+        if not any(self._requests.awaited_from(node.id) for node in self._config.bootstrap_servers):
             self._bootstrap_used = False
-            self._requests.outputs.extend(Disconnect(node.id) for node in self._config.bootstrap_servers)
+            self._outputs.add(*(Disconnect(node.id) for node in self._config.bootstrap_servers))
 
     def _ask(self, node: Node, now_ms: int) -> None:
         request = MetadataRequest(
@@ -190,7 +188,7 @@ class Metadata:
         self._asked = None
         self._is_needed = True
         if isinstance(error, UnsupportedVersionError):
-            self._requests.raise_error(error, fatal=True)
+            self._outputs.raise_error(error, fatal=True)
 
     def _answered(self, response: MetadataResponse, now_ms: int) -> None:
         asked, self._asked = self._asked, None
@@ -219,7 +217,7 @@ class Metadata:
             if new is None:
                 self._requests.forget_node(node_id)
             elif (new.host, new.port) != (old.host, old.port):
-                self._requests.outputs.append(Disconnect(node_id))
+                self._outputs.add(Disconnect(node_id))
         self._brokers = brokers
 
     def _take_topics(self, response: MetadataResponse, asked: frozenset[str]) -> None:
@@ -236,7 +234,7 @@ class Metadata:
                 continue
             self._take_topic(name, answer)
         if invalid:
-            self._requests.raise_error(InvalidTopicError(f"Invalid topics: [{', '.join(sorted(invalid))}]"))
+            self._outputs.raise_error(InvalidTopicError(f"Invalid topics: [{', '.join(sorted(invalid))}]"))
 
     def _take_topic(self, name: str, answer: MetadataResponse.MetadataResponseTopic) -> None:
         topic_id = answer.topic_id
@@ -262,7 +260,7 @@ class Metadata:
             else:
                 topic.leaders[index] = (partition.leader_id, partition.leader_epoch)
                 if old is not None and old[0] != partition.leader_id:
-                    self._requests.note("leader-moved", topic=name, partition=index, node_id=partition.leader_id)
+                    self._outputs.note("leader-moved", topic=name, partition=index, node_id=partition.leader_id)
 
     def check(self) -> None:
         names = [topic.name for topic in self._topics.values()]

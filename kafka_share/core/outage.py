@@ -1,19 +1,30 @@
-"""Notices that no broker answers any more, so that an application learns of it that only polls.
+"""What is raised about requests without an answer, so that an application learns of it that only polls.
 
-Owned by `core.requests`, which tells it of every answer and every failure. Single brokers may be down for as long as
-they like; only when nothing at all answers is there something to raise. It stops nothing: trying goes on.
+Owned by `ShareConsumerCore`, which tells it of every answer and every failure. A single broker may be down for as long
+as it likes; only when nothing at all answers is there something to raise. What no retry is likely to mend is raised at
+once. It stops nothing: trying goes on.
 """
 
 from __future__ import annotations
 
 from kafka_share.config import ShareConsumerConfig
-from kafka_share.errors import BrokerUnreachableError, KafkaShareError
+from kafka_share.core.outputs import Outputs
+from kafka_share.errors import (
+    AuthenticationError,
+    BrokerUnreachableError,
+    KafkaShareError,
+    RemoteProtocolError,
+    UnsupportedVersionError,
+)
+
+_MAX_REMEMBERED_FAILURES = 64
 
 
 class Outage:
     """From the first failure after an answer until the next answer; raised once, after `default_api_timeout_ms`."""
 
-    def __init__(self, config: ShareConsumerConfig) -> None:
+    def __init__(self, config: ShareConsumerConfig, outputs: Outputs) -> None:
+        self._outputs = outputs
         self._limit_ms = config.default_api_timeout_ms
         # While the core wants something, failures follow each other faster than this. A longer pause means that
         # nothing was asked for in between, and says nothing about the brokers.
@@ -23,19 +34,32 @@ class Outage:
         self._began_at_ms: int | None = None
         self._last_at_ms = 0
         self._is_known = False
+        self._raised: dict[str, None] = {}
+        """What was raised at once, since the last answer."""
 
     def answered(self) -> None:
         """A broker answered: whatever there was, it is over."""
         self._began_at_ms = None
         self._is_known = False
+        self._raised.clear()
 
-    def failed(self, error: KafkaShareError, now_ms: int) -> BrokerUnreachableError | None:
-        """A request got no answer; the error to raise, once per outage, when that has been so for long enough."""
+    def failed(self, error: KafkaShareError, now_ms: int) -> None:
+        """A request got no answer."""
+        if isinstance(error, UnsupportedVersionError):
+            return  # nothing was sent
+        if not isinstance(error, AuthenticationError | RemoteProtocolError):
+            self._lasts(error, now_ms)
+        elif str(error) not in self._raised and len(self._raised) < _MAX_REMEMBERED_FAILURES:
+            self._raised[str(error)] = None
+            self._outputs.raise_error(error)
+
+    def _lasts(self, error: KafkaShareError, now_ms: int) -> None:
         if self._began_at_ms is None or now_ms - self._last_at_ms > self._longest_pause_ms:
             self._began_at_ms = now_ms
         self._last_at_ms = now_ms
         silent_ms = now_ms - self._began_at_ms
-        if self._is_known or silent_ms < self._limit_ms:
-            return None
-        self._is_known = True
-        return BrokerUnreachableError(f"No broker has answered for {silent_ms} ms, and trying goes on; last: {error}")
+        if not self._is_known and silent_ms >= self._limit_ms:
+            self._is_known = True
+            self._outputs.raise_error(
+                BrokerUnreachableError(f"No broker has answered for {silent_ms} ms, and trying goes on; last: {error}")
+            )

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from kafka_share.application.decoding import GAP
 from kafka_share.application.delivery import Delivery, runs_of
 from kafka_share.core.events import FetchedPartition
 from kafka_share.core.fetching.offsets import AcknowledgementRun as Run
+from kafka_share.protocol.share_values import GAP
 from kafka_share.records import AcknowledgeType, ShareRecord, TimestampType, TopicIdPartition
 
 NUMBERS = count(1)

@@ -21,7 +21,6 @@ from kafka_share.core.events import (
     ReportOutcomes,
 )
 from kafka_share.core.fetching.offsets import AcknowledgementRun as Run
-from kafka_share.core.fetching.offsets import AcquiredRange
 from kafka_share.deserializers import as_deserializer
 from kafka_share.errors import (
     ConsumerClosedError,
@@ -34,6 +33,7 @@ from kafka_share.errors import (
 )
 from kafka_share.locks import LockGeneration
 from kafka_share.protocol.record_batches import encode_batch
+from kafka_share.protocol.share_values import AcquiredRange
 from kafka_share.records import AcknowledgeType, ShareRecord, TimestampType, TopicIdPartition
 
 ACCEPT, RELEASE, REJECT, RENEW = AcknowledgeType

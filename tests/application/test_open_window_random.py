@@ -23,10 +23,11 @@ from kafka_share.core.events import (
     GatheredAcknowledgements,
     ReportOutcomes,
 )
-from kafka_share.core.fetching.offsets import AcknowledgementRun, AcquiredRange
+from kafka_share.core.fetching.offsets import AcknowledgementRun
 from kafka_share.errors import InvalidRecordStateError, KafkaShareError, OutcomeUnknownError, UnknownServerError
 from kafka_share.locks import LockGeneration
 from kafka_share.protocol.record_batches import encode_batch
+from kafka_share.protocol.share_values import AcquiredRange
 from kafka_share.records import AcknowledgeType, ShareRecord, TopicIdPartition
 
 PARTITIONS = [TopicIdPartition(UUID(int=1), "a", 0), TopicIdPartition(UUID(int=1), "a", 1)]

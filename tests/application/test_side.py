@@ -24,7 +24,6 @@ from kafka_share.core.events import (
     ReportOutcomes,
 )
 from kafka_share.core.fetching.offsets import AcknowledgementRun as Run
-from kafka_share.core.fetching.offsets import AcquiredRange
 from kafka_share.deserializers import as_deserializer
 from kafka_share.errors import (
     CorruptRecordError,
@@ -35,6 +34,7 @@ from kafka_share.errors import (
     UnknownServerError,
 )
 from kafka_share.protocol.record_batches import encode_batch
+from kafka_share.protocol.share_values import AcquiredRange
 from kafka_share.records import AcknowledgeType, ShareRecords, TopicIdPartition
 
 GAP = 0

@@ -11,9 +11,10 @@ from uuid import UUID
 from kafka_share.application.decoding import Decoder
 from kafka_share.application.side import ApplicationSide
 from kafka_share.core.events import Deliver, FetchedBatch, FetchedPartition
-from kafka_share.core.fetching.offsets import AcknowledgementRun, AcquiredRange
+from kafka_share.core.fetching.offsets import AcknowledgementRun
 from kafka_share.locks import LockGeneration
 from kafka_share.protocol.record_batches import encode_batch
+from kafka_share.protocol.share_values import AcquiredRange
 from kafka_share.records import AcknowledgeType, TopicIdPartition
 
 A0 = TopicIdPartition(UUID(int=1), "a", 0)

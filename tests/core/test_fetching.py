@@ -22,7 +22,6 @@ from core.scripted_cluster import (
 )
 
 from kafka_share.core.events import BatchReclaimed, PollEnded, PollStarted, SubscriptionChanged, Unsubscribed
-from kafka_share.core.fetching.offsets import AcquiredRange
 from kafka_share.errors import (
     AuthenticationError,
     CorruptMessageError,
@@ -34,6 +33,7 @@ from kafka_share.errors import (
 )
 from kafka_share.protocol.classic import MetadataRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
+from kafka_share.protocol.share_values import AcquiredRange
 from kafka_share.records import Node
 
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from kafka_share.config import ShareConsumerConfig
-from kafka_share.core.events import Channel, RaiseError
-from kafka_share.core.requests import Requests
+from kafka_share.core.events import RaiseError
+from kafka_share.core.outage import Outage
+from kafka_share.core.outputs import Outputs
 from kafka_share.errors import AuthenticationError, BrokerUnreachableError, KafkaShareError, RemoteProtocolError
-from kafka_share.protocol.classic import MetadataRequest, MetadataResponse
-from kafka_share.records import Node
 
-A, B = Node(1, "a", 9092), Node(2, "b", 9092)
 CONFIG = ShareConsumerConfig(
     bootstrap_servers="a:9092",
     group_id="g",
@@ -25,26 +21,19 @@ LOST = BrokerUnreachableError("a:9092 closed the connection")
 
 
 class Asker:
-    """Sends requests through one `Requests` and ends them as the test says."""
+    """Sends requests, which end as the test says; `raised` is what poll would raise."""
 
     def __init__(self) -> None:
-        self.requests = Requests(CONFIG, random.Random(1))
-        self._send_id = 0
+        self._outputs = Outputs()
+        self._outage = Outage(CONFIG, self._outputs)
+        self.raised: list[KafkaShareError] = []
 
-    def _send(self, node: Node) -> int:
-        self.requests.send(node, Channel.CONTROL, MetadataRequest(), 500, lambda *_: None, lambda *_: None)
-        self._send_id += 1
-        return self._send_id
+    def fails(self, error: KafkaShareError, now_ms: int) -> None:
+        self._outage.failed(error, now_ms)
+        self.raised += [output.error for output in self._outputs.take() if isinstance(output, RaiseError)]
 
-    def fails(self, error: KafkaShareError, now_ms: int, node: Node = A) -> None:
-        self.requests.failed(self._send(node), error, now_ms)
-
-    def is_answered(self, now_ms: int, node: Node = A) -> None:
-        self.requests.answered(self._send(node), MetadataResponse(throttle_time_ms=0), now_ms)
-
-    @property
-    def raised(self) -> list[KafkaShareError]:
-        return [output.error for output in self.requests.outputs if isinstance(output, RaiseError)]
+    def is_answered(self) -> None:
+        self._outage.answered()
 
 
 def test_an_outage_is_raised_once_when_nobody_has_answered_for_the_api_timeout() -> None:
@@ -62,7 +51,7 @@ def test_no_outage_is_raised_when_another_broker_answers_in_between() -> None:
     for now_ms in range(0, 3_001, 200):
         asker.fails(LOST, now_ms)
         if now_ms % 800 == 0:
-            asker.is_answered(now_ms, B)
+            asker.is_answered()
     assert asker.raised == []
 
 
@@ -71,7 +60,7 @@ def test_a_second_outage_is_raised_when_a_broker_had_answered_after_the_first() 
     for start_ms in (0, 5_000):
         for now_ms in range(start_ms, start_ms + 1_401, 200):
             asker.fails(LOST, now_ms)
-        asker.is_answered(start_ms + 2_000)
+        asker.is_answered()
     assert len(asker.raised) == 2
 
 
@@ -89,6 +78,6 @@ def test_what_no_retry_mends_is_raised_at_once_and_again_after_an_answer(kind: t
     for now_ms in range(0, 3_001, 200):
         asker.fails(kind("nonsense"), now_ms)
     assert [str(error) for error in asker.raised] == ["nonsense"]
-    asker.is_answered(4_000)
+    asker.is_answered()
     asker.fails(kind("nonsense"), 4_100)
     assert len(asker.raised) == 2

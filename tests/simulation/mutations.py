@@ -21,13 +21,14 @@ from kafka_share.broker.share.record_state import InFlightState, RecordState
 from kafka_share.broker.share.share_coordinator import ShareCoordinator
 from kafka_share.broker.share.window import InFlightWindow
 from kafka_share.core.coordinator import Coordinator
-from kafka_share.core.fetching import node_exchange
+from kafka_share.core.fetching import answers
 from kafka_share.core.fetching.acknowledgements import Acknowledgements
 from kafka_share.core.fetching.fetcher import Fetching
 from kafka_share.core.fetching.node_exchange import NodeExchange
-from kafka_share.core.fetching.offsets import AcquiredRange, clean_acquired
+from kafka_share.core.fetching.offsets import clean_acquired
 from kafka_share.core.membership import Membership
 from kafka_share.errors import InvalidRecordStateError, error_for_code
+from kafka_share.protocol.share_values import AcquiredRange
 
 Original = Callable[..., Any]
 NEVER_ENOUGH = 1_000_000
@@ -203,10 +204,10 @@ MUTATIONS = {
     ),
     "keep a dead share session": Mutation(NodeExchange, "reset", _keeps_a_dead_session, "not ended"),
     "take one offset more than was acquired": Mutation(
-        node_exchange, "clean_acquired", _takes_one_offset_more, "which it was not handed out", 1
+        answers, "clean_acquired", _takes_one_offset_more, "which it was not handed out", 1
     ),
     "take refusals for success": Mutation(
-        node_exchange, "error_for_code", _takes_refusals_for_success, "was accepted; it was not stored", 9
+        answers, "error_for_code", _takes_refusals_for_success, "was accepted; it was not stored", 9
     ),
     "hand out locked records": Mutation(
         InFlightState, "acquirable", _hands_out_locked_records, "is handed out to (two members at once|its holder)", 1

@@ -7,7 +7,6 @@ which broker gets a question that names none, when a broker that failed may be a
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,15 +21,14 @@ from kafka_share.core.events import (
     Message,
     RequestFailed,
     ResponseReceived,
-    Send,
 )
 from kafka_share.core.metadata import usable_node
+from kafka_share.core.requests import Requests
 from kafka_share.errors import (
     IllegalStateError,
     InternalError,
     KafkaShareError,
     RebootstrapRequiredError,
-    UnsupportedVersionError,
 )
 from kafka_share.protocol.classic import MetadataResponse
 from kafka_share.records import Node
@@ -74,11 +72,9 @@ class AdminCore:
     def __init__(self, config: ShareAdminConfig, source: random.Random) -> None:
         self._config = config
         self._source = source
-        self._nodes = Nodes(config, source)
+        self._requests = Requests(config, self._put, source)
+        self._nodes = Nodes(config.bootstrap_servers, self._requests)
         self._runs: dict[int, _Run] = {}
-        self._under_way: dict[int, tuple[int, int, int]] = {}
-        """Send id -> call id, position of the question, node id."""
-        self._last_send_id = 0
         self._outputs: list[AdminOutput] = []
         self._wake_at_ms: int | None = None
         self._is_closed = False
@@ -87,9 +83,9 @@ class AdminCore:
 
     def handle(self, event: AdminEvent, now_ms: int) -> None:
         if isinstance(event, ResponseReceived):
-            self._answered(event.send_id, event.response, now_ms)
+            self._requests.answered(event.send_id, event.response, now_ms)
         elif isinstance(event, RequestFailed):
-            self._failed(event.send_id, event.error, now_ms)
+            self._requests.failed(event.send_id, event.error, now_ms)
         elif isinstance(event, CallStarted):
             self._start(event, now_ms)
         elif isinstance(event, CallCancelled):
@@ -106,10 +102,14 @@ class AdminCore:
         outputs, self._outputs = self._outputs, []
         return outputs
 
+    def _put(self, output: AdminOutput) -> None:
+        self._outputs.append(output)
+
     def wake_at_ms(self) -> int | None:
         return self._wake_at_ms
 
     def check(self) -> None:
+        self._requests.check()
         assert not (self._is_closed and self._runs), "a call goes on after the end"
         for run in self._runs.values():
             assert all(0 <= index < len(run.replies) for index in run.unsent), (
@@ -185,43 +185,29 @@ class AdminCore:
                 self._wake(ready_at_ms)
                 continue
             del run.unsent[index]
-            self._last_send_id += 1
-            timeout_ms = min(self._config.request_timeout_ms, run.call.deadline_at_ms - now_ms)
-            self._under_way[self._last_send_id] = (run.call_id, index, node.id)
-            self._outputs.append(
-                Send(
-                    self._last_send_id,
-                    node,
-                    Channel.CONTROL,
-                    question.request,
-                    max(1, timeout_ms),
-                    question.min_version,
-                )
-            )
+            self._send(run, index, question, node, now_ms)
 
     def _node_for(self, question: Question, now_ms: int) -> tuple[Node | None, int]:
         if question.node is None:
-            load = Counter(node_id for _, _, node_id in self._under_way.values())
-            return self._nodes.some(load, now_ms)
+            return self._nodes.some(now_ms)
         ready_at_ms = self._nodes.ready_at_ms(question.node.id)
         return (question.node if ready_at_ms <= now_ms else None), ready_at_ms
 
-    def _answered(self, send_id: int, response: Message, now_ms: int) -> None:
-        call_id, index, node_id = self._under_way.pop(send_id)
-        self._nodes.answered(node_id, response.throttle_time_ms, now_ms)
-        if isinstance(response, MetadataResponse):
-            self._learn(response)
-        self._reply(call_id, index, response)
+    def _send(self, run: _Run, index: int, question: Question, node: Node, now_ms: int) -> None:
+        def answered(response: Message, _: int) -> None:
+            self._nodes.answered(node.id)
+            if isinstance(response, MetadataResponse):
+                self._learn(response)
+            self._reply(run, index, response)
 
-    def _failed(self, send_id: int, error: KafkaShareError, now_ms: int) -> None:
-        call_id, index, node_id = self._under_way.pop(send_id)
-        if not isinstance(error, UnsupportedVersionError):  # that one says nothing against the connection
-            self._nodes.failed(node_id, now_ms)
-        self._reply(call_id, index, error)
+        def failed(error: KafkaShareError, _: int) -> None:
+            self._reply(run, index, error)
 
-    def _reply(self, call_id: int, index: int, reply: Reply) -> None:
-        run = self._runs.get(call_id)
-        if run is not None:
+        timeout_ms = min(self._config.request_timeout_ms, run.call.deadline_at_ms - now_ms)
+        self._requests.send(node, Channel.CONTROL, question.request, timeout_ms, answered, failed, question.min_version)
+
+    def _reply(self, run: _Run, index: int, reply: Reply) -> None:
+        if run.call_id in self._runs:  # otherwise its time is up, and nobody waits for this any more
             assert run.replies[index] is None, "two answers to one question"
             run.replies[index] = reply
 

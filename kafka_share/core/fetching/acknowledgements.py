@@ -7,41 +7,28 @@ offset gets exactly one outcome. Sends nothing itself, and does not know share s
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterable
 
 import attrs
 
-from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.backoff import Backoff
+from kafka_share.core.context import CoreContext
 from kafka_share.core.events import (
     AcknowledgementOutcome,
     CommitRequested,
     CompleteCommit,
     EndedAcknowledgements,
     GatheredAcknowledgements,
-    Output,
     ReportOutcomes,
 )
-from kafka_share.core.fetching.offsets import AcknowledgementRun, overlap
+from kafka_share.core.fetching.offsets import AcknowledgementRun, count_of, overlap
+from kafka_share.core.fetching.reactions import ENDS_LOCK
 from kafka_share.errors import (
     BrokerError,
-    FencedLeaderEpochError,
     KafkaShareError,
-    NotLeaderOrFollowerError,
     OperationTimeoutError,
-    UnknownTopicIdError,
-    UnknownTopicOrPartitionError,
 )
 from kafka_share.records import AcknowledgeType, TopicIdPartition
-
-_NEVER_RETRIED = (
-    NotLeaderOrFollowerError,
-    FencedLeaderEpochError,
-    UnknownTopicOrPartitionError,
-    UnknownTopicIdError,
-)
-"""Retriable codes after which the lock is gone: the new leader, or the new topic, does not know it (KAFKA-20052)."""
 
 
 @attrs.define(eq=False)
@@ -87,12 +74,13 @@ Units = dict[TopicIdPartition, list[Unit]]
 class Acknowledgements:
     """The queues of all nodes. Bounded by what the application holds: each offset is in one unit at most."""
 
-    def __init__(self, config: ShareConsumerConfig, outputs: list[Output], source: random.Random) -> None:
+    def __init__(self, context: CoreContext) -> None:
         self.has_renewed = False
         """Set when a renewal succeeded: the application has records to return. Whoever uses it clears it."""
-        self._config = config
-        self._outputs = outputs
-        self._source = source
+        self._config = context.config
+        self._outputs = context.outputs
+        self._measurements = context.measurements
+        self._new_backoff = context.new_backoff
         self._queues: dict[int, list[Unit]] = {}
         self._last_number = 0
         self._last_gathered = 0
@@ -152,9 +140,6 @@ class Acknowledgements:
     def _new_number(self) -> int:
         self._last_number += 1
         return self._last_number
-
-    def _new_backoff(self) -> Backoff:
-        return Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms, self._source)
 
     # ---- what may be sent
 
@@ -253,7 +238,7 @@ class Acknowledgements:
         self, units: list[Unit], error: BrokerError | None, new_lock: tuple[int, int] | None, now_ms: int
     ) -> None:
         """The same for the answer to a ShareAcknowledge, which is repeated after a passing error until the deadline."""
-        if error is None or not error.retriable or error.fault == "group" or isinstance(error, _NEVER_RETRIED):
+        if error is None or not error.retriable or isinstance(error, ENDS_LOCK):
             self.settle(units, error, new_lock)
             return
         ended: list[Unit] = []
@@ -302,14 +287,25 @@ class Acknowledgements:
         if not commit.open_units and self._commits.pop(commit.request_id, None) is not None:
             self._completed.append(CompleteCommit(commit.request_id, timed_out=False))
 
-    def flush(self) -> None:
+    def flush(self, now_ms: int) -> None:
         """Put the outcomes so far into the outputs, and after them the commits that they complete."""
         if self._outcomes:
-            self._outputs.append(ReportOutcomes(tuple(self._outcomes)))
+            for outcome in self._outcomes:
+                if outcome.error is not None:
+                    self._note_failure(outcome, outcome.error, now_ms)
+            self._outputs.add(ReportOutcomes(tuple(self._outcomes)))
             self._outcomes.clear()
         if self._completed:
-            self._outputs.extend(self._completed)
+            self._outputs.add(*self._completed)
             self._completed.clear()
+
+    def _note_failure(self, outcome: AcknowledgementOutcome, error: KafkaShareError, now_ms: int) -> None:
+        records = count_of(outcome.runs)
+        self._measurements.acknowledging_failed(records, now_ms)
+        topic, partition = outcome.partition.topic, outcome.partition.partition
+        self._outputs.note(
+            "acknowledgement-failed", topic=topic, partition=partition, records=records, error=str(error)
+        )
 
     def poll(self, now_ms: int) -> None:
         """Complete the commits whose time has run out; their acknowledgements stay under way."""
@@ -317,7 +313,8 @@ class Acknowledgements:
             if now_ms >= commit.deadline_at_ms:
                 del self._commits[commit.request_id]
                 self._completed.append(CompleteCommit(commit.request_id, timed_out=True))
-        self.flush()
+                self._measurements.commit_expired()
+        self.flush(now_ms)
 
     def wake_at_ms(self) -> int | None:
         return min((commit.deadline_at_ms for commit in self._commits.values()), default=None)

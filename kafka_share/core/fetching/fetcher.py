@@ -7,12 +7,11 @@ nothing is read ahead. Each node with something to do has a `NodeExchange`.
 from __future__ import annotations
 
 import itertools
-import random
 from typing import Final
 
 import attrs
 
-from kafka_share.config import ShareConsumerConfig
+from kafka_share.core.context import CoreContext
 from kafka_share.core.events import (
     Channel,
     CommitRequested,
@@ -27,7 +26,6 @@ from kafka_share.core.fetching.share_session import ShareSession, Wanted
 from kafka_share.core.fetching.untaken_batches import ParkedBatches, releases
 from kafka_share.core.membership import Assignment, Membership
 from kafka_share.core.metadata import Metadata
-from kafka_share.core.requests import Requests
 from kafka_share.errors import NotLeaderOrFollowerError, OutcomeUnknownError
 from kafka_share.records import Node, TopicIdPartition
 
@@ -42,22 +40,13 @@ class Fetching:
     round is asked for records, in turn; the others get a request only to carry acknowledgements or changes.
     """
 
-    def __init__(
-        self,
-        config: ShareConsumerConfig,
-        member_id: str,
-        metadata: Metadata,
-        membership: Membership,
-        requests: Requests,
-        source: random.Random,
-    ) -> None:
-        self.acknowledgements = Acknowledgements(config, requests.outputs, source)
-        self._config = config
-        self._member_id = member_id
+    def __init__(self, context: CoreContext, metadata: Metadata, membership: Membership) -> None:
+        self.acknowledgements = Acknowledgements(context)
+        self._context = context
+        self._config = context.config
+        self._outputs = context.outputs
         self._metadata = metadata
         self._membership = membership
-        self._requests = requests
-        self._source = source
         self._exchanges: dict[int, NodeExchange] = {}
         self._parked = ParkedBatches()
         self._session_ids = itertools.count(1)
@@ -66,7 +55,7 @@ class Fetching:
         """Until when a poll waits for records; None: none does."""
         self._is_poll_new = False
         """Even a poll without time asks each idle node once."""
-        self._max_records = config.max_poll_records
+        self._max_records = context.config.max_poll_records
         """How many the present poll has room for."""
         self._gather_at_ms: int | None = None
         self._wanted: dict[int, Wanted] = {}
@@ -119,26 +108,26 @@ class Fetching:
     def is_closed(self) -> bool:
         return not any(exchange.is_busy or exchange.session.is_open for exchange in self._exchanges.values())
 
-    def abandon(self) -> None:
+    def abandon(self, now_ms: int) -> None:
         """Time is up: everything gets its outcome now."""
         for exchange in self._exchanges.values():
             exchange.abandon(OutcomeUnknownError("the consumer was closed before the broker answered"))
         never_sent = NotLeaderOrFollowerError("the consumer was closed before the acknowledgement could be sent")
         for node_id in self.acknowledgements.node_ids:
             self.acknowledgements.fail_queued(node_id, lambda _: never_sent)
-        self.acknowledgements.flush()
+        self.acknowledgements.flush(now_ms)
 
     # ---- time
 
     def poll(self, now_ms: int) -> bool:
         """Send what is due. True if a waiting poll has got what it waited for: records that were renewed."""
         self._wake_at_ms = None
-        self._fail_unsendable()
+        self._fail_unsendable(now_ms)
         self._gather_when_due(now_ms)
         if self._closing_until_ms is not None:
             self._close_sessions(now_ms, self._closing_until_ms)
         else:
-            self._requests.outputs.extend(self._parked.poll(now_ms, is_abandoned=self._membership.is_abandoned))
+            self._outputs.add(*self._parked.poll(now_ms, is_abandoned=self._membership.is_abandoned))
             self._wake(self._parked.wake_at_ms())
             self._send_due(now_ms)
         self.acknowledgements.poll(now_ms)
@@ -150,7 +139,7 @@ class Fetching:
             return
         if now_ms >= self._gather_at_ms:
             self._gather_at_ms = None
-            self._requests.outputs.append(GatherAcknowledgements())
+            self._outputs.add(GatherAcknowledgements())
         else:
             self._wake(self._gather_at_ms)
 
@@ -240,16 +229,9 @@ class Fetching:
         return exchange
 
     def _new_exchange(self, node: Node) -> NodeExchange:
+        session = ShareSession(self._config, self._context.member_id, self._session_ids)
         return NodeExchange(
-            node,
-            ShareSession(self._config, self._member_id, self._session_ids),
-            self._config,
-            self._metadata,
-            self._requests,
-            self.acknowledgements,
-            self._batch_ids,
-            self._fetched,
-            self._source,
+            self._context, node, session, self._metadata, self.acknowledgements, self._batch_ids, self._fetched
         )
 
     def _update_wanted(self) -> dict[int, Wanted]:
@@ -297,7 +279,7 @@ class Fetching:
             for exchange in self._exchanges.values():
                 exchange.lose_moved()
 
-    def _fail_unsendable(self) -> None:
+    def _fail_unsendable(self, now_ms: int) -> None:
         self._drop_departed()
         self._lose_moved()
         for node_id in self.acknowledgements.node_ids:
@@ -306,7 +288,7 @@ class Fetching:
                 gone = NotLeaderOrFollowerError(f"there is no share session with node {node_id}")
                 self.acknowledgements.fail_queued(node_id, lambda _, gone=gone: gone)  # type: ignore[misc]
             else:
-                exchange.fail_unsendable()
+                exchange.fail_unsendable(now_ms)
 
     # ---- answers
 
@@ -322,7 +304,7 @@ class Fetching:
             self.acknowledgements.release(release, now_ms)
         if kept:
             batch = attrs.evolve(batch, partitions=kept)
-            self._requests.outputs.append(Deliver(batch))
+            self._outputs.add(Deliver(batch))
             self._parked.park(batch, now_ms)
             self._poll_ends_at_ms = None
             self._is_poll_new = False

@@ -8,22 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-
-class OffsetRange(NamedTuple):
-    first: int
-    last: int
-
-
-class AcquiredRange(NamedTuple):
-    """Offsets that a broker acquired for this member, with the delivery count they share."""
-
-    first: int
-    last: int
-    delivery_count: int
+from kafka_share.protocol.share_values import AcquiredRange
 
 
 class AcknowledgementRun(NamedTuple):
-    """Neighbouring offsets that are acknowledged with the same type (0 GAP, else `AcknowledgeType`)."""
+    """Neighbouring offsets that are acknowledged with the same type (`GAP` or one of `AcknowledgeType`)."""
 
     first: int
     last: int
@@ -42,6 +31,11 @@ MAX_ACQUIRED_OFFSETS = 1 << 24
 """More offsets in one partition of one answer cannot be real: brokers lock at most some ten thousand records."""
 
 _LONG_RUN = 10
+
+
+def count_of(ranges: Iterable[tuple[int, int, int]]) -> int:
+    """How many offsets disjoint ranges (first, last, …) have."""
+    return sum(last - first + 1 for first, last, _ in ranges)
 
 
 def overlap(one: Iterable[tuple[int, int, int]], other: Iterable[tuple[int, int, int]]) -> bool:

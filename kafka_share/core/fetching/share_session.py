@@ -8,7 +8,6 @@ what was acquired in the old one cannot be acknowledged any more (KIP-932).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
 from uuid import UUID
 
 from kafka_share.config import ShareConsumerConfig
@@ -16,11 +15,8 @@ from kafka_share.core.fetching.offsets import AcknowledgementRun, encode_runs
 from kafka_share.locks import LockGeneration
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
+from kafka_share.protocol.share_values import FINAL_EPOCH, INITIAL_EPOCH, MAX_EPOCH, next_epoch
 from kafka_share.records import AcknowledgeType, TopicIdPartition
-
-INITIAL_EPOCH: Final = 0
-FINAL_EPOCH: Final = -1
-MAX_EPOCH: Final = 2**31 - 1
 
 Wanted = tuple[TopicIdPartition, ...]
 Said = Mapping[TopicIdPartition, list[AcknowledgementRun]]
@@ -28,10 +24,6 @@ Said = Mapping[TopicIdPartition, list[AcknowledgementRun]]
 
 _FetchPartition = ShareFetchRequest.FetchTopic.FetchPartition
 _AcknowledgePartition = ShareAcknowledgeRequest.AcknowledgeTopic.AcknowledgePartition
-
-
-def next_epoch(epoch: int) -> int:
-    return 1 if epoch == MAX_EPOCH else epoch + 1
 
 
 class ShareSession:

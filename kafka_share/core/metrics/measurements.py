@@ -181,16 +181,34 @@ class Measurements:
 
     # ---- the core
 
-    def fetched(self, latency_ms: int, throttle_ms: int, size: int, records: int, now_ms: int) -> None:
-        """A ShareFetch was answered; `size` and `records` are of what it acquired."""
+    def fetch_answered(self, latency_ms: int, throttle_ms: int, now_ms: int) -> None:
         self.fetch_latency.record(latency_ms, now_ms)
         self.fetch_throttle.record(max(0, throttle_ms), now_ms)
+
+    def acquired(self, size: int, records: int, now_ms: int) -> None:
+        """An answer brought records: the bytes of their partitions, and how many there are."""
+        self.fetch_bytes.record(size, now_ms)
+        self.fetch_records.record(records, now_ms)
+
+    def acknowledged(self, records: int, now_ms: int) -> None:
+        """A request left that acknowledges this many records."""
         if records:
-            self.fetch_bytes.record(size, now_ms)
-            self.fetch_records.record(records, now_ms)
+            self.acknowledgements_sent.record(records, now_ms)
+
+    def acknowledging_failed(self, records: int, now_ms: int) -> None:
+        self.acknowledgements_failed.record(records, now_ms)
+
+    def commit_expired(self) -> None:
+        self.events_expired += 1
+
+    def heartbeat_sent(self, now_ms: int) -> None:
+        self.last_heartbeat_at_ms = now_ms
 
     def heartbeat_answered(self, latency_ms: int, now_ms: int) -> None:
         self.heartbeats.record(latency_ms, now_ms)
+
+    def assignment_changed(self, now_ms: int) -> None:
+        self.rebalances.record(1, now_ms)
 
     # ---- the network thread
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import enum
 import math
-import random
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -23,14 +22,12 @@ from uuid import UUID
 
 import attrs
 
-from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.backoff import Backoff
+from kafka_share.core.context import CoreContext
 from kafka_share.core.coordinator import Coordinator
 from kafka_share.core.events import Channel, Message, TellClientInstanceId
 from kafka_share.core.metadata import Metadata
-from kafka_share.core.metrics.measurements import Measurements
 from kafka_share.core.metrics.metric_table import readings, telemetry_name
-from kafka_share.core.requests import Requests
 from kafka_share.errors import BrokerError, KafkaShareError, UnsupportedVersionError, error_for_code
 from kafka_share.protocol import otlp
 from kafka_share.protocol.compression import compress
@@ -121,25 +118,17 @@ class Subscription:
 class TelemetryPush:
     """See the module's docstring."""
 
-    def __init__(
-        self,
-        config: ShareConsumerConfig,
-        member_id: str,
-        metadata: Metadata,
-        coordinator: Coordinator,
-        requests: Requests,
-        measurements: Measurements,
-        source: random.Random,
-    ) -> None:
-        self.state = State.IDLE if config.enable_metrics_push else State.OFF
-        self._config = config
-        self._member_id = member_id
+    def __init__(self, context: CoreContext, metadata: Metadata, coordinator: Coordinator) -> None:
+        self.state = State.IDLE if context.config.enable_metrics_push else State.OFF
+        self._config = context.config
+        self._member_id = context.member_id
         self._metadata = metadata
         self._coordinator = coordinator
-        self._requests = requests
-        self._measurements = measurements
-        self._source = source
-        self._backoff = Backoff(RETRY_MS, RETRY_MAX_MS, source)
+        self._requests = context.requests
+        self._outputs = context.outputs
+        self._measurements = context.measurements
+        self._source = context.source
+        self._backoff = Backoff(RETRY_MS, RETRY_MAX_MS, context.source)
         self._is_id_wanted = False
         self._client_instance_id: UUID | None = None
         self._subscription: Subscription | None = None
@@ -162,7 +151,7 @@ class TelemetryPush:
         """Somebody asks for the id: find it out now."""
         self._is_id_wanted = True
         if self.state is State.OFF:
-            self._requests.outputs.append(TellClientInstanceId(self._client_instance_id))
+            self._outputs.add(TellClientInstanceId(self._client_instance_id))
 
     def close(self, deadline_at_ms: int) -> None:
         """Push for the last time, if there is somebody who wants it; `is_closed` tells when that has ended."""
@@ -268,7 +257,7 @@ class TelemetryPush:
             try:
                 metrics = compress(subscription.codec, otlp.encode(self._batch(points, subscription, now_ms)))
             except ImportError as error:
-                self._requests.note("telemetry-unavailable", error=f"install kafka-share[telemetry] ({error})")
+                self._outputs.note("telemetry-unavailable", error=f"install kafka-share[telemetry] ({error})")
                 self._stop("no encoder")
                 return None
             if not 0 < subscription.max_bytes < len(metrics):
@@ -327,7 +316,7 @@ class TelemetryPush:
         key = f"{event} {fields.get('metric', '')}"
         if key not in self._complained:
             self._complained[key] = None
-            self._requests.note(event, **fields)
+            self._outputs.note(event, **fields)
 
     # ---- answers
 
@@ -344,7 +333,7 @@ class TelemetryPush:
         self._backoff.succeeded()
         if response.client_instance_id != self._client_instance_id:
             self._client_instance_id = response.client_instance_id
-            self._requests.outputs.append(TellClientInstanceId(self._client_instance_id))
+            self._outputs.add(TellClientInstanceId(self._client_instance_id))
         self._take(_subscription(response), now_ms)
 
     def _take(self, new: Subscription, now_ms: int) -> None:
@@ -357,7 +346,7 @@ class TelemetryPush:
             self._go(Trigger.REFUSED)
             return
         if old is None or old.id != new.id:
-            self._requests.note(
+            self._outputs.note(
                 "telemetry-subscribed", node_id=self._node_id, client_instance_id=str(self._client_instance_id)
             )
         self._due_at_ms = now_ms + round(new.interval_ms * self._source.uniform(0.5, 1.5))
@@ -414,10 +403,10 @@ class TelemetryPush:
         self._go(Trigger.REFUSED)
 
     def _stop(self, why: str) -> None:
-        self._requests.note("telemetry-stopped", error=why)
+        self._outputs.note("telemetry-stopped", error=why)
         self._go(Trigger.STOPPED)
         if self._client_instance_id is None:
-            self._requests.outputs.append(TellClientInstanceId(None))
+            self._outputs.add(TellClientInstanceId(None))
 
     def _go(self, trigger: Trigger) -> None:
         self.state = TRANSITIONS[self.state, trigger]
