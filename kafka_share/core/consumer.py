@@ -150,6 +150,7 @@ class ShareConsumerCore:
                 self._membership.poll(now_ms)
                 if self._fetching.poll(now_ms):
                     self._membership.poll_ended(now_ms)
+        if not self._is_finished:  # nothing follows FinishClose
             self._coordinator.poll(now_ms)
             self._metadata.poll(now_ms)
             self._complete_unsubscribes(now_ms)

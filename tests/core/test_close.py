@@ -252,3 +252,13 @@ def test_heartbeats_go_on_while_the_sessions_are_closed() -> None:
     h.answer(h.acknowledge(), acknowledge_answer())
     h.answer(h.beat(), heartbeat_answer(1))
     assert h.beat().request.member_epoch == -1
+
+
+def test_nothing_is_sent_after_the_end_when_the_last_request_fails() -> None:
+    """The broken connection asks for fresh metadata; the core has finished by then and says nothing more."""
+    h = delivered()
+    h.heartbeat = lambda request: heartbeat_answer(error=30)
+    h.advance(5_000)
+    close(h)
+    h.fail(h.acknowledge())
+    assert h.is_finished
