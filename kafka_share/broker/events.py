@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import attrs
 
 Message: TypeAlias = Any
-"""A request or response class instance of `kafka_share.protocol` (kafka-python's `ApiMessage`)."""
+"""A request or response class instance of `kafka_share.protocol`."""
 
 
 @attrs.frozen

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kafka_share.records import Node, TopicIdPartition
 
 Message: TypeAlias = Any
-"""A request or response class instance of `kafka_share.protocol` (kafka-python's `ApiMessage`)."""
+"""A request or response class instance of `kafka_share.protocol`."""
 
 
 class Channel(enum.Enum):

@@ -1,50 +1,191 @@
-"""The base classes of all messages: kafka-python's, seen through the types that the package relies on.
+"""The base classes of all messages, and the words in which a message declares how it looks on the wire.
 
-A message is created from keywords (`version=` is optional: it only fills in the defaults at once), its fields are
-attributes, and structs inside it are classes inside its class. It is turned into bytes and back by
-`kafka_share.protocol.messages` only; kafka-python's own `encode` and `decode` trust their input and are not used.
+A message is a class with annotated fields::
+
+    class ShareGroupDescribeRequest(ApiMessage, api_key=77, versions="1", flexible="0+"):
+        group_ids: list[str] = field("[]string", factory=list)
+
+Type checkers read that as they read a dataclass: constructors take keywords only. Nothing is made of a declaration but
+slots when its module is imported; `schema` reads it when a message is first encoded or decoded, `messages` turns
+messages into bytes and back. The modules that declare them are generated (`tools/generate_messages.py`).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Final, dataclass_transform
 
-if TYPE_CHECKING:
-    from types import ModuleType
+Versions = tuple[int, int]
+"""Lowest and highest version, both included; (0, -1) for none."""
 
-    class MessageStruct:
-        """A struct: its fields are attributes.
+NO_VERSIONS: Final[Versions] = (0, -1)
 
-        `unknown_tags` has the tagged fields that no schema knows, as {"_<tag>": bytes}, or None; they are encoded
-        again. Two structs are equal if their known fields are.
-        """
+_NO_LIMIT: Final = 0x7FFF
+_PRODUCE: Final = 0
 
+
+class FieldSpec:
+    """What is declared about a field, as Kafka's schemas say it."""
+
+    __slots__ = ("default", "factory", "has_default", "ignorable", "kind", "nullable", "tag", "tagged", "versions")
+
+    def __init__(
+        self,
+        kind: str,
+        versions: str,
+        default: Any,
+        factory: Callable[[], Any] | None,
+        nullable: str,
+        tag: int | None,
+        tagged: str,
+        ignorable: bool,
+    ) -> None:
+        self.kind = kind
+        self.versions = versions
+        self.has_default = default is not ... or factory is not None
+        self.default = None if default is ... else default
+        self.factory = factory
+        self.nullable = nullable
+        self.tag = tag
+        self.tagged = tagged
+        self.ignorable = ignorable
+
+
+def field(
+    kind: str,
+    versions: str = "0+",
+    *,
+    default: Any = ...,
+    factory: Callable[[], Any] | None = None,
+    nullable: str = "none",
+    tag: int | None = None,
+    tagged: str = "none",
+    ignorable: bool = False,
+) -> Any:
+    """Declare a field of type `kind`: Kafka's name of the type, or of a struct inside the class; "[]" before arrays.
+
+    "bitfield" is an int32 that is read as a set of bit numbers. Versions are ranges as "3", "1-4", "2+" or "none".
+    """
+    return FieldSpec(kind, versions, default, factory, nullable, tag, tagged, ignorable)
+
+
+def parse_versions(text: str) -> Versions:
+    """The range that a declaration names."""
+    if text == "none":
+        return NO_VERSIONS
+    if text.endswith("+"):
+        return int(text[:-1]), _NO_LIMIT
+    first, _, last = text.partition("-")
+    return int(first), int(last or first)
+
+
+class _StructType(type):
+    """Takes the declarations out of a class, and gives it slots in their place."""
+
+    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> _StructType:
+        declared = {key: value for key, value in namespace.items() if type(value) is FieldSpec}
+        members = {key: value for key, value in namespace.items() if key not in declared}
+        members["declared_fields"] = declared
+        members.setdefault("__slots__", tuple(declared))
+        return super().__new__(mcs, name, bases, members, **options)
+
+
+@dataclass_transform(kw_only_default=True, eq_default=True, field_specifiers=(field,))
+class MessageStruct(metaclass=_StructType):
+    """A struct: its fields are attributes.
+
+    `unknown_tags` has the tagged fields that no schema knows, as {"_<tag>": bytes}, or None; they are encoded again,
+    and are given to the constructor as keywords. Two structs are equal if their known fields are.
+    """
+
+    __slots__ = ("unknown_tags",)
+
+    declared_fields: ClassVar[dict[str, FieldSpec]]
+
+    if TYPE_CHECKING:
         unknown_tags: dict[str, bytes] | None
+    else:
 
-        @property
-        def version(self) -> int | None:
-            """The version that it was decoded from or made for."""
+        def __init__(self, **values: Any) -> None:
+            _make_constructor(type(self))(self, **values)
 
-        def to_dict(self, meta: bool = False, json: bool = True) -> dict[str, Any]:
-            """The fields as plain values; for logs and tests."""
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.declared_fields)
 
-    class ApiMessage(MessageStruct):
-        """A request or response; subclasses name the package that has their schema."""
+    __hash__ = None  # type: ignore[assignment]
 
-        def __init_subclass__(cls, *, load_json: ModuleType | None = None) -> None: ...
+    def __repr__(self) -> str:
+        """All fields that do not have their default; records as bytes, wherever they lie."""
+        shown = []
+        for name, spec in self.declared_fields.items():
+            value = _owned(getattr(self, name))
+            if value != (spec.factory() if spec.factory is not None else spec.default):
+                shown.append(f"{name}={value!r}")
+        return f"{type(self).__name__}({', '.join(shown)})"
 
-        API_KEY: ClassVar[int]
-        valid_versions: ClassVar[tuple[int, int]]
-        """The lowest and the highest version that the schema describes."""
+    def __getstate__(self) -> tuple[None, dict[str, Any]]:
+        """For pickle and copy: views of a frame become bytes."""
+        names = ("unknown_tags", *self.declared_fields)
+        return None, {name: _owned(getattr(self, name)) for name in names}
 
-        @classmethod
-        def is_request(cls) -> bool: ...
 
-        def expect_response(self) -> bool:
-            """False for a Produce request with acks=0 only."""
+class ApiMessage(MessageStruct):
+    """A request or response."""
 
-else:
-    from kafka.protocol.api_message import ApiMessage
-    from kafka.protocol.data_container import DataContainer as MessageStruct
+    __slots__ = ()
 
-__all__ = ["ApiMessage", "MessageStruct"]
+    API_KEY: ClassVar[int]
+    valid_versions: ClassVar[Versions]
+    """The lowest and the highest version that the declaration describes."""
+    flexible_versions: ClassVar[Versions]
+
+    def __init_subclass__(cls, *, api_key: int, versions: str, flexible: str) -> None:
+        cls.API_KEY = api_key
+        cls.valid_versions = parse_versions(versions)
+        cls.flexible_versions = parse_versions(flexible)
+
+    @classmethod
+    def is_request(cls) -> bool:
+        return cls.__name__.endswith("Request")
+
+    def expect_response(self) -> bool:
+        """False for a Produce request with acks=0 only."""
+        return self.API_KEY != _PRODUCE or bool(getattr(self, "acks", True))
+
+
+def _owned(value: Any) -> Any:
+    return bytes(value) if type(value) is memoryview else value
+
+
+_NOT_GIVEN: Final = object()
+
+
+def _make_constructor(struct: type[MessageStruct]) -> Callable[..., None]:
+    """Write the `__init__` of a class when its first instance is made, and leave it there for the next ones."""
+    parameters, body = [], []
+    constants: dict[str, Any] = {"NOT_GIVEN": _NOT_GIVEN, "check": _check_unknown}
+    for name, spec in struct.declared_fields.items():
+        if spec.factory is not None:
+            constants[f"make_{name}"] = spec.factory
+            parameters.append(f"{name}=NOT_GIVEN")
+            body.append(f"self.{name} = make_{name}() if {name} is NOT_GIVEN else {name}")
+        else:
+            constants[f"default_{name}"] = spec.default
+            parameters.append(f"{name}=default_{name}")
+            body.append(f"self.{name} = {name}")
+    head = f"def __init__(self, {'*, ' if parameters else ''}{', '.join([*parameters, '**unknown'])}):"
+    body.append("self.unknown_tags = check(self, unknown) if unknown else None")
+    exec("\n    ".join([head, *body]), constants)
+    constructor: Callable[..., None] = constants["__init__"]
+    struct.__init__ = constructor  # type: ignore[method-assign]
+    return constructor
+
+
+def _check_unknown(struct: MessageStruct, unknown: dict[str, bytes]) -> dict[str, bytes]:
+    """Keywords that are no fields have to be tagged fields."""
+    wrong = [name for name in unknown if not name.startswith("_")]
+    if wrong:
+        raise TypeError(f"{type(struct).__name__} has no field {', '.join(wrong)}")
+    return unknown

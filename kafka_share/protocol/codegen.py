@@ -1,7 +1,7 @@
 """Writes the source of a function line by line, and compiles it: what the message encoder and decoder share.
 
 A message is walked once, when its codec is made, instead of each time that it is sent: messages are several times
-faster for it. The source is made from schemas of kafka_share and kafka-python only, never from what a peer sent.
+faster for it. The source is made from the declarations of messages only, never from what a peer sent.
 """
 
 from __future__ import annotations

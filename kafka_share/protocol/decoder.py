@@ -1,8 +1,8 @@
 """Decode message bodies from bytes that nobody vouches for.
 
-Called by `messages`. kafka-python's own decoders trust the peer: they cut strings short, follow endless numbers, take
-null where the schema forbids it and lose unknown tagged fields. These are made from the same schemas, and refuse
-whatever Kafka's own readers refuse. Every array is measured against the bytes left before its first element is made.
+Called by `messages`. The decoders are made from the declarations of the messages, and refuse whatever Kafka's own
+readers refuse: null where the schema forbids it, strings that reach beyond the message, endless numbers. Every array is
+measured against the bytes left before its first element is made.
 """
 
 from __future__ import annotations
@@ -66,7 +66,6 @@ def _make_decoder(message_class: type[ApiMessage], version: int) -> _Decoder:
     function = writer.struct(schema.struct)
     source.indent("def decode(data, position):")
     source.line(f"message, position = {function}(data, position)")
-    source.line("message._header = message._min_version = message._max_version = None")
     source.line("return message, position")
     decoder: _Decoder = source.compile(f"decoder of {schema.name} v{version}", "decode")
     _decoders[message_class, version] = decoder
@@ -91,16 +90,16 @@ class _DecoderWriter:
         source.indent(f"def {name}(data, position):")
         source.line("end = len(data)")
         source.line(f"value = new({source.constant('Class', struct.data_class)})")
-        source.line(f"value._version = {self._version}")
-        source.line("value.tags = value.unknown_tags = None")
+        source.line("value.unknown_tags = None")
+        for field in struct.fields:
+            if field not in ordinary:
+                self._default(field)
         for run in runs_of_numbers(ordinary):
             if is_plain_number(run[0]):
                 self._numbers(run)
             else:
                 self._field(run[0], f"value.{run[0].name}", functions.get(run[0].name))
         if self._flexible:
-            for field in tagged:
-                self._default(field)
             source.indent("if data[position]:")
             tags = source.constant("TAGS", readers)
             source.line(f"value.unknown_tags, position = read_tags(data, position, {tags}, value)")
@@ -113,7 +112,7 @@ class _DecoderWriter:
         return name
 
     def _default(self, field: Field) -> None:
-        # A list of its own for each value: kafka-python would share one among all.
+        # Every value gets a new list.
         default = "[]" if field.default == [] else self._source.constant("DEFAULT", field.default)
         self._source.line(f"value.{field.name} = {default}")
 

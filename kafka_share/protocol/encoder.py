@@ -1,7 +1,7 @@
 """Encode message bodies, and refuse what the schema or the version cannot carry.
 
-Called by `messages`. kafka-python's own encoders drop unknown tagged fields and fields that the version does not have,
-and write null where the schema forbids it; these are made from the same schemas and raise instead.
+Called by `messages`. The encoders are made from the declarations of the messages: tagged fields that nobody knows are
+written again, null where the schema forbids it and values that the version has no field for are refused.
 """
 
 from __future__ import annotations

@@ -32,6 +32,7 @@ from kafka_share.protocol.schema import schema_of
 __all__ = [
     "API_VERSIONS",
     "MESSAGES",
+    "MODULES",
     "RequestHeader",
     "decode_request",
     "decode_request_body",
@@ -50,9 +51,13 @@ _HEADER: Final = struct.Struct(">hhih")
 _NO_CLIENT_ID: Final = -1
 
 
+MODULES: Final = (classic, share_group, share_fetch, share_acknowledge, share_state, share_offsets, telemetry)
+"""The modules that declare messages; each lists its own in `__all__`."""
+
+
 def _table() -> dict[int, tuple[type[ApiMessage], type[ApiMessage]]]:
     table: dict[int, tuple[type[ApiMessage], type[ApiMessage]]] = {}
-    for module in (classic, share_group, share_fetch, share_acknowledge, share_state, share_offsets, telemetry):
+    for module in MODULES:
         for name in module.__all__:
             if name.endswith("Request"):
                 request: Any = getattr(module, name)

@@ -1,6 +1,6 @@
-"""What the schema of a message says, as plain values: the one place that looks into kafka-python's schema objects.
+"""What the declaration of a message says, as plain values: what the codec and the broker's answers are made from.
 
-Called by the codec (`encoder`, `decoder`) and by `generate_stubs`.
+Called by `encoder`, `decoder`, `messages` and `versions`. A schema is read once, when it is first asked for.
 """
 
 from __future__ import annotations
@@ -9,12 +9,7 @@ from typing import Any
 
 import attrs
 
-from kafka_share.protocol.api_message import ApiMessage, MessageStruct
-
-Versions = tuple[int, int]
-"""Lowest and highest version, both included; (0, -1) for none."""
-
-NO_VERSIONS: Versions = (0, -1)
+from kafka_share.protocol.api_message import ApiMessage, FieldSpec, MessageStruct, Versions, parse_versions
 
 
 @attrs.frozen
@@ -22,7 +17,7 @@ class Field:
     """A field of a struct.
 
     `type` is Kafka's name of the (element) type, such as "int32" or "records", or the class name of a struct;
-    "bitfield" is kafka-python's reading of an int32 as a set of bit numbers. `default` is what stands for an attribute
+    "bitfield" is an int32 that is read as a set of bit numbers. `default` is what stands for an attribute
     that was not given; `has_default` is False for a struct that must be given.
     """
 
@@ -85,39 +80,35 @@ def schema_of(message_class: type[ApiMessage]) -> MessageSchema:
 _schemas: dict[type[ApiMessage], MessageSchema] = {}
 
 
-def _schema(raw: Any) -> MessageSchema:
+def _schema(message_class: type[ApiMessage]) -> MessageSchema:
     return MessageSchema(
-        name=raw.name,
-        api_key=raw.API_KEY,
-        is_request=raw.is_request(),
-        valid_versions=raw.valid_versions,
-        flexible_versions=raw._flexible_versions or NO_VERSIONS,
-        struct=_struct(raw),
+        name=message_class.__name__,
+        api_key=message_class.API_KEY,
+        is_request=message_class.is_request(),
+        valid_versions=message_class.valid_versions,
+        flexible_versions=message_class.flexible_versions,
+        struct=_struct(message_class),
     )
 
 
-def _struct(data_class: Any) -> Struct:
-    return Struct(data_class, tuple(_field(raw, data_class) for raw in data_class.fields.values()))
+def _struct(data_class: type[MessageStruct]) -> Struct:
+    return Struct(
+        data_class, tuple(_field(name, spec, data_class) for name, spec in data_class.declared_fields.items())
+    )
 
 
-def _field(raw: Any, owner: Any) -> Field:
-    is_struct_array = raw.is_struct_array()
-    is_array = raw.is_array()
-    type_name = raw.type_str.removeprefix("[]")
-    try:
-        has_default, default = True, raw.default
-    except NotImplementedError:
-        has_default, default = False, None
+def _field(name: str, spec: FieldSpec, owner: type[MessageStruct]) -> Field:
+    type_name = spec.kind.removeprefix("[]")
     return Field(
-        name=raw.name,
+        name=name,
         type=type_name,
-        is_array=is_array,
-        struct=_struct(raw.data_class) if raw.is_struct() or is_struct_array else None,
-        versions=(raw.min_version, raw.max_version),
-        nullable=raw._nullable_versions or NO_VERSIONS,
-        tag=raw.tag,
-        tagged=(raw._tagged_versions or NO_VERSIONS) if raw.tag is not None else NO_VERSIONS,
-        has_default=has_default,
-        default=default,
-        ignorable=bool(raw._ignorable),
+        is_array=type_name != spec.kind,
+        struct=_struct(getattr(owner, type_name)) if type_name[0].isupper() else None,
+        versions=parse_versions(spec.versions),
+        nullable=parse_versions(spec.nullable),
+        tag=spec.tag,
+        tagged=parse_versions(spec.tagged),
+        has_default=spec.has_default,
+        default=spec.factory() if spec.factory is not None else spec.default,
+        ignorable=spec.ignorable,
     )

@@ -347,5 +347,5 @@ def test_every_api_has_an_answer_that_is_only_an_error(key: int) -> None:
     assert has_error_answer(key)
     low, high = KAFKA_VERSIONS[key]
     for version in range(max(low, MESSAGES[key][0].valid_versions[0]), high + 1):
-        answer = error_answer(MESSAGES[key][0](version=version), version, NotLeaderOrFollowerError.code)
+        answer = error_answer(MESSAGES[key][0](), version, NotLeaderOrFollowerError.code)
         encode_response(1, answer, version)
