@@ -1,7 +1,7 @@
 """The values that `KafkaShareAdmin` takes and returns: groups, members, offsets, configs, topics, the cluster.
 
-Made by `kafka_share.core.admin` from the answers of brokers, held by users and by the command-line tools; nothing here
-does I/O or knows the wire. All of them are frozen and compare by value.
+`kafka_share.core.admin` makes them from the answers of brokers; users and the command-line tools read them. Nothing
+here does I/O or knows the wire. All of them are frozen and compare by value.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class GroupState(enum.Enum):
-    """The state of a group; the values are the broker's words. A share group is EMPTY, STABLE or DEAD."""
+    """The state of a group; the values are the names that brokers use. A share group is EMPTY, STABLE or DEAD."""
 
     UNKNOWN = "Unknown"
-    """The broker did not say, or said something that this version does not know."""
+    """The broker named no state, or one that this version of kafka_share does not know."""
     EMPTY = "Empty"
     STABLE = "Stable"
     DEAD = "Dead"
@@ -35,7 +35,7 @@ class GroupState(enum.Enum):
 
 
 class GroupType(enum.Enum):
-    """The protocol family of a group; the values are the broker's words."""
+    """The protocol family of a group; the values are the names that brokers use."""
 
     UNKNOWN = "unknown"
     SHARE = "share"
@@ -96,7 +96,7 @@ class ConfigType(enum.IntEnum):
 
 
 class OffsetSpec(enum.IntEnum):
-    """An offset to look up that is not given by a time; the wire values."""
+    """An end of a partition's log, to be looked up like a time; the wire values."""
 
     LATEST = -1
     """The offset of the next record to be written (the high watermark)."""
@@ -106,14 +106,14 @@ class OffsetSpec(enum.IntEnum):
 
 @attrs.frozen
 class GroupListing:
-    """One group of a cluster, of whatever type."""
+    """One group of a cluster, of any type."""
 
     group_id: str
     state: GroupState
     protocol: str
     """The protocol type: "share", "consumer", "connect", …; "" for a group that only commits offsets."""
     group_type: GroupType
-    """UNKNOWN from brokers that do not tell it (ListGroups below version 5)."""
+    """UNKNOWN from brokers that do not send it (ListGroups below version 5)."""
     coordinator: Node
     """The broker that listed the group."""
 
@@ -151,13 +151,13 @@ class ShareGroupDescription:
     group_epoch: int
     """Grows with each change of members, subscriptions and subscribed topics."""
     assignment_epoch: int
-    """The group epoch that the newest assignment was made for; up to Kafka 4.3 it stays behind in an emptied group."""
+    """The group epoch of the newest assignment. Up to Kafka 4.3 it stays behind in a group without members."""
     assignor: str
     members: tuple[ShareMemberDescription, ...]
     """Ordered by member id."""
     coordinator: Node
     authorized_operations: frozenset[AclOperation] | None
-    """What the caller may do with the group; None unless it was asked for."""
+    """What the caller may do with the group; None unless the call asked for it."""
 
 
 @attrs.frozen
@@ -169,13 +169,13 @@ class SharePartitionOffset:
     leader_epoch: int | None
     """The leader epoch that was stored with it; None if none was."""
     lag: int | None
-    """Records that are not finished yet, exact; negative when the start lies beyond the end of the partition's log.
-    None if the broker does not tell it (Kafka 4.1) or does not know."""
+    """The exact number of records that are not finished; negative when the start lies beyond the end of the log.
+    None if the broker does not send it (Kafka 4.1) or does not know it."""
 
 
 @attrs.frozen
 class ConfigSynonym:
-    """One of the places that a config's value may come from."""
+    """One of the places where the value of a config may come from."""
 
     name: str
     value: str | None
@@ -184,7 +184,7 @@ class ConfigSynonym:
 
 @attrs.frozen
 class ConfigEntry:
-    """One config with its present value."""
+    """One config with its current value."""
 
     name: str
     value: str | None
@@ -194,7 +194,7 @@ class ConfigEntry:
     is_sensitive: bool
     is_read_only: bool
     synonyms: tuple[ConfigSynonym, ...]
-    """Where the value would come from, the first that has one counts. The default level is listed from Kafka 4.3 on."""
+    """The places of the value; the first that has one counts. The default level is listed from Kafka 4.3 on."""
 
 
 @attrs.frozen
@@ -204,16 +204,16 @@ class ConfigChange:
     before: str | None
     """The value that was set on the group; None if none was."""
     after: str | None
-    """The value that is set on the group now; None if the broker's applies."""
+    """The value that is set on the group now; None if the broker's default applies."""
 
 
 @attrs.frozen
 class ListedOffset:
-    """An offset of a partition that was looked up."""
+    """The offset that was found for a partition."""
 
     offset: int
     timestamp_ms: int | None
-    """Of the record at the offset, when the look-up was by time; else None."""
+    """The timestamp of the record at the offset, if the look-up was by time; otherwise None."""
     leader_epoch: int | None
 
 
@@ -241,7 +241,7 @@ class TopicDescription:
     partitions: tuple[PartitionDescription, ...]
     """Ordered by number."""
     authorized_operations: frozenset[AclOperation] | None
-    """What the caller may do with the topic; None unless it was asked for."""
+    """What the caller may do with the topic; None unless the call asked for it."""
 
 
 @attrs.frozen
@@ -252,7 +252,7 @@ class ClusterDescription:
     nodes: tuple[Node, ...]
     """Ordered by id."""
     controller: Node | None
-    """The broker that the answering one named; in KRaft any broker passes requests on to the real controller."""
+    """The controller that the answering broker named; with KRaft any broker passes requests on to the real one."""
     share_version: int
     """The finalized level of the feature share.version. 0: share groups are off; 2: with dead-letter queues."""
     finalized_features: Mapping[str, int]
@@ -262,8 +262,8 @@ class ClusterDescription:
 
 
 ConfigValue: TypeAlias = "str | int | bool"
-"""What a config can be set to: text as it is, numbers in decimal, True and False as "true" and "false"."""
+"""The value to set a config to: text as it is, numbers in decimal, True and False as "true" and "false"."""
 
 ShareGroupOffsets: TypeAlias = "dict[TopicPartition, SharePartitionOffset | KafkaShareError | None]"
-"""Per partition: the offset; None while nothing is stored (nothing was finished yet, or no such partition); an error.
-Partitions that were asked for by name are always there."""
+"""For each partition the offset, or None while nothing is stored (nothing was finished yet, or there is no such
+partition), or an error. Partitions that were asked for by name are always present."""

@@ -1,8 +1,8 @@
-"""Turning a record's bytes into what the application works with.
+"""Deserializers: they turn the bytes of a key or value into what the application works with.
 
-The consumer accepts, as `key_deserializer` and `value_deserializer`, either a plain callable (`json.loads`,
-`bytes.decode`) or an object with a `deserialize(topic, headers, data)` method. `from_schema_registry` adapts the
-deserializers of confluent-kafka's Schema Registry client, which have a third shape.
+As `key_deserializer` and `value_deserializer` the consumer takes either a plain callable (`json.loads`, `bytes.decode`)
+or an object with a method `deserialize(topic, headers, data)`. `from_schema_registry` adapts the deserializers of
+confluent-kafka's Schema Registry client, which have a third shape.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 
 @runtime_checkable
 class Deserializer(Protocol):
-    """A deserializer that wants to know where the bytes come from."""
+    """A deserializer that also gets the topic and the headers of the record."""
 
     def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> Any:
-        """The value of `data`, which is None for a null key or value."""
+        """Return the value of `data`, which is None for a null key or value."""
 
 
 PlainDeserializer: TypeAlias = Callable[[bytes], Any]
-"""A deserializer that needs the bytes alone; a null key or value stays None without a call."""
+"""A deserializer that needs only the bytes; a null key or value stays None without a call."""
 
 
 class _Plain:
@@ -36,7 +36,7 @@ class _Plain:
 
 
 def as_deserializer(value: Deserializer | PlainDeserializer | None) -> Deserializer | None:
-    """One shape for all: None stays None (the bytes are handed out as they are). Raises TypeError for anything else."""
+    """One shape for every deserializer. None stays None: records keep the bytes. Raises TypeError for anything else."""
     if value is None or isinstance(value, Deserializer):
         return value
     if callable(value):
@@ -63,8 +63,8 @@ def from_schema_registry(
 ) -> Deserializer:
     """Adapt a deserializer of confluent-kafka's Schema Registry client (Avro, JSON Schema, Protobuf).
 
-    Such a deserializer is called with the bytes and a `SerializationContext`. Needs confluent-kafka to be installed;
-    raises ImportError otherwise.
+    Such a deserializer is called with the bytes and a `SerializationContext`. Raises ImportError if confluent-kafka is
+    not installed.
     """
     if field not in ("key", "value"):
         raise ValueError(f"field is 'key' or 'value', not {field!r}")

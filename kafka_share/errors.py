@@ -15,13 +15,13 @@ Everything that the package raises on purpose derives from `KafkaShareError`::
     ├── NetworkError                     the network, or the way to a broker
     │   ├── BrokerUnreachableError       no connection could be made, or it broke
     │   ├── AuthenticationError          SASL or TLS refused us, or we refused the broker
-    │   └── OutcomeUnknownError          the connection broke while an acknowledgement was under way
+    │   └── OutcomeUnknownError          the connection broke before the answer to an acknowledgement came
     ├── ProtocolError                    bytes that are not valid Kafka
     │   ├── RemoteProtocolError          …that the peer sent
     │   └── LocalProtocolError           …that we were asked to send
     ├── OperationTimeoutError            time ran out                                            (TimeoutError)
     ├── WakeupError                      `wakeup()` was called
-    ├── BrokerError                      a broker answered with an error code; one subclass per code of interest
+    ├── BrokerError                      a broker answered with an error code; one subclass for each code
     │   └── …                            see `ERRORS`
     └── InternalError                    a defect of kafka_share itself: please report it
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 Fault = Literal["caller", "broker", "access", "data", "group"]
-"""Whose doing an error code is: the caller's request, a broker's passing state, missing rights, the stored data,
+"""Whose fault an error code is: the caller's request, a broker's passing state, missing rights, the stored data,
 or the group's membership and sessions."""
 
 
@@ -88,7 +88,7 @@ class DataError(KafkaShareError):
 
 
 class RecordDeserializationError(DataError):
-    """A deserializer raised; the record has been marked RELEASE (KIP-1036, spec of `KafkaShareConsumer.poll`).
+    """A deserializer raised; the record has been marked RELEASE (KIP-1036).
 
     The raw parts of the record are attributes, so that a handler can store them: `topic` (str), `partition` (int),
     `offset` (int), `origin` ("key" or "value"), `key` and `value` (bytes or None), `headers` (tuple of (str, bytes
@@ -145,7 +145,7 @@ class AuthenticationError(NetworkError):
 
 
 class OutcomeUnknownError(NetworkError):
-    """The connection broke while an acknowledgement was under way: it may or may not have been applied.
+    """The connection broke before the answer to an acknowledgement came: it may or may not have been applied.
 
     The record may be delivered again (at-least-once). Java reports `UnknownServerException` here.
     """
@@ -179,7 +179,7 @@ class BrokerError(KafkaShareError):
     """A broker answered with an error code.
 
     Attributes: `code` (int, the wire code), `name` (str, Kafka's name of it), `retriable` (bool: the same request may
-    succeed later), `fault` (whose doing it is, see `Fault`).
+    succeed later), `fault` (whose fault it is, see `Fault`).
     """
 
     code: int = -1

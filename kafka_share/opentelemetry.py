@@ -1,7 +1,7 @@
 """The metrics of share consumers as OpenTelemetry instruments; needs the extra `opentelemetry`.
 
-Nothing else of the package imports this. It reads `KafkaShareConsumer.metrics()` when a reader collects, and neither
-measures nor sends anything by itself.
+Nothing else in the package imports this module. It reads `KafkaShareConsumer.metrics()` when a reader collects; it
+measures and sends nothing itself.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _READ_AGAIN_S: Final = 0.1
 class ShareConsumerInstruments:
     """Observable instruments for any number of consumers.
 
-    The instruments are named as in Kafka's telemetry (`org.apache.kafka.consumer.share.fetch.manager.fetch.total`);
-    those of names that end with `.total` are counters, all others gauges. Each value has the attributes `client_id` and
-    `group_id`, and `node_id` where it is about one broker. A consumer is held weakly. Make one object of this class per
-    meter provider: instruments of the same name twice are an error of OpenTelemetry's.
+    The instruments have the names of Kafka's telemetry (`org.apache.kafka.consumer.share.fetch.manager.fetch.total`).
+    Names that end with `.total` are counters, all others gauges. Each value has the attributes `client_id` and
+    `group_id`, and `node_id` if it is about one broker. Consumers are referenced weakly. Make one object of this class
+    per meter provider: OpenTelemetry does not allow two instruments of the same name.
     """
 
     def __init__(self, meter_provider: MeterProvider | None = None) -> None:
@@ -45,12 +45,12 @@ class ShareConsumerInstruments:
             create(telemetry_name(metric), [self._callback(metric)], description=metric.meaning)
 
     def observe(self, consumer: KafkaShareConsumer[Any, Any]) -> None:
-        """Report this consumer from now on."""
+        """Report the metrics of this consumer from now on."""
         with self._lock:
             self._consumers.add(consumer)
 
     def forget(self, consumer: KafkaShareConsumer[Any, Any]) -> None:
-        """Report this consumer no longer."""
+        """Stop reporting the metrics of this consumer."""
         with self._lock:
             self._consumers.discard(consumer)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 K = TypeVar("K", default=bytes | None)
 V = TypeVar("V", default=bytes | None)
-"""What the deserializers make of key and value; without them, the bytes (None for a null key or value)."""
+"""The types of key and value: what the deserializers return, else the bytes (None for a null key or value)."""
 
 RecordHeaders: TypeAlias = "tuple[tuple[str, bytes | None], ...]"
 """(name, value) in the producer's order; names may repeat."""
@@ -37,7 +37,7 @@ class TopicPartition(NamedTuple):
 
 
 class TopicIdPartition(NamedTuple):
-    """A partition by the topic's id; a topic that is deleted and made again has another id."""
+    """A partition by the topic's id; a topic that is deleted and created again has another id."""
 
     topic_id: UUID
     topic: str
@@ -52,7 +52,7 @@ class TopicIdPartition(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A broker's address. Ids below zero stand for bootstrap servers whose id is not known yet."""
+    """A broker's address. Bootstrap servers whose id is not known yet have ids below zero."""
 
     id: int
     host: str
@@ -64,7 +64,7 @@ class Node(NamedTuple):
 
 
 class AcknowledgeType(enum.IntEnum):
-    """What an application says about a delivered record (KIP-932; the wire values)."""
+    """How an application acknowledges a delivered record (KIP-932; the wire values)."""
 
     ACCEPT = 1
     """Processed: never delivered again."""
@@ -73,7 +73,7 @@ class AcknowledgeType(enum.IntEnum):
     REJECT = 3
     """Cannot be processed: never delivered again."""
     RENEW = 4
-    """Still in work: the acquisition lock starts anew (Kafka 4.2 and later)."""
+    """Still being processed: the acquisition lock starts again (Kafka 4.2 and later)."""
 
 
 class TimestampType(enum.IntEnum):
@@ -84,9 +84,9 @@ class TimestampType(enum.IntEnum):
 
 
 class ShareRecord(NamedTuple, Generic[K, V]):
-    """One delivered record; it cannot be changed, and is equal to another if all that Kafka stores of it is.
+    """One delivered record. It cannot be changed; two are equal if everything that Kafka stores of them is equal.
 
-    A tuple, since nothing else is made and read as fast from Python: a million records are a million of these.
+    It is a tuple, because nothing else is made and read as fast from Python: a million records are a million of these.
 
     Attributes: `topic` (str), `partition` (int), `offset` (int), `timestamp` (int, milliseconds since 1970),
     `timestamp_type` (`TimestampType`), `key` and `value` (bytes or None, or what the deserializer made of them),
@@ -113,8 +113,8 @@ class ShareRecord(NamedTuple, Generic[K, V]):
     def lock_deadline(self) -> float | None:
         """When this consumer's lock of the record ends, in seconds of `time.monotonic`; None if it has no lock.
 
-        Counted from when the request that acquired (or renewed) it left, so the broker's lock never ends before it.
-        A renewal moves it.
+        Counted from the moment when the request that acquired or renewed it was sent, so the broker's lock never ends
+        earlier. A renewal moves it.
         """
         return None if self.lock is None else self.lock.deadline_of(self.offset) / 1000
 
@@ -128,8 +128,8 @@ class ShareRecord(NamedTuple, Generic[K, V]):
 
         Its deadline has passed, the share session that acquired it has ended (the connection broke, or the consumer was
         closed), the partition has another leader, or a broker refused an acknowledgement of it. The record may be
-        delivered to another member, and acknowledging it will most probably fail. False says that nothing is known; of
-        a record that has had its final acknowledgement it says nothing.
+        delivered to another member, and acknowledging it will most probably fail. False means that the client knows of
+        no loss. After the final acknowledgement the value means nothing.
         """
         return self.lock is not None and self.lock.is_lost(self.offset)
 
@@ -157,7 +157,7 @@ _STORED = 10
 
 
 class ShareRecords(Sequence[ShareRecord[K, V]]):
-    """What one poll returned: a sequence of records, in offset order within each partition."""
+    """The records that one poll returned: a sequence, in offset order within each partition."""
 
     __slots__ = ("_by_partition", "_records")
 
@@ -169,15 +169,15 @@ class ShareRecords(Sequence[ShareRecord[K, V]]):
             self._records = list(chain.from_iterable(by_partition.values()))
 
     def partitions(self) -> frozenset[TopicPartition]:
-        """The partitions that the records are from."""
+        """The partitions that have records here."""
         return frozenset(self._by_partition)
 
     def records(self, topic_partition: TopicPartition) -> list[ShareRecord[K, V]]:
-        """The records of one partition, empty if it has none here."""
+        """The records of one partition; an empty list if it has none here."""
         return list(self._by_partition.get(topic_partition, ()))
 
     def without_first(self, count: int) -> ShareRecords[K, V]:
-        """The same records but for the first `count`."""
+        """The same records without the first `count`."""
         rest: dict[TopicPartition, list[ShareRecord[K, V]]] = {}
         for record in self._records[count:]:
             rest.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
@@ -201,4 +201,4 @@ class ShareRecords(Sequence[ShareRecord[K, V]]):
 
 
 AcknowledgementCommitCallback = Callable[[Mapping[TopicIdPartition, frozenset[int]], "KafkaShareError | None"], None]
-"""Called with the offsets of each partition whose acknowledgement has ended, and the error if it failed."""
+"""Called with the offsets of a partition whose acknowledgements have an outcome, and the error if they failed."""

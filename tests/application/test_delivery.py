@@ -1,4 +1,4 @@
-"""Delivery: what was delivered, what was said about it, and what is handed over as runs."""
+"""Delivery: what was delivered, how it was acknowledged, and the runs that are gathered from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The application's side of an open window: room, words of any thread, futures' callbacks, locks."""
+"""The application's side of an open window: room, acknowledgements from any thread, callbacks of futures, locks."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def offsets(records: list[Record]) -> list[int]:
 
 
 def test_polls_go_on_while_records_are_open_until_the_window_is_full() -> None:
-    """Two polls bring records without a word about any; the third finds no room, and one word makes some."""
+    """Two polls bring records, none is acknowledged: the third finds no room, and one acknowledgement makes some."""
     side = Side(window=4)
     side.deliver(0, 2)
     first = side.collect()
@@ -155,7 +155,7 @@ def test_a_window_is_exceeded_by_the_rest_of_one_record_batch_only() -> None:
 
 
 def test_a_poll_asks_for_what_has_room_and_again_when_there_is_more_of_it() -> None:
-    """Asked is the room, at most max_poll_records; nothing again while that stands; 0 without room, until a word."""
+    """A poll asks for the room, at most max_poll_records; for nothing more until then; for 0 while there is no room."""
     side = Side(window=3, max_poll_records=2)
     side.application.begin_poll()
     assert side.application.next_ask() == 2
@@ -182,7 +182,7 @@ def test_a_poll_asks_again_when_a_batch_had_gaps_only() -> None:
 
 
 def test_only_the_word_that_makes_room_wakes_the_poll() -> None:
-    """Nobody waits: no wake-up. A full window was seen: the word that makes room wakes, RENEW does not."""
+    """Nobody waits: no wake-up. A full window was seen: an acknowledgement that makes room wakes, RENEW does not."""
     side = Side(window=2)
     side.deliver(0, 2)
     one, other = side.collect()
@@ -203,11 +203,11 @@ def test_what_waited_for_room_is_dropped_when_its_lock_is_lost() -> None:
     assert side.gathered() == [(Run(0, 0, REJECT),)]
 
 
-# ---- words
+# ---- acknowledgements
 
 
 def test_words_are_final_and_go_once_when_they_are_gathered() -> None:
-    """A second word is refused before and after the first is handed over; RENEW may be followed by another."""
+    """A second acknowledgement is refused before and after the first was gathered; RENEW may be followed by another."""
     side = Side(window=9)
     side.deliver(0, 3)
     records = side.collect()
@@ -234,7 +234,7 @@ def test_the_background_thread_is_told_once_until_it_has_asked() -> None:
 
 
 def test_a_record_is_known_by_its_delivery_when_it_came_twice() -> None:
-    """The lock ran out, the record came again: a word about the old one does not settle the new one."""
+    """The lock ran out, the record came again: acknowledging the old delivery leaves the new one open."""
     side = Side(window=9)
     side.deliver(0, 1)
     (old,) = side.collect()
@@ -259,7 +259,7 @@ def test_a_record_made_by_hand_means_the_latest_delivery_of_its_place() -> None:
 
 
 def test_late_words_are_apart_from_the_others_when_a_lock_has_run_out() -> None:
-    """A broker refuses all that a request says about a partition if it refuses one of it."""
+    """A broker refuses all acknowledgements of a partition in a request if it refuses one of them."""
     side = Side(window=9)
     side.deliver(0, 2)
     records = side.collect()
@@ -275,7 +275,7 @@ def test_late_words_are_apart_from_the_others_when_a_lock_has_run_out() -> None:
 
 
 def test_a_failed_offset_waits_for_the_next_poll_when_the_background_thread_asks() -> None:
-    """The application was just told of it, and may be about to say something else than RELEASE."""
+    """The application has just got the error, and may be about to choose another type than RELEASE."""
     side = Side(window=9)
     side.deliver(0, 1)
     side.deliver(1, 1, value=b"bad")
@@ -306,7 +306,7 @@ def test_what_is_put_back_leaves_its_room_and_comes_first() -> None:
 
 
 def test_each_word_is_answered_once_before_any_poll() -> None:
-    """The background thread sees the outcomes; a renewal and the final word of one record have one each."""
+    """The background thread sees the outcomes; a renewal and the final acknowledgement of one record have one each."""
     side = Side(window=9)
     side.deliver(0, 3)
     records = side.collect()
@@ -325,7 +325,7 @@ def test_each_word_is_answered_once_before_any_poll() -> None:
 
 
 def test_a_renewal_is_answered_with_the_final_word_that_overtook_it() -> None:
-    """RENEW and then ACCEPT before either was sent: one word goes, and both who wait hear its outcome."""
+    """RENEW and then ACCEPT before either was sent: one acknowledgement goes, and both futures get its outcome."""
     side = Side(window=9)
     side.deliver(0, 1)
     (record,) = side.collect()
@@ -337,7 +337,7 @@ def test_a_renewal_is_answered_with_the_final_word_that_overtook_it() -> None:
 
 
 def test_nobody_is_left_waiting_when_the_background_thread_has_ended() -> None:
-    """Words under way and words that nobody gathered: all hear that the outcome is unknown; later ones are refused."""
+    """Sent and ungathered acknowledgements all get an unknown outcome; later ones are refused."""
     side = Side(window=9)
     side.deliver(0, 3)
     records = side.collect()

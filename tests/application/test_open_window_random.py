@@ -1,4 +1,4 @@
-"""The open window under random words, outcomes, losses and polls: each word is reported once, and the window holds."""
+"""An open window under random acknowledgements, outcomes, losses and polls: each is reported once, the window holds."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WINDOW, LARGEST_BATCH, LOCK_MS = 12, 5, 100
 
 
 class OpenWindow(RuleBasedStateMachine):
-    """The test is the broker and the worker threads; its books say who holds what, and what was said and reported."""
+    """The test is the broker and the worker threads; its books have what is held, acknowledged and reported."""
 
     def __init__(self) -> None:
         super().__init__()

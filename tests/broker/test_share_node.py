@@ -51,7 +51,7 @@ def test_nobody_is_refused_when_the_connection_ends_before(p: Probe) -> None:
 
 @pytest.mark.behaviour("broker failures")
 def test_fetch_names_the_leader_and_acknowledge_does_not_when_another_node_leads(p: Probe) -> None:
-    """A fetch from the wrong node is told which one leads; an acknowledgement there is told that it is not known."""
+    """A fetch from the wrong node is answered with the leader; an acknowledgement there fails as unknown."""
     t = p.topic("t", leader=2)
     p.initialize("g", t)
     c = p.connect()

@@ -114,7 +114,7 @@ def test_options_are_completed_when_the_shell_asks(
 
 @pytest.mark.behaviour("tools")
 def test_a_cluster_that_cannot_be_reached_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """A cluster that cannot be reached is told in one line that says what to check, even where JSON was asked for."""
+    """A cluster that cannot be reached is reported in one line that says what to check, with JSON too."""
     line = [*shlex.split(SERVER), "--list", "--timeout", "300"]
     result = run(capsys, *line)
     assert result.code == 1

@@ -245,7 +245,7 @@ class Run:
 
     @staticmethod
     def _resolve(member: _Member, said: tuple[Said, ...]) -> Acknowledged:
-        """From what is meant to offsets. What was said about what is held is not held any more, but for RENEW."""
+        """From what is meant to offsets. What was acknowledged is not held any more, except after RENEW."""
         found: list[tuple[int, int, int, int]] = []
         for one in said:
             held = member.held.get(one.partition, [])

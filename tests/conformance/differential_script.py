@@ -1,7 +1,7 @@
 """Scripts of share group operations, and hypothesis' way of making them.
 
-A script is a value whose repr is Python again: what a failure prints can be pasted into a test. What a member says
-about records is mostly relative to what it holds (`HELD`), so that a script stays meaningful while it is made shorter.
+A script is a value whose repr is Python again: what a failure prints can be pasted into a test. What a member
+acknowledges is mostly relative to what it holds (`HELD`), so that a script stays meaningful while it is made shorter.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ def test_a_group_begins_with_the_first_record_that_is_young_enough(flow: Flow, u
 
 @pytest.mark.behaviour("delivery counts")
 def test_a_renewal_fails_when_the_group_forbids_it(flow: Flow) -> None:
-    """Where the group forbids renewals (Kafka 4.3 and later), one fails, and the record needs no further word."""
+    """Where the group forbids renewals (Kafka 4.3 and later), one fails, and the record needs nothing more."""
     if flow.target.version is not None and flow.target.version < "4.3":
         pytest.skip("the setting exists from Kafka 4.3 on")
     configs = {"share.auto.offset.reset": "earliest", "share.renew.acknowledge.enable": "false"}

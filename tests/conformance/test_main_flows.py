@@ -157,7 +157,7 @@ def test_release_comes_back_and_reject_does_not_when_acknowledged_explicitly(flo
 
 @pytest.mark.behaviour("explicit acknowledgement")
 def test_poll_is_refused_when_a_record_is_unacknowledged_and_the_last_type_counts(flow: Flow) -> None:
-    """Explicit mode: a poll with an unacknowledged record raises, and the last type said counts."""
+    """Explicit mode: a poll with an unacknowledged record raises, and the last type counts."""
     flow.produce(b"1", b"2")
     consumer = flow.explicit()
     first, second = poll_until(consumer, 2)

@@ -1,6 +1,6 @@
 """Real brokers that are killed while our consumer works: nothing is lost, and every acknowledgement is accounted for.
 
-The account is what the acknowledgement commit callback says. A broker that dies may have applied an acknowledgement
+The account is what the acknowledgement commit callback gets. A broker that dies may have applied an acknowledgement
 whose answer never came: such a record is reported with an error, and is delivered again or not; both are right.
 """
 
@@ -43,7 +43,7 @@ At = tuple[int, int]
 
 @attrs.define
 class Account:
-    """What was delivered, and what the callback said of it."""
+    """What was delivered, and what the callback got for it."""
 
     delivered: Counter[At] = attrs.Factory(Counter)
     settled: Counter[At] = attrs.Factory(Counter)
@@ -164,7 +164,7 @@ class Consumption:
         self._consumer.set_acknowledgement_commit_callback(self.account)
 
     def take(self, holding: Callable[[set[At]], object] = lambda _: None) -> None:
-        """One poll; `holding` is told what came, before anything is said about it."""
+        """One poll; `holding` gets the records before any is acknowledged."""
         records = list(self._consumer.poll(timeout_ms=200))
         self._polls_without_records = 0 if records else self._polls_without_records + 1
         self.account.delivered.update((record.partition, record.offset) for record in records)
@@ -202,8 +202,8 @@ def work_through(
 ) -> tuple[Account, set[At]]:
     """Consume everything. The node that `choose` finds among the leaders is killed on the way, and started again.
 
-    With `while_held` that happens between a poll that brought records of that node and anything that is said about
-    them; they are the second answer, and nothing that we said about them can have reached a broker. Otherwise it
+    With `while_held` that happens between a poll that brought records of that node and the first acknowledgement of
+    them; they are the second answer, and no acknowledgement of them can have reached a broker. Otherwise it
     happens whenever it happens, mostly while a request is under way.
     """
     leaders = prepare(kafka, topic, f"{topic}-group")
@@ -246,7 +246,7 @@ def check(account: Account, held: set[At]) -> None:
 def test_nothing_is_lost_and_nothing_settled_twice_when_the_only_broker_is_killed(
     one_node: KafkaServer, mode: str, while_held: bool, record_property: Callable[[str, object], None]
 ) -> None:
-    """The only broker is killed and started again: every record is settled once, and each word about it reported."""
+    """The only broker is killed and started again: every record is finished once, each acknowledgement reported."""
     topic = f"killed-{mode}-{while_held}"
     account, held = work_through(one_node, topic, mode, lambda _: 1, while_held=while_held)
     record_property("account", account.story)

@@ -83,7 +83,7 @@ def test_everything_is_reported_before_the_end_when_commits_of_both_kinds_preced
 
 
 def renewed_session(h: Harness) -> GatheredAcknowledgements:
-    """Records 0..9 were delivered by a session that has ended; answers what the application says about them."""
+    """Records 0..9 were delivered by a session that has ended; returns the application's acknowledgements of them."""
     h.delivering()
     stale = h.said((0, 9, 1))
     h.handle(ConnectionLost(1, Channel.DATA, BrokerUnreachableError("idle")))
@@ -94,7 +94,7 @@ def renewed_session(h: Harness) -> GatheredAcknowledgements:
 
 @pytest.mark.behaviour("commits")
 def test_only_the_stale_ones_fail_when_words_of_two_sessions_come_together() -> None:
-    """Words about a session that has ended fail locally; gaps and words of the living one are sent all the same."""
+    """Acknowledgements of an ended session fail at once; gaps and those of the living session are still sent."""
     h = Harness().joined()
     stale = renewed_session(h)
     live = h.said((20, 24, 1), (25, 29, 0))
@@ -107,7 +107,7 @@ def test_only_the_stale_ones_fail_when_words_of_two_sessions_come_together() -> 
 
 @pytest.mark.behaviour("commits")
 def test_a_commit_completes_when_its_words_are_partly_stale() -> None:
-    """A waited commit with stale and living words ends when the living ones have their answer."""
+    """A waited commit of stale and living acknowledgements ends when the living ones are answered."""
     h = Harness().joined()
     stale = renewed_session(h)
     h.commit(7, stale, h.said((20, 29, 1)))

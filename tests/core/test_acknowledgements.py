@@ -353,7 +353,7 @@ def test_the_poll_goes_on_when_its_renewals_failed() -> None:
 @pytest.mark.behaviour("delivery counts")
 @pytest.mark.parametrize("final", [1, 2, 3])
 def test_a_final_word_waits_for_the_renewal_of_its_offset_when_both_are_queued(final: int) -> None:
-    """A renewal and the final word about the same record never go in one request, nor in the wrong order."""
+    """A renewal and the final acknowledgement of a record never go in one request, nor in the wrong order."""
     h = delivered()
     h.commit(1, h.said((9, 9, 1)), wait=False)
     h.commit(2, h.said((0, 4, 4)), wait=False)

@@ -144,7 +144,7 @@ def test_values_travel_as_text_and_none_unsets() -> None:
 )
 @pytest.mark.behaviour("administration")
 def test_what_the_broker_says_against_a_config_is_raised(code: int, kind: type[KafkaShareError]) -> None:
-    """A group config that a broker refuses is raised with the broker's words, and not tried again."""
+    """A group config that a broker refuses is raised with the broker's message, and not tried again."""
     cluster = Cluster()
     with pytest.raises(kind, match="as scripted"):
         alter({RESET: "EARLIEST"}, altered(code), cluster=cluster, validate_only=True)

@@ -335,7 +335,7 @@ def test_a_look_up_is_repeated_while_no_coordinator_can_be_named(code: int) -> N
 )
 @pytest.mark.behaviour("security")
 def test_an_error_of_one_group_is_its_result(code: int, kind: type[KafkaShareError]) -> None:
-    """What a coordinator says against one group is that group's value, with the broker's words; it is not retried."""
+    """An error of a coordinator for one group is that group's value, with the broker's message; it is not retried."""
     cluster = Cluster()
     found = describe("g", answer=refused(code), cluster=cluster)
     assert type(found["g"]) is kind

@@ -202,14 +202,14 @@ def test_each_altered_partition_has_its_own_result() -> None:
 
 @pytest.mark.behaviour("administration")
 def test_altering_is_unsupported_when_the_broker_says_nothing_of_the_partitions() -> None:
-    """Kafka 4.1 answers success to altered offsets and does nothing: that is told as unsupported."""
+    """Kafka 4.1 answers success to altered offsets and does nothing: that is reported as unsupported."""
     with pytest.raises(UnsupportedVersionError, match=r"Kafka 4\.1"):
         alter({T0: 1}, AlterShareGroupOffsetsResponse(error_code=0, responses=[]))
 
 
 @pytest.mark.behaviour("administration")
 def test_altering_is_unsupported_when_the_broker_speaks_of_unknown_topics_only() -> None:
-    """Kafka 4.1 answers for unknown topics only and alters nothing: that is told as unsupported, too."""
+    """Kafka 4.1 answers for unknown topics only and alters nothing: that is reported as unsupported, too."""
     reply = AlterShareGroupOffsetsResponse(
         error_code=0,
         responses=[_Altered(topic_name="u", partitions=[_AlteredPartition(partition_index=0, error_code=3)])],
@@ -231,7 +231,7 @@ def test_a_partition_that_the_answer_leaves_out_has_an_error_when_others_were_al
 
 @pytest.mark.behaviour("administration")
 def test_altering_nothing_is_still_asked() -> None:
-    """Altering no offsets at all is still asked of the broker, so that what is wrong with the group is told."""
+    """Altering no offsets at all is still asked of the broker, so that an error of the group is reported."""
     cluster = Cluster()
     assert alter({}, altered, cluster) == {}
     assert len(cluster.requests(AlterShareGroupOffsetsRequest)) == 1

@@ -105,7 +105,7 @@ class Witness(Harness):
 
 @attrs.define
 class Story:
-    """A core under a scripted cluster, and the books about what its application has said."""
+    """A core under a scripted cluster, and the books of what its application has acknowledged."""
 
     h: Witness
     said: int = 0
@@ -508,7 +508,7 @@ def test_promises_hold_when_any_event_comes_in_any_state(situation: Callable[[],
 @settings(max_examples=150, deadline=None)
 @given(st.sampled_from(SITUATIONS), st.data())
 def test_promises_hold_when_any_events_follow_one_another(situation: Callable[[], Story], data: st.DataObject) -> None:
-    """Up to a dozen events of any kind, from any state: invariants hold, and each word has one outcome."""
+    """Up to a dozen events of any kind, from any state: invariants hold, and each acknowledgement has one outcome."""
     story = situation()
     for _ in range(data.draw(st.integers(1, 12))):
         if story.h.is_finished:

@@ -224,7 +224,7 @@ def test_the_old_topic_is_forgotten_with_the_first_fetch_of_the_new_one_when_the
 @pytest.mark.better_than_java("unseen-records-given-back")
 @pytest.mark.behaviour("polling")
 def test_records_of_a_topic_no_longer_subscribed_are_released_when_they_arrive_late() -> None:
-    """Records of a topic that has been left meanwhile are given back at once, and nobody is told of it."""
+    """Records of a topic that has been left meanwhile are released at once, and the callback does not run for them."""
     h = Harness({tp(): 1, tp(0, "u"): 1}).joined(tp())
     h.handle(SubscriptionChanged(frozenset({"u"})))
     h.start_poll()

@@ -70,7 +70,7 @@ def test_runs_are_encoded_like_the_naive_model_when_offsets_have_any_types(types
 @pytest.mark.behaviour("explicit acknowledgement")
 @given(st.one_of(offsets_with_types, runs_in_blocks))
 def test_encoded_pieces_satisfy_the_broker_when_expanded(types: dict[int, int]) -> None:
-    """Encoded batches are ascending, do not overlap, have one type or one for each offset, and say what was said."""
+    """Encoded batches are ascending, do not overlap, have one type or one for each offset, and keep each type."""
     pieces = encode_runs(runs_of(types))
     expanded = {}
     for first, last, kinds in pieces:

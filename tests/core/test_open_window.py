@@ -39,7 +39,7 @@ def late(said: GatheredAcknowledgements) -> GatheredAcknowledgements:
     return attrs.evolve(said, is_late=True)
 
 
-# ---- words between polls
+# ---- acknowledgements between polls
 
 
 def test_acknowledgements_go_by_themselves_when_no_poll_comes() -> None:
@@ -72,7 +72,7 @@ def test_acknowledgements_ride_on_the_next_fetch_when_a_poll_waits() -> None:
 
 
 def test_nothing_is_asked_for_when_the_consumer_closes() -> None:
-    """Close has taken all words along; an announcement that came before or behind it asks for nothing."""
+    """Close has taken all acknowledgements along; an announcement before or after it asks for nothing."""
     h = delivered()
     h.handle(AcknowledgementsMade())
     h.handle(CloseRequested((h.said((0, 0, 1)),), h.now_ms + 1_000), AcknowledgementsMade())
@@ -113,7 +113,7 @@ def test_late_words_travel_apart_and_hold_up_nobody() -> None:
 
 
 def test_close_sends_everything_when_one_request_cannot_carry_it() -> None:
-    """A renewal, and the final word of the same record: two requests, and the second ends the session."""
+    """A renewal, and the final acknowledgement of the same record: two requests, and the second ends the session."""
     h = delivered()
     h.handle(AcknowledgementsGathered((h.said((3, 3, 4)),)))
     h.handle(CloseRequested((h.said((3, 3, 1)), late(h.said((4, 4, 1)))), h.now_ms + 10_000))

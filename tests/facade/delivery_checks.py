@@ -1,4 +1,4 @@
-"""What the tests of acknowledgement ask again and again: what is left for others, what the callback was told."""
+"""What the tests of acknowledgement ask again and again: what is left for others, what the callback got."""
 
 from __future__ import annotations
 

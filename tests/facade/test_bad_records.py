@@ -141,7 +141,7 @@ def test_bad_records_are_raised_up_to_the_limit_and_the_good_ones_come_when_one_
     """Good records come first, then the errors of bad ones with all their raw bytes, then the records behind them.
 
     Released, the bad ones come straight back and are raised up to the delivery limit, five times; then they are
-    archived, and implicit mode goes on behind them. Everything that was said is reported without an error.
+    archived, and implicit mode goes on behind them. Each acknowledgement is reported without an error.
     """
     broker.create_topic("t")
     parts = [(b"k", b"v"), (b"bad", b"raw value"), (b"raw key", b"bad"), (b"k", b"v")]

@@ -98,7 +98,7 @@ def poll_through_protocol_errors(consumer: Consumer) -> list[Record]:
 def test_commit_says_that_the_outcome_is_unknown_when_its_answer_is_broken(
     broker: ReferenceBroker, make_consumer: MakeConsumer, fault: str
 ) -> None:
-    """A commit whose answer is broken says that its outcome is unknown; the callback hears so, too."""
+    """A commit whose answer is broken returns that its outcome is unknown; the callback gets it, too."""
     broker.create_topic("t")
     produce_values(broker, "t", 2)
     consumer = make_consumer("t", **SHORT)

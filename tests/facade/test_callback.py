@@ -204,7 +204,7 @@ def test_offsets_over_all_calls_are_those_acknowledged_when_there_are_several_pa
 
 @pytest.mark.behaviour("commits")
 def test_callback_is_not_called_when_the_commit_is_empty(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
-    """Commits with nothing to say, polls of an empty topic and close call nobody."""
+    """Commits without acknowledgements, polls of an empty topic and close do not run the callback."""
     broker.create_topic("t")
     consumer = make_consumer("t")
     outcomes = Outcomes()

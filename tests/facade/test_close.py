@@ -225,7 +225,7 @@ def test_close_completes_without_a_retry_when_the_sessions_end_is_refused(
 def test_close_returns_without_an_error_when_the_broker_is_down(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """The only broker has stopped: close ends at the latest with its timeout, and says what became of the records."""
+    """The only broker has stopped: close ends at the latest with its timeout, and reports each outcome."""
     broker.create_topic("t")
     produce_values(broker, "t", 1)
     consumer = make_consumer("t", share_acknowledgement_mode="explicit")

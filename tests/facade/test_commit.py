@@ -36,9 +36,9 @@ def test_commit_sync_is_empty_and_sends_nothing_when_nothing_was_delivered(
 def test_each_commit_names_its_partition_when_committing_in_steps(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """Committing step by step, each result names the partition; a second commit at once has nothing to say.
+    """Committing step by step, each result names the partition; a second commit at once is empty.
 
-    The number of ShareAcknowledge requests is the number of commits that had something to say.
+    The number of ShareAcknowledge requests is the number of commits that had acknowledgements.
     """
     broker.create_topic("t")
     produce_values(broker, "t", 50)
@@ -192,7 +192,7 @@ def test_every_offset_is_reported_once_when_commits_alternate(
 def test_every_offset_is_reported_once_when_commits_come_in_bursts(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """Commits that have nothing to say disturb nothing: each offset is reported once."""
+    """Commits without acknowledgements disturb nothing: each offset is reported once."""
     broker.create_topic("t")
     produce_values(broker, "t", 50)
     consumer = make_consumer("t", share_acknowledgement_mode="explicit")

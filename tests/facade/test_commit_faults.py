@@ -1,4 +1,4 @@
-"""Acknowledgements that the broker refuses, answers late or never: nothing is lost, and each offset is told once."""
+"""Acknowledgements that the broker refuses, answers late or never: nothing is lost, each offset is reported once."""
 
 from __future__ import annotations
 

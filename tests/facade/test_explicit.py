@@ -1,4 +1,4 @@
-"""Explicit acknowledgement: every record needs a word, which may change until it is sent."""
+"""Explicit acknowledgement: every record must be acknowledged, and the type may change until it is sent."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_the_last_word_wins_when_it_changes_before_it_is_sent(
     consumer: Consumer,
     make_consumer: MakeConsumer,
 ) -> None:
-    """Only the last word about a record is sent: a release redelivers it with count 2, the others end it."""
+    """Only the last acknowledgement of a record is sent: a release redelivers it with count 2, the others end it."""
     broker.produce("t", b"v")
     (record,) = poll_until(consumer, 1)
     for word in words:
@@ -171,7 +171,7 @@ def test_close_sends_the_words_when_nothing_was_committed(
 def test_acknowledge_is_refused_when_the_word_has_been_sent(
     sent_by: str, broker: ReferenceBroker, consumer: Consumer
 ) -> None:
-    """After the poll or commit that sent a record's word, another word is an illegal state."""
+    """After the poll or commit that sent a record's acknowledgement, another one is an illegal state."""
     broker.produce("t", b"v")
     (record,) = poll_until(consumer, 1)
     consumer.acknowledge(record)
@@ -208,7 +208,7 @@ def test_acknowledging_by_offset_is_refused_when_the_record_was_delivered(
     """As in Java, the offset form is for records that could not be delivered (librdkafka: for all).
 
     Before any poll, for a delivered record and for a wrong topic, partition or offset it is an illegal state, and the
-    delivered record keeps needing a word.
+    delivered record still has to be acknowledged.
     """
     broker.produce("t", b"v")
     with pytest.raises(IllegalStateError):
@@ -246,7 +246,7 @@ def test_acknowledge_is_refused_when_an_argument_can_never_work(broker: Referenc
 def test_the_order_of_the_words_does_not_matter_and_a_word_may_be_repeated(
     broker: ReferenceBroker, consumer: Consumer, make_consumer: MakeConsumer
 ) -> None:
-    """One batch acknowledged backwards, each record twice with the same word, is committed without an error."""
+    """One batch acknowledged backwards, each record twice with the same type, is committed without an error."""
     produce_one_batch(broker, "t", 10)
     for record in reversed(poll_until(consumer, 10)):
         consumer.acknowledge(record)
@@ -360,7 +360,7 @@ def sent_batches(request: Any) -> list[tuple[int, int, list[int]]]:
 def test_acknowledgements_stand_when_the_records_are_thrown_away(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """Once acknowledged, a record object is not needed any more: what was said is kept by place, and sent as said."""
+    """Once acknowledged, a record object is not needed any more: the acknowledgement is kept by place, and sent."""
     broker.create_topic("t")
     produce_one_batch(broker, "t", 6)
     consumer = make_consumer("t", share_acknowledgement_mode="explicit")

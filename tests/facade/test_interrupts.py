@@ -152,7 +152,7 @@ def test_each_acknowledgement_is_sent_and_reported_once_when_commits_are_interru
 def test_commit_sync_raises_and_its_acknowledgements_go_all_the_same_when_it_is_interrupted(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """Ctrl-C while commit_sync waits: KeyboardInterrupt at once; the outcome is told later, and commits work."""
+    """Ctrl-C while commit_sync waits: KeyboardInterrupt at once; the outcome is reported later, and commits work."""
     broker.create_topic("t")
     produce_values(broker, "t", 2)
     consumer = make_consumer("t")

@@ -94,7 +94,7 @@ def test_the_new_holders_word_stands_when_the_old_one_comes_late(
 def test_late_word_is_ignored_when_the_start_has_moved_past_the_record(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """A record at the front that another member has finished is below the start: a late word succeeds, to no effect."""
+    """A record at the front that another member has finished: a late acknowledgement succeeds, to no effect."""
     broker.create_topic("t")
     late = make_consumer("t", share_acknowledgement_mode="explicit")
     broker.produce("t", b"contested")

@@ -1,4 +1,4 @@
-"""RENEW: the acquisition lock starts anew, and the record comes back to its holder for a final word."""
+"""RENEW: the acquisition lock starts anew, and the record comes back to its holder for a final acknowledgement."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_renewal_fails_and_the_record_is_dropped_when_the_group_forbids_renewing
 
 @pytest.mark.behaviour("delivery counts")
 def test_renewal_fails_when_the_lock_has_run_out(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
-    """A RENEW that comes too late fails like any other word, and the record comes back with the next count."""
+    """A RENEW that comes too late fails like any acknowledgement, and the record comes back with the next count."""
     broker.create_topic("t")
     produce_values(broker, "t", 1)
     consumer = make_consumer("t", share_acknowledgement_mode="explicit")

@@ -105,7 +105,7 @@ def test_consumption_begins_with_the_first_young_record_when_all_are_too_old(
 @pytest.mark.behaviour("start offset")
 @pytest.mark.parametrize("policy", ["by_duration:1h", "by_duration:-PT1H", "sometime"])
 def test_a_policy_that_means_nothing_is_refused(policy: str, broker: ReferenceBroker) -> None:
-    """A duration that is not ISO 8601, or negative, and an unknown word are refused when the group is configured."""
+    """A duration that is not ISO 8601, or negative, and an unknown value are refused when the group is configured."""
     with pytest.raises(ConfigurationError):
         broker.set_group_config("g", share_auto_offset_reset=policy)
 

@@ -136,7 +136,7 @@ def acknowledge_shuffled(consumer: Consumer, work: Any, said: Any, seed: int) ->
 def test_polls_bring_more_while_records_are_open_and_nothing_when_the_window_is_full(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """A window of three, one record per batch: three, then an empty poll that asks no broker; one word, one more."""
+    """A window of three, one record per batch: three, an empty poll that asks no broker; one accepted, one more."""
     consumer = windowed(make_consumer, 3)
     produce_values(broker, "t", 5)
     records = poll_until(consumer, 3)
@@ -151,7 +151,7 @@ def test_polls_bring_more_while_records_are_open_and_nothing_when_the_window_is_
 def test_a_poll_that_waits_for_room_goes_on_when_another_thread_acknowledges(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """The waiting poll is woken by the word and returns the next record, long before its time is over."""
+    """The waiting poll is woken by the acknowledgement and returns the next record, long before its time is over."""
     consumer = windowed(make_consumer, 1, share_acquire_mode="record_limit")
     produce_values(broker, "t", 2)
     (first,) = poll_until(consumer, 1)
@@ -168,7 +168,7 @@ def test_a_poll_that_waits_for_room_goes_on_when_another_thread_acknowledges(
 def test_the_window_is_never_exceeded_when_the_acquire_mode_is_record_limit(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """One batch of 20, a window of 8: polls bring 8, and after three words 3 more."""
+    """One batch of 20, a window of 8: polls bring 8, and after three acknowledgements 3 more."""
     consumer = windowed(make_consumer, 8, share_acquire_mode="record_limit")
     produce_one_batch(broker, "t", 20)
     records = poll_until(consumer, 8)
@@ -187,11 +187,11 @@ def test_a_whole_record_batch_may_exceed_the_window_when_the_mode_is_batch_optim
     assert list(consumer.poll(timeout_ms=0)) == []
 
 
-# ---- words
+# ---- acknowledgements
 
 
 def test_words_are_sent_and_answered_when_nobody_polls(broker: ReferenceBroker, consumer: Consumer) -> None:
-    """One thread polled and does something else: a worker's word goes by itself, and its future is answered."""
+    """The thread that polled does something else: a worker's acknowledgement goes by itself and gets its outcome."""
     produce_one_batch(broker, "t", 3)
     records = poll_until(consumer, 3)
     broker.clear_requests()
@@ -211,7 +211,7 @@ def test_plain_acknowledgements_reach_the_broker_when_nobody_polls(broker: Refer
 
 
 def test_a_second_word_is_refused_when_the_first_was_final(broker: ReferenceBroker, consumer: Consumer) -> None:
-    """Sent or not: with words that leave by themselves, changing one would be a matter of luck."""
+    """Sent or not: as acknowledgements leave by themselves, changing one would be a matter of luck."""
     produce_values(broker, "t", 1)
     (record,) = poll_until(consumer, 1)
     consumer.acknowledge(record)
@@ -221,7 +221,7 @@ def test_a_second_word_is_refused_when_the_first_was_final(broker: ReferenceBrok
 
 
 def test_commits_and_the_callback_work_beside_the_futures(broker: ReferenceBroker, consumer: Consumer) -> None:
-    """commit_sync sends what was said and answers per partition; open records stay open; the callback hears of all."""
+    """commit_sync sends and returns what was acknowledged; open records stay open; the callback gets all outcomes."""
     outcomes = Outcomes()
     consumer.set_acknowledgement_commit_callback(outcomes)
     produce_one_batch(broker, "t", 3)
@@ -238,7 +238,7 @@ def test_commits_and_the_callback_work_beside_the_futures(broker: ReferenceBroke
 def test_a_renewed_record_stays_with_its_holder_and_has_a_later_deadline(
     broker: ReferenceBroker, consumer: Consumer
 ) -> None:
-    """RENEW is answered while nobody polls, no poll returns the record again, and its final word is accepted."""
+    """RENEW is answered while nobody polls, no poll returns the record again, and it can then be accepted."""
     produce_values(broker, "t", 1)
     (record,) = poll_until(consumer, 1)
     before = record.lock_deadline
@@ -254,7 +254,7 @@ def test_a_renewed_record_stays_with_its_holder_and_has_a_later_deadline(
 def test_the_new_delivery_is_settled_when_the_old_one_is_still_open(
     broker: ReferenceBroker, consumer: Consumer
 ) -> None:
-    """The broker's lock ran out and the record came again: a word about the new delivery leaves the old one open."""
+    """The broker's lock ran out and the record came again: acknowledging the new delivery leaves the old one open."""
     produce_values(broker, "t", 1)
     (old,) = poll_until(consumer, 1)
     broker.advance(LOCK_MS + 1)
@@ -269,7 +269,7 @@ def test_the_new_delivery_is_settled_when_the_old_one_is_still_open(
 def test_records_know_that_their_session_is_lost_when_the_connection_broke(
     broker: ReferenceBroker, consumer: Consumer
 ) -> None:
-    """Without a poll: the broker has released the records, and a word about one fails in its future."""
+    """Without a poll: the broker has released the records, and acknowledging one fails in its future."""
     produce_one_batch(broker, "t", 2)
     one, other = poll_until(consumer, 2)
     assert not one.lock_lost
@@ -316,7 +316,7 @@ def test_records_can_be_acknowledged_when_the_consumer_has_unsubscribed(
 def test_close_sends_the_last_words_and_refuses_later_ones(
     broker: ReferenceBroker, consumer: Consumer, make_consumer: MakeConsumer
 ) -> None:
-    """Futures are answered by close; the open record is released for others; a worker's late word is refused."""
+    """close resolves futures and releases the open record for others; a worker's late acknowledgement is refused."""
     produce_one_batch(broker, "t", 3)
     one, two, three = poll_until(consumer, 3)
     future = consumer.acknowledge_with_result(one)
@@ -361,7 +361,7 @@ def test_a_callback_of_a_future_may_acknowledge_but_not_wait_for_its_own_thread(
 
 
 def test_a_future_cannot_be_cancelled(broker: ReferenceBroker, consumer: Consumer) -> None:
-    """What was said about a record cannot be taken back."""
+    """An acknowledgement cannot be taken back."""
     produce_values(broker, "t", 1)
     (record,) = poll_until(consumer, 1)
     future = consumer.acknowledge_with_result(record)

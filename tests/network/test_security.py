@@ -321,7 +321,7 @@ def test_requests_are_answered_when_plain_succeeds_over_tls(cafile: str) -> None
 
 @pytest.mark.behaviour("security")
 def test_broker_s_words_come_at_once_when_the_password_is_wrong(caplog: pytest.LogCaptureFixture) -> None:
-    """A wrong password is raised at once, with the broker's own words."""
+    """A wrong password is raised at once, with the broker's own message."""
     caplog.set_level("DEBUG")
     with talking(serve_plain, **sasl(password="guessed")) as (client, peer):
         error = error_of(client, peer)

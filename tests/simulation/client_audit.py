@@ -1,8 +1,8 @@
-"""The auditor's eye on one application: what it gets, what it says, and what it is told about that.
+"""The auditor's eye on one application: what it gets, what it acknowledges, and the outcomes that are reported.
 
-Every record that a poll returns must be one that this member was handed out, with what the producer wrote; everything
-that is said about a record must be about one that the application holds; every offset that is acknowledged must be
-reported exactly once; and an ACCEPT that is reported as done must have been stored.
+Every record that a poll returns must be one that this member has acquired, with what the producer wrote; every
+acknowledgement must be of a record that the application holds; every offset that is acknowledged must be reported
+exactly once; and an ACCEPT that is reported as done must have been stored.
 """
 
 from __future__ import annotations

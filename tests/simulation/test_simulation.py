@@ -17,7 +17,7 @@ SEEDS = range(8)
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_seeded_history_ends_without_a_complaint(seed: int) -> None:
-    """Whatever goes wrong: no record is locked twice, lost, or delivered after its end, and every outcome is told."""
+    """Whatever goes wrong: no record is locked twice, lost, or delivered after its end; every outcome is reported."""
     outcome = run_history(seed)
     assert outcome.complaint is None, simulate.failure_line(outcome)
 

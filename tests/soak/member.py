@@ -83,7 +83,7 @@ def run(bootstrap_servers: str, topic: str, group_id: str, mode: str, seed: int)
 
 
 def take(consumer: Consumer, mode: str, source: random.Random, said: Said) -> None:
-    """One poll, and what is said about its records; now and then a commit."""
+    """One poll, and acknowledgements of its records; now and then a commit."""
     records = consumer.poll(timeout_ms=1_000)
     tell_delivered(records)
     for record in records:

@@ -195,18 +195,19 @@ _PREFACE: Final = """\
 # Behaviours
 
 What a share group, its clients and its brokers do, in {count} sentences, each with the test that shows it. The page is
-written by `python tests/support/behaviours.py --write` from the tests themselves; a test holds that it is up to date.
+made from the tests by `tox run -e docs`, and not kept in the repository.
 
 "Reference broker" means that the test runs on the bundled broker, or on the parts that it is made of. "Real Kafka"
 means that it also runs on Apache Kafka with `tox run -e conformance`; the versions, and what they showed, are in
 [conformance.md](conformance.md). "Foreign client" means that a client or a tool which is not ours takes part. A row
 without any of the three is a test of the logic of a client or a tool alone: events in, requests out.
 
-A few words are used throughout. The *word* about a record is its acknowledgement: accept, release, reject or renew. The
-*count* of a record is its delivery count. The *start* of a group is the first offset of a partition that the group has
-not finished: a record is finished when it was accepted, rejected, or *archived* by the broker because it was delivered
-too often. A *gap* is an acquired offset without a record. In *explicit* mode each record needs a word, in *implicit*
-mode the next poll accepts what the last one returned. *record_limit* and *batch_optimized* are the two ways to acquire
+A few terms are used throughout. A record that a member gets is *acquired*: locked for that member. To *acknowledge* it
+is to accept, release, reject or renew it, and the *outcome* is what the broker made of that. The *count* of a record is
+its delivery count. A record is *finished* when it was accepted, rejected, or *archived* by the broker because it was
+delivered too often. The *start* of a group is the first offset of a partition that the group has not finished. A *gap*
+is an acquired offset without a record. In *explicit* mode the application acknowledges each record; in *implicit* mode
+the next poll accepts what the last one returned. *record_limit* and *batch_optimized* are the two ways to acquire
 records: exactly as many as asked for, or whole record batches.
 """
 

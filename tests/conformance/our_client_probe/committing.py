@@ -30,7 +30,7 @@ def _many_async(scene: Scene) -> str:
 
 @scenario("commit/async-then-sync")
 def _async_then_sync(scene: Scene) -> str:
-    """commitAsync, commitSync with more, commitAsync, close: what the callback is told."""
+    """commitAsync, commitSync with more, commitAsync, close: what the callback gets."""
     consumer = _watched(scene, 4)
     records = scene.first(consumer)
     accept_all(consumer, records[:2])

@@ -26,7 +26,7 @@ def _commit_sync_callback(scene: Scene) -> str:
 
 @scenario("implicit/poll-accepts")
 def _poll_accepts(scene: Scene) -> str:
-    """The next poll accepts; the callback is told in it."""
+    """The next poll accepts; the callback runs in it."""
     consumer = scene.watched(scene.held(3))
     polled = f"{len(scene.poll(consumer, 'poll2', 1_500))}{scene.told()}"
     scene.poll(consumer, "poll3", 800)

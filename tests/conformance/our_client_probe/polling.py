@@ -154,7 +154,7 @@ def _wakeup_before_commit_sync(scene: Scene) -> str:
 
 @scenario("poll/wakeup-before-commitSync-result")
 def _wakeup_before_commit_sync_result(scene: Scene) -> str:
-    """What the callback is told of a commit that wakeup ended."""
+    """What the callback gets for a commit that wakeup ended."""
     consumer = scene.watched(_acknowledged(scene))
     consumer.wakeup()
     first = scene.commit(consumer)
