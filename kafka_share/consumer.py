@@ -46,7 +46,8 @@ from kafka_share.errors import (
     OperationTimeoutError,
     WakeupError,
 )
-from kafka_share.network.driver import ConsumerDriver, monotonic_ms
+from kafka_share.network.background import ConsumerBackground
+from kafka_share.network.driver import monotonic_ms
 from kafka_share.records import (
     AcknowledgementCommitCallback,
     AcknowledgeType,
@@ -88,7 +89,7 @@ class KafkaShareConsumer(Observable, Generic[K, V]):
     """
 
     def __init__(self, *topics: str, **config: Any) -> None:
-        self._driver: ConsumerDriver | None = None
+        self._driver: ConsumerBackground | None = None
         self._closed = False
         self._config = settings = ShareConsumerConfig.from_mapping(config)
         names = topic_set(topics)
@@ -113,12 +114,7 @@ class KafkaShareConsumer(Observable, Generic[K, V]):
         self._next_request_id = 0
         source = random.Random()
         core = ShareConsumerCore(settings, new_member_id(source), source)
-        self._driver = ConsumerDriver(
-            core,
-            settings,
-            name=f"kafka-share {settings.client_id}",
-            observer=self._application if self._has_window else None,
-        )
+        self._driver = ConsumerBackground(core, settings, window=self._application if self._has_window else None)
         self._driver.start()
         if names:
             self._subscribe(names)

@@ -10,13 +10,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from kafka_share.core.events import ClientInstanceIdWanted
 from kafka_share.core.metrics.metric_table import as_mapping
-from kafka_share.errors import ConsumerClosedError, IllegalStateError, InvalidArgumentError
+from kafka_share.errors import IllegalStateError, InvalidArgumentError
 
 if TYPE_CHECKING:
     from kafka_share.config import ShareConsumerConfig
-    from kafka_share.network.driver import ConsumerDriver
+    from kafka_share.network.background import ConsumerBackground
 
 
 class PollMeasurement:
@@ -24,7 +23,7 @@ class PollMeasurement:
 
     __slots__ = ("_driver", "records")
 
-    def __init__(self, driver: ConsumerDriver) -> None:
+    def __init__(self, driver: ConsumerBackground) -> None:
         self._driver = driver
         self.records = 0
 
@@ -39,7 +38,7 @@ class PollMeasurement:
 class Observable:
     """The façade sets `_driver` and `_config` before anybody can call these."""
 
-    _driver: ConsumerDriver | None
+    _driver: ConsumerBackground | None
     _config: ShareConsumerConfig
 
     def _measured_poll(self) -> PollMeasurement:
@@ -68,15 +67,8 @@ class Observable:
             raise IllegalStateError("No metrics are pushed: set enable_metrics_push to True.")
         if timeout_ms < 0:
             raise InvalidArgumentError(f"timeout_ms is {timeout_ms}; it cannot be negative")
-        driver = self._driver
-        assert driver is not None
-        if not driver.client_instance_id_told.is_set():
-            try:
-                driver.post(ClientInstanceIdWanted())
-            except ConsumerClosedError:
-                return None
-            driver.client_instance_id_told.wait(timeout_ms / 1_000)
-        return driver.client_instance_id
+        assert self._driver is not None
+        return self._driver.client_instance_id(timeout_ms)
 
     def register_metric_for_subscription(self, name: str, read: Callable[[], float]) -> None:
         """Have a metric of the application pushed to brokers whose subscription asks for its name (KIP-1076).

@@ -10,16 +10,17 @@ from __future__ import annotations
 import itertools
 import random
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
 from kafka_share.config import ShareAdminConfig
 from kafka_share.core.admin.conversation import Operation
-from kafka_share.core.admin.events import CallCancelled, CallStarted, CompleteCall
+from kafka_share.core.admin.events import AdminEvent, AdminOutput, CallCancelled, CallStarted, CompleteCall
 from kafka_share.core.admin.machine import AdminCore
-from kafka_share.core.events import CloseRequested
-from kafka_share.errors import IllegalStateError, InvalidArgumentError, KafkaShareError
-from kafka_share.network.driver import ConsumerDriver
+from kafka_share.core.events import CloseRequested, FinishClose
+from kafka_share.errors import IllegalStateError, InternalError, InvalidArgumentError, KafkaShareError
+from kafka_share.network.driver import CoreDriver
 
 T = TypeVar("T")
 
@@ -36,7 +37,7 @@ class AdminCalls:
         self._ids = itertools.count(1)
         self._is_closed = False
         core = AdminCore(config, random.Random())
-        self._driver = ConsumerDriver(core, config, name=f"kafka-share {config.client_id}", notify=self._on_news)
+        self._driver = CoreDriver(core, config, name=f"kafka-share {config.client_id}", application=self)
         self._driver.start()
 
     def submit(self, operation: Operation[T], timeout_ms: int | None) -> Future[T]:
@@ -89,20 +90,24 @@ class AdminCalls:
     def is_closed(self) -> bool:
         return self._is_closed
 
-    # ---- called on the background thread
+    # ---- called on the background thread: an `ApplicationPort`
 
-    def _on_news(self) -> None:
-        mailbox = self._driver.mailbox
-        try:
-            outputs: list[Any] = mailbox.take(0)
-        except KafkaShareError as error:
-            self._fail_all(error)
-            return
-        for output in outputs:
-            if isinstance(output, CompleteCall):
-                self._complete(output)
-        if mailbox.is_stopped:
-            self._fail_all(IllegalStateError("The admin client has ended."))
+    def take(self, output: AdminOutput, _: Callable[[AdminEvent], None]) -> None:
+        if isinstance(output, CompleteCall):
+            self._complete(output)
+        else:
+            assert isinstance(output, FinishClose), f"{output!r} is not for the application"
+
+    def flush(self) -> None:
+        """Nothing waits here."""
+
+    def failed(self, error: BaseException) -> None:
+        died = InternalError(f"the network thread died: {error!r}")
+        died.__cause__ = error
+        self._fail_all(died)
+
+    def ended(self) -> None:
+        self._fail_all(IllegalStateError("The admin client has ended."))
 
     def _complete(self, output: CompleteCall) -> None:
         with self._lock:

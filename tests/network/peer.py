@@ -20,7 +20,10 @@ import attrs
 
 from kafka_share.config import ClientConfig
 from kafka_share.core.events import Channel, Event, Output, Send
-from kafka_share.network.driver import ConsumerDriver
+from kafka_share.core.metrics.measurements import Measurements
+from kafka_share.network.consumer_port import ConsumerPort
+from kafka_share.network.driver import CoreDriver
+from kafka_share.network.mailbox import Mailbox
 from kafka_share.protocol.classic import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
 from kafka_share.protocol.messages import decode_request, encode_response
 from kafka_share.records import Node
@@ -182,6 +185,7 @@ class ScriptedCore:
 
     def __init__(self, react: Callable[[Event], list[Output]] | None = None) -> None:
         self.events: queue.Queue[Event] = queue.Queue()
+        self.measurements = Measurements()
         self.times: list[int] = []
         self.outputs: list[Output] = []
         self.wake_at: int | None = None
@@ -221,12 +225,18 @@ def config(**settings: Any) -> ClientConfig:
     return ClientConfig(**{"bootstrap_servers": "unused:9092", **settings})
 
 
+def driver_of(core: ScriptedCore, mailbox: Mailbox | None = None, **settings: Any) -> CoreDriver:
+    """A driver that has not been started."""
+    return CoreDriver(core, config(**settings), name="tested", application=ConsumerPort(mailbox or Mailbox()))
+
+
 class Client:
-    """A driver with a scripted core."""
+    """A driver with a scripted core, and a consumer's mailbox."""
 
     def __init__(self, react: Callable[[Event], list[Output]] | None = None, **settings: Any) -> None:
         self.core = ScriptedCore(react)
-        self.driver = ConsumerDriver(self.core, config(client_id="tester", **settings), name="tested")
+        self.mailbox = Mailbox()
+        self.driver = driver_of(self.core, self.mailbox, client_id="tester", **settings)
         self.driver.start()
 
     def do(self, *outputs: Output) -> None:

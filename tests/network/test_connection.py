@@ -10,6 +10,7 @@ from network.peer import Accepted, Client, Peer, ask, frame, metadata, talking
 
 from kafka_share.core.events import Channel, ConnectionLost, Disconnect, RequestFailed, ResponseReceived, Send
 from kafka_share.errors import BrokerUnreachableError, RemoteProtocolError, UnsupportedVersionError
+from kafka_share.network.connection import Connection
 from kafka_share.network.framing import MAX_FRAME_BYTES
 from kafka_share.protocol.classic import ApiVersionsResponse, MetadataRequest
 from kafka_share.records import Node
@@ -416,8 +417,8 @@ def test_requests_wait_when_the_peer_does_not_read() -> None:
         client.do(*(Send(i, peer.node(), Channel.DATA, big, 60_000) for i in range(count)))
         client.do(ask(peer, 1000, timeout_ms=300, channel=Channel.DATA))
         assert isinstance(failure(client.next_event(), 1000), BrokerUnreachableError)  # it waited behind the others
-        assert client.driver._connections is not None
-        (connection,) = client.driver._connections._open.values()
+        (connection,) = client.driver._turns.connections._open.values()
+        assert isinstance(connection, Connection)
         transport = connection._transport
         assert transport is not None
         assert transport.get_write_buffer_size() < 3 * 410_000

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from network.peer import WAIT_S, Accepted, Client, ScriptedCore, ask, config, metadata, talking
+from network.peer import WAIT_S, Accepted, Client, ScriptedCore, ask, driver_of, metadata, talking
 
 from kafka_share.core.events import (
     BatchReclaimed,
@@ -34,7 +34,6 @@ from kafka_share.errors import (
     InternalError,
 )
 from kafka_share.network import driver as driver_module
-from kafka_share.network.driver import ConsumerDriver
 
 LONG_MS = 60_000
 
@@ -46,7 +45,7 @@ def deliver(batch_id: int) -> Deliver:
 def take(client: Client, count: int) -> list[Output]:
     taken: list[Output] = []
     while len(taken) < count:
-        taken += client.driver.mailbox.take(LONG_MS)
+        taken += client.mailbox.take(LONG_MS)
     return taken
 
 
@@ -203,7 +202,7 @@ def test_thread_ends_by_itself_when_the_core_has_finished() -> None:
         assert not client.driver._thread.is_alive()
         with pytest.raises(ConsumerClosedError):
             client.driver.post(PollEnded())
-        assert client.driver.mailbox.take(0) == []
+        assert client.mailbox.take(0) == []
 
 
 def test_stopping_again_does_nothing() -> None:
@@ -211,11 +210,11 @@ def test_stopping_again_does_nothing() -> None:
         client.driver.stop()
         client.driver.stop()
         with pytest.raises(ConsumerClosedError):
-            client.driver.mailbox.take(LONG_MS)
+            client.mailbox.take(LONG_MS)
 
 
 def test_stopping_does_nothing_when_it_never_started() -> None:
-    ConsumerDriver(ScriptedCore(), config(), name="never started").stop()
+    driver_of(ScriptedCore()).stop()
 
 
 @pytest.mark.parametrize("read_first", [False, True])
@@ -234,7 +233,7 @@ def test_nothing_is_left_when_stopped_in_the_middle_of_opening(read_first: bool)
 
 
 def test_post_is_refused_before_the_start_and_a_second_start_too() -> None:
-    driver = ConsumerDriver(ScriptedCore(), config(), name="tested")
+    driver = driver_of(ScriptedCore())
     with pytest.raises(IllegalStateError):
         driver.post(PollEnded())
     driver.start()
@@ -267,7 +266,7 @@ def test_defect_comes_out_everywhere_when_the_core_breaks(where: str) -> None:
         with pytest.raises(InternalError):
             client.driver.post(PollEnded())
         with pytest.raises(InternalError):
-            client.driver.mailbox.take(0)
+            client.mailbox.take(0)
 
 
 def test_defect_comes_out_when_a_connection_breaks_while_opening(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,7 +299,7 @@ def test_defect_comes_out_when_a_connection_breaks_while_reading(monkeypatch: py
 
 def test_settings_are_refused_when_they_cannot_work() -> None:
     with pytest.raises(ConfigurationError):
-        ConsumerDriver(ScriptedCore(), config(security_protocol="SSL", ssl_cafile="/no/such/file"), name="tested")
+        driver_of(ScriptedCore(), security_protocol="SSL", ssl_cafile="/no/such/file")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -314,7 +313,7 @@ def test_child_is_refused_when_the_process_forks() -> None:
                 for use in (
                     lambda: client.driver.post(PollEnded()),
                     lambda: client.driver.start(),
-                    lambda: client.driver.mailbox.take(LONG_MS),
+                    lambda: client.mailbox.take(LONG_MS),
                 ):
                     with pytest.raises(IllegalStateError, match="fork"):
                         use()
@@ -334,7 +333,7 @@ from network.peer import Client
 from kafka_share.core.events import CompleteCommit
 client = Client()
 client.do(CompleteCommit(0, timed_out=False))
-print(client.driver.mailbox.take(20_000))
+print(client.mailbox.take(20_000))
 {more}
 """
 

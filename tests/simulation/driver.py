@@ -1,15 +1,14 @@
-"""The background half of a simulated client: owns one real core, its connections, its timer and its mailbox.
+"""The background half of a simulated client: the package's own turns of a core, under virtual time.
 
-A twin of `kafka_share.network.driver` on virtual time. It can be paused, as a process is by a collection of garbage or
-by a hypervisor: nothing is received and no timer runs until it goes on. And it can die.
+What it adds is what a process can do to them: it can be paused, as by a collection of garbage or by a hypervisor, so
+that nothing is received and no timer runs until it goes on; and it can die.
 """
 
 from __future__ import annotations
 
 import random
-from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any
 
 from simulation.connection import SimulatedConnection
 from simulation.network import NEVER, Network
@@ -18,36 +17,52 @@ from simulation.virtual_time import CHECK_EVERY, Action, VirtualTime
 
 from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.consumer import ShareConsumerCore
-from kafka_share.core.events import (
-    BatchReclaimed,
-    CompleteCommit,
-    CompleteUnsubscribe,
-    Deliver,
-    Disconnect,
-    Event,
-    FinishClose,
-    GatherAcknowledgements,
-    Output,
-    RaiseError,
-    Reclaim,
-    ReportOutcomes,
-    Send,
-)
+from kafka_share.core.events import BatchReclaimed, Event, Output, Send
 from kafka_share.network.connections import Connections
+from kafka_share.network.consumer_port import ConsumerPort, OpenWindow
 from kafka_share.network.mailbox import Mailbox
+from kafka_share.network.turns import Turns
 
-FOR_THE_MAILBOX = (Deliver, ReportOutcomes, RaiseError, CompleteCommit, CompleteUnsubscribe)
 
+class TracedCore:
+    """A core whose events and outputs stand in the trace, and whose invariants are looked at now and then."""
 
-class Observer(Protocol):
-    """The application's side, as far as the background half calls it."""
+    def __init__(self, name: str, core: ShareConsumerCore, trace: Trace) -> None:
+        self.measurements = core.measurements
+        self._name = name
+        self._core = core
+        self._trace = trace
+        self._rounds = 0
 
-    def observe(self, outputs: Sequence[Output]) -> None: ...
-    def hand_over(self, post: Callable[[Event], None]) -> None: ...
+    def handle(self, event: Event, now_ms: int) -> None:
+        if isinstance(event, BatchReclaimed):
+            self._trace.count("batch taken back from the mailbox")
+        self._show("event", event)
+        self._core.handle(event, now_ms)
+
+    def poll(self, now_ms: int) -> Sequence[Output]:
+        outputs = self._core.poll(now_ms)
+        for output in outputs:
+            if isinstance(output, Send):
+                assert output.timeout_ms > 0, "a request without time"
+            else:
+                self._show("output", output)
+        self._rounds += 1
+        if self._rounds % CHECK_EVERY == 0:
+            self._core.check()
+        return outputs
+
+    def wake_at_ms(self) -> int | None:
+        return self._core.wake_at_ms()
+
+    def _show(self, kind: str, value: Event | Output) -> None:
+        if self._trace.is_on:
+            text = repr(value)
+            self._trace.add(self._name, kind, text if len(text) <= 500 else text[:500] + "…")
 
 
 class SimulatedDriver:
-    """Runs `core` on virtual time. `name` is the client id; its clock runs `ahead_ms` before the virtual one."""
+    """Runs a consumer's core. `name` is the client id; its clock runs `ahead_ms` before the virtual one."""
 
     def __init__(
         self,
@@ -65,27 +80,27 @@ class SimulatedDriver:
         self.config = config
         self.core = ShareConsumerCore(config, member_id, source)
         self.mailbox = Mailbox(notify)
-        self.observer: Observer
         self.is_dead = False
-        self.has_finished = False
         self.paused_until_ms = 0
         self._time = time
         self._network = network
         self._trace = trace
         self._ahead_ms = ahead_ms
-        self._inputs: deque[Event] = deque()
-        self._outbox: list[Output] = []
-        self._connections = Connections(
-            lambda node, channel, owner: SimulatedConnection(node, channel, owner, self, network, time),
-            self._inputs.append,
-            self.step,
-            self.core.measurements,
-            log=lambda *_, **__: None,
-        )
-        self._is_stepping = False
         self._is_scheduled = False
         self._armed_for_ms: int | None = None
-        self._rounds = 0
+        self._turns: Turns
+
+    def start(self, window: OpenWindow | None) -> None:
+        """Before the first event; `window` is the application's side if it has an open one."""
+        core = TracedCore(self.name, self.core, self._trace)
+        self._turns = Turns(core, ConsumerPort(self.mailbox, window), self.now_ms, _no_log)
+        self._turns.connections = Connections(
+            lambda node, channel, owner: SimulatedConnection(node, channel, owner, self, self._network, self._time),
+            self._turns.inputs.append,
+            self.step,
+            self.core.measurements,
+            log=_no_log,
+        )
 
     def now_ms(self) -> int:
         """The client's own clock."""
@@ -118,7 +133,7 @@ class SimulatedDriver:
     # ---- called by the application
 
     def post(self, event: Event, *, wake: bool = True) -> None:
-        self._inputs.append(event)
+        self._turns.post(event)
         if wake and not self._is_scheduled:
             self._is_scheduled = True
             self._time.after(0, lambda: self.run(self._on_wake))
@@ -131,78 +146,27 @@ class SimulatedDriver:
 
     def step(self) -> None:
         """Run the core until it has nothing to say."""
-        if self._is_stepping or self.has_finished or self.is_dead:
+        if self.is_dead or not self._turns.step():
             return
-        self._is_stepping = True
-        try:
-            self._run_core()
-        finally:
-            self._is_stepping = False
-        self._arm()
-
-    def _run_core(self) -> None:
-        now_ms = self.now_ms()
-        while not self.has_finished:
-            while self._inputs:
-                event = self._inputs.popleft()
-                if self._trace.is_on:
-                    self._trace.add(self.name, "event", _shown(event))
-                self.core.handle(event, now_ms)
-            for output in self.core.poll(now_ms):
-                self._perform(output)
-            self._rounds += 1
-            if self._rounds % CHECK_EVERY == 0:
-                self.core.check()
-            self._hand_over()
-            if not self._inputs:
-                return
-
-    def _perform(self, output: Output) -> None:
-        if isinstance(output, Send):
-            assert output.timeout_ms > 0
-            self._connections.send(output)
-            return
-        if self._trace.is_on:
-            self._trace.add(self.name, "output", _shown(output))
-        if isinstance(output, Disconnect):
-            self._connections.disconnect(output)
-        elif isinstance(output, Reclaim):
-            self._hand_over()
-            if self.mailbox.reclaim(output.batch_id):
-                self._trace.count("batch taken back from the mailbox")
-                self._inputs.append(BatchReclaimed(output.batch_id))
-        elif isinstance(output, GatherAcknowledgements):
-            self.observer.hand_over(self._inputs.append)
-        elif isinstance(output, FOR_THE_MAILBOX):
-            self._outbox.append(output)
-        elif isinstance(output, FinishClose):
-            self._outbox.append(output)
-            self.has_finished = True
-            self._hand_over()
-            self._connections.close()
-
-    def _hand_over(self) -> None:
-        if self._outbox:
-            outputs, self._outbox = self._outbox, []
-            self.observer.observe(outputs)
-            self.mailbox.put_all(outputs)
+        if self._turns.is_finished:
+            self._turns.connections.close()
+        else:
+            self._arm()
 
     def _arm(self) -> None:
-        at_ms = self.core.wake_at_ms()
-        if at_ms is None or self.has_finished:
+        wake_at_ms = self._turns.wake_at_ms()
+        if wake_at_ms is None:
             return
-        at_ms = self.virtual_ms(at_ms)
+        at_ms = self.virtual_ms(wake_at_ms)
         if self._armed_for_ms is None or at_ms < self._armed_for_ms or self._armed_for_ms < self._time.now_ms:
             self._armed_for_ms = at_ms
             self._time.at(at_ms, lambda: self.run(lambda: self._on_timer(at_ms)))
 
     def _on_timer(self, armed_for_ms: int) -> None:
-        if self._armed_for_ms != armed_for_ms:
-            return
-        self._armed_for_ms = None
-        self.step()
+        if self._armed_for_ms == armed_for_ms:
+            self._armed_for_ms = None
+            self.step()
 
 
-def _shown(value: Event | Output) -> str:
-    text = repr(value)
-    return text if len(text) <= 500 else text[:500] + "…"
+def _no_log(*_: Any, **__: Any) -> None:
+    """What brokers and clients do stands in the trace."""

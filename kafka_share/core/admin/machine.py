@@ -23,6 +23,7 @@ from kafka_share.core.events import (
     ResponseReceived,
 )
 from kafka_share.core.metadata import usable_node
+from kafka_share.core.metrics.measurements import Measurements
 from kafka_share.core.requests import Requests
 from kafka_share.errors import (
     IllegalStateError,
@@ -72,6 +73,8 @@ class AdminCore:
     def __init__(self, config: ShareAdminConfig, source: random.Random) -> None:
         self._config = config
         self._source = source
+        self.measurements = Measurements()
+        """The network side records into it, as it does for a consumer; nobody reads an admin client's numbers."""
         self._requests = Requests(config, self._put, source)
         self._nodes = Nodes(config.bootstrap_servers, self._requests)
         self._runs: dict[int, _Run] = {}

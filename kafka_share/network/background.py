@@ -1,0 +1,54 @@
+"""The background half of one consumer, as its façade sees it: a driver with the consumer's core, and the mailbox.
+
+Made by the façade; `post` and the mailbox are the two ways between the threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import UUID
+
+from kafka_share.config import ShareConsumerConfig
+from kafka_share.core.events import ClientInstanceIdWanted
+from kafka_share.errors import ConsumerClosedError
+from kafka_share.network.consumer_port import ConsumerPort, OpenWindow
+from kafka_share.network.driver import CoreDriver, monotonic_ms
+from kafka_share.network.mailbox import Mailbox
+from kafka_share.network.turns import Core
+
+
+class ConsumerBackground:
+    """Owns `core` from now on. `notify` is the mailbox's. Raises `ConfigurationError` for TLS that cannot work."""
+
+    def __init__(
+        self,
+        core: Core,
+        config: ShareConsumerConfig,
+        *,
+        window: OpenWindow | None = None,
+        notify: Callable[[], None] | None = None,
+    ) -> None:
+        self.measurements = core.measurements
+        self.mailbox = Mailbox(notify, core.measurements, monotonic_ms)
+        self._port = ConsumerPort(self.mailbox, window)
+        self._driver = CoreDriver(core, config, name=f"kafka-share {config.client_id}", application=self._port)
+        self.start = self._driver.start
+        self.stop = self._driver.stop
+        self.post = self._driver.post
+        self.now_ms = self._driver.now_ms
+
+    @property
+    def is_current_thread(self) -> bool:
+        """Whether this is called on the network thread, where nobody may wait for it."""
+        return self._driver.is_current_thread
+
+    def client_instance_id(self, timeout_ms: int) -> UUID | None:
+        """This client's id in telemetry; waits for it up to `timeout_ms`. None: not known, or there is none."""
+        port = self._port
+        if not port.has_instance_id.is_set():
+            try:
+                self.post(ClientInstanceIdWanted())
+            except ConsumerClosedError:
+                return None
+            port.has_instance_id.wait(timeout_ms / 1_000)
+        return port.client_instance_id
