@@ -39,10 +39,9 @@ from kafka_share.cli.broker import main as broker_command
 from kafka_share.cli.console.command import main as console_command
 from kafka_share.cli.demo.command import demo as demo_command
 from kafka_share.cli.doctor.command import doctor as doctor_command
-from kafka_share.cli.export_lag import export_lag as export_lag_command
+from kafka_share.cli.export_lag.command import export_lag as export_lag_command
 from kafka_share.cli.groups.command import main as groups_command
 from kafka_share.cli.groups.rules import Options, check
-from kafka_share.cli.main import cli
 from kafka_share.cli.perf.command import main as perf_command
 from kafka_share.cli.watch.command import watch as watch_command
 from kafka_share.config import REFUSED, ShareAdminConfig, ShareConsumerConfig
@@ -59,7 +58,12 @@ ADMIN = ROOT / "docs" / "admin.md"
 BROKER = ROOT / "docs" / "reference-broker.md"
 DEMO = ROOT / "docs" / "demo.md"
 COMMANDS = ROOT / "docs" / "command-line.md"
-SUB_COMMANDS = cli.commands
+SUB_COMMANDS = {
+    "demo": demo_command,
+    "doctor": doctor_command,
+    "export-lag": export_lag_command,
+    "watch": watch_command,
+}
 OPTION_NAMES = {field.name for field in attrs.fields(Options)}
 OBSERVABILITY = ROOT / "docs" / "observability.md"
 ORDERS = [b'{"id": 1}', b'{"id": 2}', b'{"id": 3}']

@@ -1,6 +1,6 @@
 """`kafka-share-broker`: the reference broker as a process, until SIGTERM or SIGINT.
 
-A thin front on `ReferenceBroker`; exit codes: 0 stopped by a signal, 2 wrong arguments or settings, 1 cannot listen.
+A thin front on `ReferenceBroker`. It exits 0 when a signal stopped it, and 1 when it cannot listen.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import asyncio
 import logging
 import os
 import signal
-import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Final
 
 import click
 
@@ -19,12 +19,11 @@ from kafka_share._version import VERSION
 from kafka_share.broker.configs.config_keys import BROKER_KEYS
 from kafka_share.broker.kafka_version import BEHAVIOURS, DEFAULT_VERSION
 from kafka_share.broker.reference_broker import EMBEDDED_DEFAULTS, MAX_NODES, ReferenceBroker
-from kafka_share.errors import ConfigurationError
+from kafka_share.cli.front import tool_command
+from kafka_share.cli.logs import logging_to_stderr
+from kafka_share.cli.options import debug_option, property_option
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-_EPILOG = """\b
+_EPILOG: Final = """\b
 Examples:
   kafka-share-broker
       one node on a free port of 127.0.0.1; prints "bootstrap: 127.0.0.1:PORT" when it is ready
@@ -35,10 +34,16 @@ Examples:
       writes the bootstrap line into the file, for scripts that wait for it
 
 Everything is kept in memory and gone when the broker stops.
+
+\b
+Exit codes:
+  0  a signal stopped it
+  1  it cannot listen, or something failed
+  2  an option is wrong
 """
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120}, epilog=_EPILOG)
+@tool_command("kafka-share-broker", no_args_is_help=False, epilog=_EPILOG)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--advertised-host", help="Address that clients are told to connect to.  [default: the --host]")
 @click.option(
@@ -49,7 +54,7 @@ Everything is kept in memory and gone when the broker stops.
     help="Port of the first node, the next nodes get the next ports; 0 takes free ones.",
 )
 @click.option("--nodes", default=1, show_default=True, type=click.IntRange(1, MAX_NODES), help="Number of nodes.")
-@click.option("--config", "settings", multiple=True, metavar="KEY=VALUE", help="A broker setting; may be repeated.")
+@property_option("--config", "A broker setting; may be repeated.", "settings")
 @click.option(
     "--share-version",
     default=1,
@@ -73,53 +78,29 @@ Everything is kept in memory and gone when the broker stops.
     type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
     help="What is logged to standard error.",
 )
+@debug_option
 @click.version_option(VERSION, prog_name="kafka-share-broker")
 def main(
-    host: str,
-    advertised_host: str | None,
-    port: int,
-    nodes: int,
-    settings: Sequence[str],
-    share_version: int,
-    kafka_version: str,
     list_config: bool,
     ready_file: Path | None,
     log_level: str,
+    debug: bool,
+    settings: Mapping[str, str],
+    **given: Any,
 ) -> None:
     """Run a Kafka broker with share groups in memory, for tests and demos."""
     if list_config:
-        absent = BEHAVIOURS[kafka_version].absent_config_keys
-        for key in [key for key in BROKER_KEYS.values() if key.name not in absent]:
-            click.echo(f"{key.name} (default {EMBEDDED_DEFAULTS.get(key.name, key.default)})")
+        _list_config(given["kafka_version"])
         return
-    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    try:
-        broker = ReferenceBroker(
-            nodes,
-            host,
-            port,
-            _parse_settings(settings),
-            advertised_host=advertised_host,
-            share_version=share_version,
-            kafka_version=kafka_version,
-        )
-    except ConfigurationError as error:
-        raise click.UsageError(str(error)) from None
-    try:
-        asyncio.run(_serve(broker, ready_file))
-    except OSError as error:
-        click.echo(f"Error: {error}", err=True)
-        sys.exit(1)
+    config = {name: value.strip() for name, value in settings.items()}
+    with logging_to_stderr(debug, logging.getLevelNamesMapping()[log_level]):
+        asyncio.run(_serve(ReferenceBroker(config=config, **given), ready_file))
 
 
-def _parse_settings(settings: Sequence[str]) -> dict[str, str]:
-    parsed = {}
-    for setting in settings:
-        name, equals, value = setting.partition("=")
-        if not equals or not name:
-            raise click.UsageError(f"--config takes KEY=VALUE, not {setting!r}")
-        parsed[name.strip()] = value.strip()
-    return parsed
+def _list_config(kafka_version: str) -> None:
+    absent = BEHAVIOURS[kafka_version].absent_config_keys
+    for key in [key for key in BROKER_KEYS.values() if key.name not in absent]:
+        click.echo(f"{key.name} (default {EMBEDDED_DEFAULTS.get(key.name, key.default)})")
 
 
 async def _serve(broker: ReferenceBroker, ready_file: Path | None) -> None:

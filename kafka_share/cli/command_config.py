@@ -7,9 +7,10 @@ means nothing here gives a warning. Passwords never get into a message.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, get_args, get_type_hints
 
 import attrs
 import javaproperties
@@ -18,8 +19,6 @@ from kafka_share.cli.jaas import PLAIN, SCRAM, parse_jaas
 from kafka_share.cli.pem_stores import STORE_KEYS, tls_settings
 from kafka_share.errors import ConfigurationError
 
-_NOT_FROM_A_FILE: Final = ("ssl_context", "key_deserializer", "value_deserializer", "sasl_oauth_token_provider")
-"""Settings of ours that are Python objects."""
 _BY_THE_COMMAND: Final = ("bootstrap_servers",)
 """Settings that only the command line gives, as with Apache's tools."""
 _MODULES: Final = {"PLAIN": PLAIN, "SCRAM-SHA-256": SCRAM, "SCRAM-SHA-512": SCRAM}
@@ -63,7 +62,7 @@ def settings_of(properties: Mapping[str, str], client: type) -> CommandConfig:
     """Translate what stands in a property file; see `read_command_config`."""
     if _PROVIDERS_KEY in properties:
         raise ConfigurationError(f"{_PROVIDERS_KEY} names Java classes, which cannot run here: write the values out")
-    types = {field.name: str(field.type) for field in attrs.fields(client) if field.name not in _NOT_FROM_A_FILE}
+    converters = _converters(client)
     settings: dict[str, Any] = {}
     warnings: list[str] = []
     for name, value in properties.items():
@@ -72,10 +71,10 @@ def settings_of(properties: Mapping[str, str], client: type) -> CommandConfig:
             continue
         if key in _BY_THE_COMMAND:
             warnings.append(f"{name} is ignored: --bootstrap-server says where the cluster is")
-        elif key not in types:
+        elif key not in converters:
             warnings.append(f"{name} is ignored: it is not a setting of this tool")
         else:
-            settings[key] = _converted(name, value, types[key])
+            settings[key] = converters[key](name, value)
     settings.update(_host_name_check(properties, warnings))
     settings.update(tls_settings(properties))
     settings.update(_login(properties, settings))
@@ -83,18 +82,40 @@ def settings_of(properties: Mapping[str, str], client: type) -> CommandConfig:
     return CommandConfig(settings, tuple(warnings))
 
 
-def _converted(name: str, value: str, kind: str) -> str | int | bool:
-    text = value if "password" in name else value.strip()
-    if kind == "bool":
-        if text.lower() not in ("true", "false"):
-            raise ConfigurationError(f"{name} is {text!r}; allowed are true and false")
-        return text.lower() == "true"
-    if kind.startswith("int"):
-        try:
-            return int(text)
-        except ValueError:
-            raise ConfigurationError(f"{name} is a whole number, not {text!r}") from None
-    return text
+_Converter = Callable[[str, str], str | int | bool]
+
+
+def _converters(client: type) -> dict[str, _Converter]:
+    """By the type of each setting; those that are Python objects cannot come from a file and have none."""
+    types = get_type_hints(client)
+    found: dict[str, _Converter] = {}
+    for field in attrs.fields(client):
+        of_setting = types[field.name]
+        for kind, converter in _BY_TYPE.items():
+            if kind is of_setting or kind in get_args(of_setting):
+                found[field.name] = converter
+    return found
+
+
+def _truth(name: str, value: str) -> bool:
+    text = value.strip()
+    if text.lower() not in ("true", "false"):
+        raise ConfigurationError(f"{name} is {text!r}; allowed are true and false")
+    return text.lower() == "true"
+
+
+def _number(name: str, value: str) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        raise ConfigurationError(f"{name} is a whole number, not {value.strip()!r}") from None
+
+
+def _text(name: str, value: str) -> str:
+    return value if "password" in name else value.strip()
+
+
+_BY_TYPE: Final[Mapping[type, _Converter]] = MappingProxyType({bool: _truth, int: _number, str: _text})
 
 
 def _host_name_check(properties: Mapping[str, str], warnings: list[str]) -> dict[str, Any]:

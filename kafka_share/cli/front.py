@@ -1,87 +1,92 @@
-"""What the command-line tools have in common: their connection options, their exit codes, how an error is shown.
+"""The front of every command-line tool: parsing, exit codes, and how an error is shown.
 
-A tool is a click command of the class `ToolCommand` whose function returns its exit code (None: ok). Tools add
-`connection_options` and `behaviour_options` to their own, and call `client_settings` for what their client is made of.
+A tool is a click command made by `tool_command`, a sub-command of `kafka-share` one made by `sub_command`. Its function
+returns whether everything was done (None: yes); what it raises is shown in one line. For a tool's help nothing is
+imported but its options: the function imports what it needs when it is called.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import logging
+import importlib
 import os
 import sys
-import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, Literal, NoReturn, TypeVar
+from typing import Any, Final, NamedTuple, NoReturn
 
 import click
 
-from kafka_share.cli.command_config import CommandConfig, read_command_config, settings_of
-from kafka_share.cli.exit_codes import APACHE, APACHE_OPTION, OURS, ExitCodes, chosen_exit_codes
-from kafka_share.cli.remedies import with_remedy
+from kafka_share.cli.endings import APACHE, OURS, ExitCodes, ToolFailedError, with_remedy
+from kafka_share.cli.options import APACHE_OPTION, DEBUG_OPTION, FORMAT_OPTION
 from kafka_share.errors import ConfigurationError, KafkaShareError
 
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
-
-CONTEXT_SETTINGS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
-_HELP_OPTIONS: Final = ("-h", "--help")
-_DEBUG_OPTION: Final = "--debug"
+_CONTEXT: Final[Mapping[str, Any]] = MappingProxyType({"help_option_names": ["-h", "--help"], "max_content_width": 120})
 
 
-class ToolFailedError(Exception):
-    """A tool cannot do what it was asked for; the message says why and what to do.
+class Manner(NamedTuple):
+    """How a tool is to end and to show its errors, by its arguments, which may be wrong otherwise."""
 
-    `kind` "operation": the operation failed. "value": an option's value cannot work, which Apache's tools notice only
-    while they run, so that it ends like a failed operation there. "state": refused on standard error and with exit code
-    1 by Apache's tools, too.
-    """
+    codes: ExitCodes = OURS
+    debug: bool = False
+    json: bool = False
 
-    def __init__(self, message: str, kind: Literal["operation", "value", "state"] = "operation") -> None:
-        super().__init__(message)
-        self.kind = kind
 
-    def exit_code(self, codes: ExitCodes) -> int:
-        """By the habit that the command line has chosen."""
-        if self.kind == "value" and codes is not APACHE:
-            return codes.usage
-        return OURS.failed if self.kind == "state" else codes.failed
+_MANNER: Final = click.Command(
+    None,
+    params=[
+        click.Option([APACHE_OPTION, "apache"], is_flag=True),
+        click.Option([DEBUG_OPTION, "debug"], is_flag=True),
+        click.Option([FORMAT_OPTION, "format"]),
+    ],
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "resilient_parsing": True},
+)
+
+
+def manner_of(arguments: Sequence[str]) -> Manner:
+    """What the command line asks for; a wrong option ends that way, too, wherever it stands."""
+    given = _MANNER.make_context(None, list(arguments)).params
+    return Manner(APACHE if given["apache"] else OURS, bool(given["debug"]), given["format"] == "json")
 
 
 class _Tool(click.Command):
-    """A command that ends with the exit codes of `exit_codes`, and shows errors without stack traces.
+    """A command that always ends its process. Errors of the operation go to standard error, without stack traces.
 
-    Errors of the operation go to standard error; `errors_on_stdout` moves them to standard output, in Apache's shape,
-    for text that is compared with what Apache's tools print.
+    `errors_on_stdout`: as text, they go to standard output in the shape that Apache's tool for groups gives them.
     """
 
-    def __init__(self, *args: Any, errors_on_stdout: Callable[[Sequence[str]], bool] | None = None, **kwargs: Any):
+    def __init__(self, *args: Any, errors_on_stdout: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._errors_on_stdout = errors_on_stdout
+
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.callback = _show_help
+        return option
 
     def main(  # type: ignore[override]  # never returns: it is always the outermost command of its process
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
     ) -> NoReturn:
         """Parse, run and exit. Tests catch `SystemExit`, as click's own test runner does."""
         arguments = list(sys.argv[1:] if args is None else args)
-        codes = chosen_exit_codes(arguments)
-        if codes is APACHE and any(option in arguments for option in _HELP_OPTIONS):
-            context = self.make_context(prog_name or self.name, [], resilient_parsing=True)
-            click.echo(self.get_help(context), err=True)
-            sys.exit(codes.help)
-        extra.pop("standalone_mode", None)
+        manner = manner_of(arguments)
+        extra["standalone_mode"] = False
         try:
-            code = super().main(arguments, prog_name, standalone_mode=False, **extra)
+            result = super().main(arguments, prog_name, obj=manner, **extra)
         except (click.ClickException, click.Abort, OSError, KafkaShareError, ToolFailedError) as error:
-            code = self._ended_by(error, arguments, codes)
+            sys.exit(self._ended_by(error, manner))
         except Exception as error:  # noqa: BLE001  # a defect: shown in one line, too, unless --debug is given
-            self._show(f"{type(error).__name__}: {error} (a defect; --debug shows where)", arguments)
-            code = codes.failed
-        sys.exit(code or codes.ok)
+            self._show(f"{type(error).__name__}: {error} (a defect; {DEBUG_OPTION} shows where)", manner)
+            sys.exit(manner.codes.failed)
+        if result is None or isinstance(result, bool):
+            sys.exit(manner.codes.failed if result is False else manner.codes.ok)
+        sys.exit(result)  # of --help and --version
 
-    def _ended_by(self, error: BaseException, arguments: Sequence[str], codes: ExitCodes) -> int:
+    def _ended_by(self, error: BaseException, manner: Manner) -> int:
+        """Show the error; the exit code."""
+        codes = manner.codes
         if isinstance(error, ConfigurationError):
             error = click.UsageError(str(error))
         if isinstance(error, click.ClickException):
@@ -95,145 +100,83 @@ class _Tool(click.Command):
             sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
             return codes.failed
         if isinstance(error, ToolFailedError):
-            self._show(str(error), arguments, on_stderr=error.kind == "state")
+            self._show(str(error), manner, on_stderr=error.kind == "state")
             return error.exit_code(codes)
-        self._show(with_remedy(error) if isinstance(error, KafkaShareError) else str(error), arguments)
+        self._show(with_remedy(error) if isinstance(error, KafkaShareError) else str(error), manner)
         return codes.failed
 
-    def _show(self, message: str, arguments: Sequence[str], *, on_stderr: bool = False) -> None:
-        if self._errors_on_stdout is not None and self._errors_on_stdout(arguments) and not on_stderr:
-            click.echo(f"\nError: {message}")
-        else:
-            click.echo(f"\nError: {message}" if self._errors_on_stdout else f"Error: {message}", err=True)
-        if _DEBUG_OPTION in arguments:
+    def _show(self, message: str, manner: Manner, *, on_stderr: bool = False) -> None:
+        empty_line = "\n" if self._errors_on_stdout else ""
+        on_stdout = self._errors_on_stdout and not manner.json and not on_stderr
+        click.echo(f"{empty_line}Error: {message}", err=not on_stdout)
+        if manner.debug:
+            import traceback
+
             traceback.print_exc()
+
+
+def _show_help(context: click.Context, _: click.Parameter, is_asked_for: bool) -> None:
+    """Apache's tools print their help on standard error."""
+    if is_asked_for and not context.resilient_parsing:
+        codes = context.obj.codes if isinstance(context.obj, Manner) else OURS
+        click.echo(context.get_help(), err=codes is APACHE)
+        context.exit(codes.help)
 
 
 class ToolCommand(_Tool):
     """A tool that is one command."""
 
 
+class SubCommand(NamedTuple):
+    """Where a sub-command is, as in `package.module:attribute`, and one line about it for the list of them."""
+
+    place: str
+    summary: str
+
+
 class ToolGroup(_Tool, click.Group):
-    """A tool with sub-commands; what they return is the exit code, what they raise is shown in the same way."""
+    """A tool with sub-commands, each of which is imported when it is called for."""
+
+    def __init__(self, *args: Any, sub_commands: Mapping[str, SubCommand], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.sub_commands = sub_commands
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(self.sub_commands)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.sub_commands:
+            return None
+        module, _, attribute = self.sub_commands[cmd_name].place.partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, self.sub_commands[name].summary) for name in self.list_commands(ctx)])
 
 
 def tool_command(
-    name: str, *, errors_on_stdout: Callable[[Sequence[str]], bool] | None = None, **settings: Any
-) -> Callable[[Callable[..., int | None]], ToolCommand]:
+    name: str, *, errors_on_stdout: bool = False, no_args_is_help: bool = True, epilog: str
+) -> Callable[[Callable[..., bool | None]], ToolCommand]:
     """Turn a function into the command of a tool. Without any argument the tool prints its help as a usage error."""
-
-    def decorate(function: Callable[..., int | None]) -> ToolCommand:
-        make = click.command(
-            name,
-            cls=ToolCommand,
-            context_settings=CONTEXT_SETTINGS,
-            no_args_is_help=True,
-            errors_on_stdout=errors_on_stdout,
-            **settings,
-        )
-        return make(function)
-
-    return decorate
+    return click.command(
+        name,
+        cls=ToolCommand,
+        context_settings=dict(_CONTEXT),
+        errors_on_stdout=errors_on_stdout,
+        no_args_is_help=no_args_is_help,
+        epilog=epilog,
+    )
 
 
-def sub_command(name: str, **settings: Any) -> Callable[[Callable[..., int | None]], click.Command]:
+def sub_command(
+    name: str, *, no_args_is_help: bool = True, epilog: str
+) -> Callable[[Callable[..., bool | None]], click.Command]:
     """Turn a function into a sub-command of a `ToolGroup`."""
-    return click.command(name, context_settings=CONTEXT_SETTINGS, no_args_is_help=True, **settings)
+    return click.command(name, context_settings=dict(_CONTEXT), no_args_is_help=no_args_is_help, epilog=epilog)
 
 
-def connection_options(function: Decorated) -> Decorated:
-    """`bootstrap_server` and `command_config` (a path or None), for `client_settings`."""
-    server = click.option(
-        "--bootstrap-server", required=True, metavar="HOST:PORT[,…]", help="Where to look for the cluster first."
-    )
-    config = click.option(
-        "--command-config",
-        metavar="FILE",
-        type=click.Path(dir_okay=False, path_type=Path),
-        help="Java property file with settings of the client, those of security included.",
-    )
-    return server(config(function))
-
-
-def property_option(name: str, metavar: str, help_text: str) -> Callable[[Decorated], Decorated]:
-    """An option NAME=VALUE that may be repeated; its value is a dict."""
-    return click.option(name, multiple=True, metavar=metavar, callback=_properties, help=help_text)
-
-
-def _properties(_: click.Context, parameter: click.Parameter, values: Sequence[str]) -> dict[str, str]:
-    found = {}
-    for value in values:
-        name, separator, text = value.partition("=")
-        if not separator:
-            raise click.BadParameter(f"'{value}' is not NAME=VALUE", param=parameter)
-        found[name.strip()] = text
-    return found
-
-
-def behaviour_options(function: Decorated) -> Decorated:
-    """`apache_exit_codes` and `debug`; both take effect in `ToolCommand` and in `logging_to_stderr`."""
-    habit = click.option(
-        APACHE_OPTION,
-        is_flag=True,
-        help="Exit as Apache's tools do: 0 after an error that was printed, 1 after a wrong option or --help.",
-    )
-    return habit(debug_option(function))
-
-
-def debug_option(function: Decorated) -> Decorated:
-    """`debug`, for tools that have no model among Apache's."""
-    return click.option(_DEBUG_OPTION, is_flag=True, help="Log to standard error, and show stack traces.")(function)
-
-
-def timeout_option(function: Decorated) -> Decorated:
-    """`timeout_ms`, for tools that have no model among Apache's."""
-    return click.option(
-        "--timeout",
-        "timeout_ms",
-        type=click.IntRange(1),
-        default=30_000,
-        show_default=True,
-        metavar="MS",
-        help="How long each call to the cluster may take, in milliseconds.",
-    )(function)
-
-
-def client_settings(
-    bootstrap_server: str,
-    command_config: Path | None,
-    client: type,
-    command_properties: Mapping[str, str] = MappingProxyType({}),
-) -> dict[str, Any]:
-    """Keyword arguments for a client with this attrs class of settings; warnings go to standard error.
-
-    `command_properties` win over the file. Raises `ConfigurationError` for what cannot be used.
-    """
-    settings: dict[str, Any] = {}
-    if command_config is not None:
-        settings = _settings_with_warnings(str(command_config), read_command_config(command_config, client))
-    own = _settings_with_warnings("--command-property", settings_of(command_properties, client))
-    return {**settings, **own, "bootstrap_servers": bootstrap_server}
-
-
-def _settings_with_warnings(source: str, read: CommandConfig) -> dict[str, Any]:
-    for warning in read.warnings:
-        click.echo(f"Warning: {source}: {warning}", err=True)
-    return read.settings
-
-
-@contextlib.contextmanager
-def logging_to_stderr(debug: bool) -> Iterator[None]:
-    """With `debug` everything that the package logs, otherwise nothing: what matters is raised in the end."""
-    logger = logging.getLogger("kafka_share")
-    before = logger.level, logger.propagate
-    handler = logging.StreamHandler() if debug else logging.NullHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logger.addHandler(handler)
-    logger.setLevel(logging.DEBUG if debug else logging.CRITICAL)
-    logger.propagate = False
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(before[0])
-        logger.propagate = before[1]
+def tool_group(name: str, sub_commands: Mapping[str, SubCommand]) -> Callable[[Callable[..., None]], ToolGroup]:
+    """Turn a function that does nothing into a tool with these sub-commands."""
+    return click.group(name, cls=ToolGroup, context_settings=dict(_CONTEXT), sub_commands=sub_commands)

@@ -54,7 +54,7 @@ def test_it_says_where_it_is_and_ends_cleanly_when_a_signal_comes(tmp_path: Path
     [
         (["--config", "nosuch=1"], "'nosuch' is not a setting of this broker"),
         (["--config", "num.partitions=x"], "num.partitions must be a whole number"),
-        (["--config", "num.partitions"], "KEY=VALUE"),
+        (["--config", "num.partitions"], "NAME=VALUE"),
         (["--nodes", "0"], "--nodes"),
         (["--port", "70000"], "--port"),
         (["--log-level", "LOUD"], "--log-level"),

@@ -15,4 +15,3 @@ def test_the_brokers_limit_counts_when_the_group_names_none() -> None:
         Cluster(broker.bootstrap_servers, time.monotonic() + 60) as cluster,
     ):
         assert cluster._delivery_count_limit({}) == 7
-        assert cluster._delivery_count_limit({"share.delivery.count.limit": "3"}) == 3

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from kafka_share.cli.demo import job
 from kafka_share.cli.demo.view import View
-from kafka_share.cli.main import cli
+from kafka_share.cli.main import main as cli
 
 GOOD_FILES = 30
 ODD_FILES = {

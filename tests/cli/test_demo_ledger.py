@@ -188,7 +188,7 @@ def test_a_problem_is_found_when_an_outcome_comes_twice() -> None:
     ledger = ledger_of("a.py")
     go(ledger, ACCEPT)
     ledger.handle(OutcomeKnown(0, 0, 0, None))
-    assert ledger.problems() == ["a.py: worker 1 was told an outcome it had not asked for"]
+    assert ledger.problems() == ["a.py: worker 1 got an outcome without an acknowledgement"]
 
 
 def test_a_problem_is_found_when_bytes_changed_or_a_worker_failed_or_time_ran_out() -> None:

@@ -193,5 +193,5 @@ def test_the_row_so_far_is_printed_when_it_is_interrupted(broker: ReferenceBroke
         process.send_signal(signal.SIGINT)
         out, err = process.communicate()
     assert masked(out) == "TIME, TIME, 0.0000, RATE, RATE, 10, MS\n"
-    assert (process.returncode, err) == (130, "")
+    assert (process.returncode, err) == (130, "Interrupted.\n")
     assert lag(broker) == 0

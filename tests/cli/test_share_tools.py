@@ -15,8 +15,8 @@ from support.documentation import environment
 
 from kafka_share import KafkaShareAdmin, KafkaShareConsumer
 from kafka_share.broker import ReferenceBroker
-from kafka_share.cli.export_lag import LagCollector
-from kafka_share.cli.main import cli
+from kafka_share.cli.export_lag.exporter import LagCollector
+from kafka_share.cli.main import main as cli
 
 GROUP, TOPIC = "workers", "orders"
 

@@ -9,9 +9,10 @@ from collections.abc import Callable
 import click
 import pytest
 
-from kafka_share.cli.exit_codes import APACHE, OURS, chosen_exit_codes
-from kafka_share.cli.front import ToolFailedError, behaviour_options, logging_to_stderr, tool_command
-from kafka_share.cli.remedies import REMEDIES, with_remedy
+from kafka_share.cli.endings import APACHE, OURS, REMEDIES, ToolFailedError, with_remedy
+from kafka_share.cli.front import Manner, manner_of, tool_command
+from kafka_share.cli.logs import logging_to_stderr
+from kafka_share.cli.options import exit_options, format_option
 from kafka_share.errors import (
     BrokerUnreachableError,
     ConfigurationError,
@@ -21,13 +22,14 @@ from kafka_share.errors import (
 )
 
 
-def ended(action: Callable[[], int | None], *arguments: str, on_stdout: bool = False) -> int:
+def ended(action: Callable[[], bool | None], *arguments: str, on_stdout: bool = False) -> int:
     """The exit code of a tool that does this."""
 
-    @tool_command("tool", errors_on_stdout=(lambda _: True) if on_stdout else None)
+    @tool_command("tool", errors_on_stdout=on_stdout, epilog="")
     @click.option("--go", is_flag=True)
-    @behaviour_options
-    def tool(go: bool, apache_exit_codes: bool, debug: bool) -> int | None:
+    @format_option("of its output")
+    @exit_options
+    def tool(go: bool, output_format: str, debug: bool) -> bool | None:
         """Does something."""
         return action()
 
@@ -37,17 +39,19 @@ def ended(action: Callable[[], int | None], *arguments: str, on_stdout: bool = F
     return caught.value.code
 
 
-def failing(error: BaseException) -> Callable[[], int | None]:
-    def action() -> int | None:
+def failing(error: BaseException) -> Callable[[], bool | None]:
+    def action() -> bool | None:
         raise error
 
     return action
 
 
 def test_a_tool_ends_with_what_its_function_returns() -> None:
-    """None is success."""
+    """Nothing is success; what was not done is a failure, which Apache's tools show in their output only."""
     assert ended(lambda: None) == 0
-    assert ended(lambda: 1) == 1
+    assert ended(lambda: True) == 0
+    assert ended(lambda: False) == 1
+    assert ended(lambda: False, "--apache-exit-codes") == 0
 
 
 @pytest.mark.parametrize(
@@ -82,6 +86,20 @@ def test_an_error_goes_to_standard_error_unless_the_tool_is_like_apaches(capsys:
     assert capsys.readouterr() == ("\nError: it is so\n", "")
     ended(failing(ToolFailedError("it is so", "state")), on_stdout=True)
     assert capsys.readouterr() == ("", "\nError: it is so\n")
+    for words in (["--format", "json"], ["--format=json"]):
+        ended(failing(ToolFailedError("it is so")), *words, on_stdout=True)
+        assert capsys.readouterr() == ("", "\nError: it is so\n"), "standard output is for the document alone"
+
+
+@pytest.mark.parametrize("habit", [[], ["--apache-exit-codes"]])
+@pytest.mark.parametrize("option", ["--help", "-h"])
+def test_help_goes_where_the_habit_has_it(habit: list[str], option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Apache's tools print their help on standard error and exit 1, wherever the options stand."""
+    for words in ([option, *habit], [*habit, option]):
+        assert ended(lambda: None, *words) == (1 if habit else 0)
+        shown = capsys.readouterr()
+        assert "--apache-exit-codes" in (shown.err if habit else shown.out)
+        assert not (shown.out if habit else shown.err)
 
 
 def test_a_defect_says_how_to_see_more(capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,10 +119,20 @@ def test_a_reader_that_has_seen_enough_is_no_error_message(
     assert capsys.readouterr().err == ""
 
 
-def test_the_habit_is_known_before_the_options_are_understood() -> None:
-    """The flag counts wherever it stands."""
-    assert chosen_exit_codes(["--nonsense", "--apache-exit-codes"]) is APACHE
-    assert chosen_exit_codes(["--list"]) is OURS
+@pytest.mark.parametrize(
+    ("arguments", "manner"),
+    [
+        (["--list"], Manner(OURS)),
+        (["--nonsense", "-x", "--apache-exit-codes"], Manner(APACHE)),
+        (["--apache-exit-codes", "--format"], Manner(APACHE)),
+        (["--format", "json", "--debug"], Manner(OURS, debug=True, json=True)),
+        (["--format=json", "--format", "text"], Manner(OURS)),
+        (["watch", "g", "--debug", "--", "--apache-exit-codes"], Manner(OURS, debug=True)),
+    ],
+)
+def test_the_habit_is_known_although_the_options_are_wrong(arguments: list[str], manner: Manner) -> None:
+    """The flags count wherever they stand, and whatever else is wrong."""
+    assert manner_of(arguments) == manner
 
 
 def test_every_remedy_is_found_by_its_error() -> None:
@@ -118,9 +146,10 @@ def test_every_remedy_is_found_by_its_error() -> None:
 
 def test_logging_is_as_before_when_a_tool_has_ended() -> None:
     """With --debug the package logs to standard error, otherwise nothing is shown; both only while the tool runs."""
-    logger = logging.getLogger("kafka_share")
-    before = (list(logger.handlers), logger.level, logger.propagate)
+    loggers = [logging.getLogger(name) for name in ("kafka_share", "kafka")]
+    before = [(list(logger.handlers), logger.level, logger.propagate) for logger in loggers]
     for debug in (True, False):
         with logging_to_stderr(debug):
-            assert logging.getLogger("kafka_share.network").isEnabledFor(logging.WARNING) is debug
-        assert (list(logger.handlers), logger.level, logger.propagate) == before
+            for name in ("kafka_share.network", "kafka.net.manager"):
+                assert logging.getLogger(name).isEnabledFor(logging.CRITICAL) is debug
+        assert [(list(logger.handlers), logger.level, logger.propagate) for logger in loggers] == before

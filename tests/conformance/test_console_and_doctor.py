@@ -12,7 +12,7 @@ from conformance.kafka_targets import Target
 from conformance.share_flow import Flow, Keep, begin, poll_until
 
 from kafka_share.cli.console.command import main as console
-from kafka_share.cli.main import cli
+from kafka_share.cli.main import main as cli
 
 Names = Callable[[str], str]
 

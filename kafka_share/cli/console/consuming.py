@@ -12,7 +12,7 @@ from typing import Final
 
 import attrs
 
-from kafka_share.cli.front import ToolFailedError
+from kafka_share.cli.endings import ToolFailedError
 from kafka_share.consumer import KafkaShareConsumer
 from kafka_share.records import AcknowledgeType, ShareRecord
 

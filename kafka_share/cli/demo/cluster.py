@@ -1,7 +1,7 @@
 """What the demo needs of a cluster besides consuming: a topic, the group's config, published records, a clean end.
 
-Called by the job, for the embedded broker and for a real cluster alike: all of it goes over the wire, by kafka-python's
-admin client and producer.
+Called by the job, for the embedded broker and for a real cluster alike. What concerns the share group goes through
+`KafkaShareAdmin`; topics, brokers' configs and records through kafka-python, because our clients have no such calls.
 """
 
 from __future__ import annotations
@@ -20,16 +20,20 @@ from kafka import KafkaAdminClient, KafkaProducer, codec
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError
 
+from kafka_share.admin import KafkaShareAdmin
+from kafka_share.admin_values import ConfigEntry
 from kafka_share.cli.demo.worker import CHECKSUM_HEADER
-from kafka_share.errors import KafkaShareError
+from kafka_share.errors import GroupIdNotFoundError, KafkaShareError
 
 log = logging.getLogger(__name__)
 
 DEFAULT_DELIVERY_COUNT_LIMIT: Final = 5
 """Kafka's own default of `group.share.delivery.count.limit`, for a broker that does not tell."""
 
-_MAX_RECORDS_UNDER_WAY: Final = 256
-_CONFIG_CHECK_INTERVAL_S: Final = 0.05
+_CLIENT_ID: Final = "kafka-share-demo"
+_OFFSET_RESET: Final = "share.auto.offset.reset"
+_MAX_RECORDS_IN_FLIGHT: Final = 256
+_CLEANING_TIMEOUT_MS: Final = 10_000
 
 _CODECS: Final[Mapping[str, tuple[Callable[[], bool], str]]] = MappingProxyType(
     {
@@ -40,7 +44,6 @@ _CODECS: Final[Mapping[str, tuple[Callable[[], bool], str]]] = MappingProxyType(
         "zstd": (codec.has_zstd, "zstandard"),
     }
 )
-CODECS: Final = tuple(_CODECS)
 
 
 class ClusterError(KafkaShareError):
@@ -71,27 +74,38 @@ def _errors_as_ours(what: str) -> Iterator[None]:
         raise ClusterError(f"{what}: {error}") from error
 
 
-class Cluster:
-    """A connection for preparing one run. Use it as a context manager.
+@contextlib.contextmanager
+def _failure_logged(what: str) -> Iterator[None]:
+    try:
+        with _errors_as_ours("kafka-python failed"):
+            yield
+    except KafkaShareError as error:
+        log.warning("%s could not be removed: %s", what, error)
 
-    `deadline_at_s` is a point of `time.monotonic`; nothing here waits longer. Raises `ClusterError`.
+
+class Cluster:
+    """Connections for preparing one run. Use it as a context manager.
+
+    `deadline_at_s` is a point of `time.monotonic`; nothing here waits longer. Raises `KafkaShareError`.
     """
 
     def __init__(self, bootstrap_servers: str, deadline_at_s: float) -> None:
         self._bootstrap_servers = bootstrap_servers
         self._deadline_at_s = deadline_at_s
         with _errors_as_ours(f"no broker answers at {bootstrap_servers}"):
-            self._admin = KafkaAdminClient(
+            self._topics = KafkaAdminClient(
                 bootstrap_servers=bootstrap_servers.split(","),
-                client_id="kafka-share-demo",
+                client_id=_CLIENT_ID,
                 bootstrap_timeout_ms=min(10_000, self._left_ms()),
             )
+        self._groups = KafkaShareAdmin(bootstrap_servers=bootstrap_servers, client_id=_CLIENT_ID)
 
     def __enter__(self) -> Cluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._admin.close()
+        self._groups.close()
+        self._topics.close()
 
     def _left_ms(self) -> int:
         return max(1, int((self._deadline_at_s - time.monotonic()) * 1000))
@@ -100,57 +114,45 @@ class Cluster:
 
     def create_topic(self, topic: str, partitions: int) -> None:
         with _errors_as_ours(f"topic {topic} could not be created"):
-            self._admin.create_topics({topic: {"num_partitions": partitions}}, wait_for_metadata=True)
+            self._topics.create_topics({topic: {"num_partitions": partitions}}, wait_for_metadata=True)
 
     def start_group_at_earliest(self, group: str) -> int:
         """Let the share group read its topics from their beginning; returns its delivery count limit.
 
-        Brokers apply a group's config a moment after they have accepted it, and a member that came before would start
-        at the end: hence the wait until it can be read back.
+        A member that joins before all brokers show the config would start at the end: the admin client waits for them.
         """
-        name = "share.auto.offset.reset"
-        resource = ConfigResource(ConfigResourceType.GROUP, group, {name: "earliest"})
-        with _errors_as_ours(f"the config of group {group} could not be set"):
-            result = self._admin.alter_configs([resource], raise_on_unknown=False, incremental=True)
-            if result["group"][group] != "OK":
-                raise ClusterError(f"the config of group {group} could not be set: {result['group'][group]}")
-            while (configs := self._describe(ConfigResourceType.GROUP, group)).get(name) != "earliest":
-                if time.monotonic() >= self._deadline_at_s:
-                    raise ClusterError(f"the broker did not apply {name} to group {group} in time")
-                time.sleep(_CONFIG_CHECK_INTERVAL_S)
-            return self._delivery_count_limit(configs)
+        self._groups.ensure_group_config(group, {_OFFSET_RESET: "earliest"}, timeout_ms=self._left_ms())
+        configs = self._groups.describe_group_configs([group], timeout_ms=self._left_ms())[group]
+        if isinstance(configs, KafkaShareError):
+            raise configs
+        return self._delivery_count_limit(configs)
 
-    def _delivery_count_limit(self, group_configs: Mapping[str, str | None]) -> int:
+    def _delivery_count_limit(self, group_configs: Mapping[str, ConfigEntry]) -> int:
         """The group's own since Kafka 4.3 (KIP-1240), the broker's before."""
-        value = group_configs.get("share.delivery.count.limit")
-        if value is None:
-            broker_id = self._admin.describe_cluster()["brokers"][0]["broker_id"]
-            value = self._describe(ConfigResourceType.BROKER, str(broker_id)).get("group.share.delivery.count.limit")
+        config = group_configs.get("share.delivery.count.limit")
+        value = self._limit_of_brokers() if config is None else config.value
         return DEFAULT_DELIVERY_COUNT_LIMIT if value is None else int(value)
 
-    def _describe(self, kind: ConfigResourceType, name: str) -> dict[str, str | None]:
-        found = self._admin.describe_configs([ConfigResource(kind, name)], config_filter="all")
-        return {key: config["value"] for key, config in found[kind.name.lower()].get(name, {}).items()}
+    def _limit_of_brokers(self) -> str | None:
+        """As one of them tells it."""
+        node = self._groups.describe_cluster(timeout_ms=self._left_ms()).nodes[0]
+        broker = ConfigResource(ConfigResourceType.BROKER, str(node.id))
+        with _errors_as_ours(f"the configs of broker {node.id} could not be read"):
+            found = self._topics.describe_configs([broker], config_filter="all")["broker"][str(node.id)]
+        value: str | None = found.get("group.share.delivery.count.limit", {}).get("value")
+        return value
 
     def remove(self, topic: str, group: str) -> None:
         """Leave the cluster as it was found. A failure is logged: the run's result stands without it."""
-        config = ConfigResource(ConfigResourceType.GROUP, group, ["share.auto.offset.reset"])
-        self._try_to_remove(f"group {group}", lambda: self._admin.delete_groups([group])[group])
-        self._try_to_remove(
-            f"the config of group {group}",
-            lambda: self._admin.reset_configs([config], raise_on_unknown=False, incremental=True)["group"][group],
-        )
-        self._try_to_remove(f"topic {topic}", lambda: self._admin.delete_topics([topic]) and "OK")
-
-    @staticmethod
-    def _try_to_remove(what: str, remove: Callable[[], str]) -> None:
-        try:
-            answer = remove()
-        except KafkaError as error:
-            answer = str(error)
-        # A run that failed early has no group: nobody had joined it.
-        if answer not in ("OK", "GroupIdNotFoundError"):
-            log.warning("%s could not be removed: %s", what, answer)
+        with _failure_logged(f"group {group}"):
+            error = self._groups.delete_share_groups([group], timeout_ms=_CLEANING_TIMEOUT_MS)[group]
+            # A run that failed early has no group: nobody had joined it.
+            if error is not None and not isinstance(error, GroupIdNotFoundError):
+                raise error
+        with _failure_logged(f"the config of group {group}"):
+            self._groups.alter_group_configs(group, {_OFFSET_RESET: None}, timeout_ms=_CLEANING_TIMEOUT_MS)
+        with _failure_logged(f"topic {topic}"):
+            self._topics.delete_topics([topic])
 
     # ---- records
 
@@ -159,22 +161,22 @@ class Cluster:
         with _errors_as_ours(f"the files could not be published to {topic}"):
             producer = KafkaProducer(
                 bootstrap_servers=self._bootstrap_servers.split(","),
-                client_id="kafka-share-demo",
+                client_id=_CLIENT_ID,
                 compression_type=None if codec_name == "none" else codec_name,
                 linger_ms=5,
                 bootstrap_timeout_ms=min(10_000, self._left_ms()),
             )
             try:
-                under_way: deque[tuple[str, int, Any]] = deque()
+                in_flight: deque[tuple[str, int, Any]] = deque()
                 for name, data in files:
                     headers = [(CHECKSUM_HEADER, hashlib.sha256(data).digest())]
                     key = name.encode("utf-8", "surrogateescape")
                     future = producer.send(topic, key=key, value=data, headers=headers)
-                    under_way.append((name, len(data), future))
-                    if len(under_way) > _MAX_RECORDS_UNDER_WAY:
-                        yield self._confirmed(*under_way.popleft())
-                while under_way:
-                    yield self._confirmed(*under_way.popleft())
+                    in_flight.append((name, len(data), future))
+                    if len(in_flight) > _MAX_RECORDS_IN_FLIGHT:
+                        yield self._confirmed(*in_flight.popleft())
+                while in_flight:
+                    yield self._confirmed(*in_flight.popleft())
             finally:
                 producer.close(timeout=5)
 

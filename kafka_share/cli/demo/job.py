@@ -21,11 +21,12 @@ from kafka_share.cli.demo.ledger import Delivered, Ledger, LedgerEvent
 from kafka_share.cli.demo.report import Report
 from kafka_share.cli.demo.sources import Sources
 from kafka_share.cli.demo.worker import ShareConsumer, StopInTheMiddle, TransientErrors, Worker
+from kafka_share.consumer import KafkaShareConsumer
 
 RECORDS_PER_POLL: Final = 16
 """Few enough that all workers have something to do, and that a stopped worker does not hold much back."""
 
-_EVENTS_UNDER_WAY: Final = 1_000
+_MAX_EVENTS: Final = 1_000
 _TICK_S: Final = 0.1
 _CLOSE_TIMEOUT_MS: Final = 10_000
 
@@ -61,7 +62,7 @@ class Pool:
     def __init__(
         self, settings: JobSettings, files: int, open_consumer: Callable[[], AbstractContextManager[ShareConsumer]]
     ) -> None:
-        self._events: queue.Queue[LedgerEvent] = queue.Queue(_EVENTS_UNDER_WAY)
+        self._events: queue.Queue[LedgerEvent] = queue.Queue(_MAX_EVENTS)
         self._stopping = threading.Event()
         stop_in_the_middle = StopInTheMiddle(files // 3 if settings.stop_worker else None)
         transient_errors = TransientErrors(settings.flaky, settings.seed)
@@ -87,7 +88,7 @@ class Pool:
         """What has been told, a queue's length at most; waits up to `wait_s` for the first event."""
         with contextlib.suppress(queue.Empty):
             yield self._events.get(timeout=wait_s)
-            for _ in range(_EVENTS_UNDER_WAY):
+            for _ in range(_MAX_EVENTS):
                 yield self._events.get_nowait()
 
     def stop(self, timeout_s: float) -> Iterator[LedgerEvent]:
@@ -102,7 +103,7 @@ class Pool:
 
 
 def run_job(settings: JobSettings, sources: Sources, observer: Observer) -> Report:
-    """Do all of it. Raises `ClusterError` if the cluster could not be prepared."""
+    """Do all of it. Raises `KafkaShareError` if the cluster could not be prepared."""
     deadline_at_s = time.monotonic() + settings.timeout_s
     with Cluster(settings.bootstrap_servers, deadline_at_s) as cluster, quiet_parsing():
         cluster.create_topic(settings.topic, settings.partitions)
@@ -162,8 +163,6 @@ def _work(settings: JobSettings, ledger: Ledger, deadline_at_s: float, observer:
 
 @contextlib.contextmanager
 def _open_consumer(settings: JobSettings) -> Iterator[ShareConsumer]:
-    from kafka_share.consumer import KafkaShareConsumer
-
     consumer = KafkaShareConsumer[bytes, bytes](
         settings.topic,
         bootstrap_servers=settings.bootstrap_servers,

@@ -31,7 +31,7 @@ class Delivered:
 
 @attrs.frozen
 class Acknowledged:
-    """A worker said what became of it; the broker has not answered yet."""
+    """A worker acknowledged the record; the broker has not answered yet."""
 
     worker: int
     partition: int
@@ -54,7 +54,7 @@ class OutcomeKnown:
 
 @attrs.frozen
 class Dropped:
-    """A worker that stopped in the middle left the record without a word."""
+    """A worker that stopped in the middle left the record without an acknowledgement."""
 
     worker: int
     partition: int
@@ -131,7 +131,7 @@ class _Holding:
     """A record in a worker's hands, from its delivery to the outcome of its acknowledgement."""
 
     delivery_count: int
-    said: Acknowledged | None = None
+    acknowledged: Acknowledged | None = None
 
 
 class Ledger:
@@ -202,29 +202,29 @@ class Ledger:
     def _acknowledged(self, file: _File, event: Acknowledged) -> None:
         holding = self._holdings.get((event.worker, event.partition, event.offset))
         assert holding is not None, f"worker {event.worker} acknowledged {file.name} without having it"
-        holding.said = event
+        holding.acknowledged = event
 
     def _outcome_known(self, file: _File, event: OutcomeKnown) -> None:
         tally = self.workers[event.worker]
         holding = self._holdings.pop((event.worker, event.partition, event.offset), None)
-        if holding is None or holding.said is None:
-            self._problems.append(f"{file.name}: worker {event.worker + 1} was told an outcome it had not asked for")
+        if holding is None or holding.acknowledged is None:
+            self._problems.append(f"{file.name}: worker {event.worker + 1} got an outcome without an acknowledgement")
             return
         if event.error is not None:
             tally.failed += 1
             return
-        said = holding.said
-        if said.type == AcknowledgeType.ACCEPT:
+        acknowledged = holding.acknowledged
+        if acknowledged.type == AcknowledgeType.ACCEPT:
             tally.accepted += 1
-            self.definitions += said.definitions
+            self.definitions += acknowledged.definitions
             file.settlements.append((Settlement.ACCEPTED, holding.delivery_count))
-        elif said.type == AcknowledgeType.REJECT:
+        elif acknowledged.type == AcknowledgeType.REJECT:
             tally.rejected += 1
-            self.reject_reasons[said.reason] += 1
+            self.reject_reasons[acknowledged.reason] += 1
             self.rejected_files.append(file.name)
             file.settlements.append((Settlement.REJECTED, holding.delivery_count))
         else:
-            assert said.type == AcknowledgeType.RELEASE, f"the demo does not use {said.type!r}"
+            assert acknowledged.type == AcknowledgeType.RELEASE, f"the demo does not use {acknowledged.type!r}"
             tally.released += 1
             if holding.delivery_count >= self.limit:
                 file.settlements.append((Settlement.ARCHIVED, holding.delivery_count))

@@ -1,7 +1,7 @@
 """One worker of the demo: a share consumer in explicit mode on a thread of its own.
 
-Called by the job. Everything that happens is told as ledger events, in order; the worker itself decides nothing about
-the outcome of the run.
+Called by the job. It tells everything that happens as ledger events, in order; it decides nothing about the outcome
+of the run.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ShareConsumer(Protocol):
 
 
 class StopInTheMiddle:
-    """Chooses the one worker that is stopped while it holds records: whoever takes up the record of that number.
+    """Chooses the one worker that is stopped while it holds records: the one that takes up the record of that number.
 
     `after_records` is how many records all workers together take up before that; None: nobody is stopped. Thread-safe.
     """
@@ -81,7 +81,7 @@ class TransientErrors:
 
 
 class Worker:
-    """Run it on a thread with `run`; it ends when `stopping` is set, when it is chosen to stop, or by an error."""
+    """Call `run` on a thread; it ends when `stopping` is set, when it is chosen to stop, or by an error."""
 
     def __init__(
         self,
@@ -142,15 +142,15 @@ class Worker:
         if (CHECKSUM_HEADER, hashlib.sha256(record.value).digest()) not in record.headers:
             self._tell(DamageFound(*where))
         if self._transient_errors.strike(record.key, record.delivery_count):
-            said = Acknowledged(*where, AcknowledgeType.RELEASE)
+            acknowledged = Acknowledged(*where, AcknowledgeType.RELEASE)
         else:
             try:
                 name = record.key.decode("utf-8", "replace")
-                said = Acknowledged(*where, AcknowledgeType.ACCEPT, count_definitions(name, record.value))
+                acknowledged = Acknowledged(*where, AcknowledgeType.ACCEPT, count_definitions(name, record.value))
             except UnparsableError as error:
-                said = Acknowledged(*where, AcknowledgeType.REJECT, reason=error.reason)
-        self._tell(said)
-        consumer.acknowledge(record, said.type)
+                acknowledged = Acknowledged(*where, AcknowledgeType.REJECT, reason=error.reason)
+        self._tell(acknowledged)
+        consumer.acknowledge(record, acknowledged.type)
 
     def _outcomes(self, offsets: Mapping[TopicIdPartition, frozenset[int]], error: KafkaShareError | None) -> None:
         message = None if error is None else _describe(error)

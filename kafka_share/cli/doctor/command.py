@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import time
 from pathlib import Path
 from typing import Final
 
-import attrs
 import click
 
-from kafka_share.cli.admin_client import admin_client
-from kafka_share.cli.doctor.diagnosis import Finding, diagnose
-from kafka_share.cli.doctor.facts import gather
-from kafka_share.cli.exit_codes import OURS
-from kafka_share.cli.front import (
-    connection_options,
-    debug_option,
-    sub_command,
-    timeout_option,
-)
+from kafka_share.cli.front import sub_command
+from kafka_share.cli.options import connection_options, debug_option, format_option, timeout_option
 
 _EPILOG: Final = """\b
 Examples:
@@ -47,7 +36,7 @@ Exit codes:
     metavar="MS",
     help="How long to watch whether anything moves, in milliseconds.",
 )
-@click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@format_option("json: one document with the findings.")
 @timeout_option
 @debug_option
 def doctor(
@@ -59,27 +48,14 @@ def doctor(
     output_format: str,
     timeout_ms: int,
     debug: bool,
-) -> int:
+) -> bool:
     """Name the reason why a share group gets no records of a topic.
 
     Looks at the cluster, the topic, the group and its members, and says for each finding what to do. It changes
     nothing, joins no group and takes no record.
     """
-    with admin_client(bootstrap_server, command_config, timeout_ms, debug) as admin:
-        facts = gather(admin, group, topic, observe_ms, lambda ms: time.sleep(ms / 1000))
-    findings = diagnose(facts)
-    if output_format == "json":
-        document = {"group": group, "topic": topic, "findings": [attrs.asdict(finding) for finding in findings]}
-        click.echo(json.dumps(document, indent=2))
-    else:
-        _show(group, topic, findings)
-    return OURS.failed if any(finding.is_cause for finding in findings) else OURS.ok
+    from kafka_share.cli.clients import admin_client
+    from kafka_share.cli.doctor.examination import examine
 
-
-def _show(group: str, topic: str, findings: tuple[Finding, ...]) -> None:
-    if not any(finding.is_cause for finding in findings):
-        click.echo(f"Nothing was found that keeps records of '{topic}' from '{group}'.")
-    for finding in findings:
-        click.echo(f"\n{'CAUSE' if finding.is_cause else 'note'}  {finding.code}")
-        click.echo(f"  {finding.text}")
-        click.echo(f"  -> {finding.remedy}")
+    with admin_client("kafka-share", bootstrap_server, command_config, timeout_ms, debug) as admin:
+        return examine(admin, group, topic, observe_ms, as_json=output_format == "json")

@@ -13,7 +13,7 @@ import attrs
 
 from kafka_share.admin_values import AclOperation, GroupType, ShareGroupDescription, ShareMemberDescription
 from kafka_share.cli.doctor.facts import Facts, PartitionFacts
-from kafka_share.cli.remedies import with_remedy
+from kafka_share.cli.endings import with_remedy
 from kafka_share.errors import KafkaShareError, TopicAuthorizationFailedError, UnknownTopicOrPartitionError
 
 _CONFIG: Final = "kafka-share-groups --bootstrap-server … --alter --group {group} --add-config {change}"

@@ -11,13 +11,12 @@ import click
 
 from kafka_share.admin import KafkaShareAdmin
 from kafka_share.admin_values import ConfigChange, ShareGroupDescription
-from kafka_share.cli.front import ToolFailedError
+from kafka_share.cli.endings import ToolFailedError, with_remedy
 from kafka_share.cli.groups import documents, tables
 from kafka_share.cli.groups.reading import chosen_groups, show_json, type_of_other
 from kafka_share.cli.groups.reset import plan_reset
 from kafka_share.cli.groups.rules import Options
 from kafka_share.cli.groups.targets import offsets_as_csv, parse_config_changes
-from kafka_share.cli.remedies import with_remedy
 from kafka_share.errors import BrokerError, GroupIdNotFoundError, KafkaShareError
 from kafka_share.records import TopicPartition
 
@@ -31,7 +30,7 @@ def run_delete(admin: KafkaShareAdmin, options: Options) -> bool:
     They are described first: a broker would delete a group of another type just as well.
     """
     group_ids, complete = chosen_groups(admin, options)
-    described = admin.describe_share_groups(group_ids, timeout_ms=options.timeout) if group_ids else {}
+    described = admin.describe_share_groups(group_ids, timeout_ms=options.timeout_ms) if group_ids else {}
     errors: dict[str, str] = {}
     for group_id, group in described.items():
         if isinstance(group, GroupIdNotFoundError):
@@ -41,7 +40,7 @@ def run_delete(admin: KafkaShareAdmin, options: Options) -> bool:
         elif group.members:
             errors[group_id] = _has_members(group)
     empty = [group_id for group_id in group_ids if group_id not in errors]
-    results = admin.delete_share_groups(empty, timeout_ms=options.timeout) if empty else {}
+    results = admin.delete_share_groups(empty, timeout_ms=options.timeout_ms) if empty else {}
     errors.update({group_id: with_remedy(error) for group_id, error in results.items() if error is not None})
     outcome = {group_id: errors.get(group_id) for group_id in group_ids}
     if options.json:
@@ -59,7 +58,7 @@ def run_delete_offsets(admin: KafkaShareAdmin, options: Options) -> bool:
     before = _described(admin, options)
     outcome: dict[str, str | None]
     try:
-        results = admin.delete_share_group_offsets(group_id, topics, timeout_ms=options.timeout)
+        results = admin.delete_share_group_offsets(group_id, topics, timeout_ms=options.timeout_ms)
         outcome = {topic: None if error is None else with_remedy(error) for topic, error in results.items()}
     except BrokerError as error:
         if not options.json:
@@ -81,7 +80,7 @@ def run_reset_offsets(admin: KafkaShareAdmin, options: Options) -> bool:
     if isinstance(before, ShareGroupDescription) and before.members:
         raise ToolFailedError(_has_members(before), "state")
     if isinstance(before, GroupIdNotFoundError):
-        kind = type_of_other(admin, group_id, options.timeout)
+        kind = type_of_other(admin, group_id, options.timeout_ms)
         if kind is not None:
             raise ToolFailedError(f"group '{group_id}' is a {kind.value} group, not a share group")
     elif isinstance(before, KafkaShareError):
@@ -89,7 +88,7 @@ def run_reset_offsets(admin: KafkaShareAdmin, options: Options) -> bool:
     plan = plan_reset(admin, options)
     errors: Mapping[TopicPartition, KafkaShareError | None] = {}
     if options.execute and plan.offsets:
-        errors = admin.alter_share_group_offsets(group_id, plan.offsets, timeout_ms=options.timeout)
+        errors = admin.alter_share_group_offsets(group_id, plan.offsets, timeout_ms=options.timeout_ms)
     failed = {tp: error for tp, error in errors.items() if error is not None}
     if failed:
         listed = "; ".join(f"{tp}: {with_remedy(error)}" for tp, error in failed.items())
@@ -110,7 +109,7 @@ def run_alter(admin: KafkaShareAdmin, options: Options) -> bool:
     """Set and unset configs of a group, and wait until every broker shows them. All or none of them."""
     group_id = options.group[0]
     wanted = parse_config_changes(options.add_config, options.delete_config)
-    changes = admin.ensure_group_config(group_id, wanted, timeout_ms=options.timeout)
+    changes = admin.ensure_group_config(group_id, wanted, timeout_ms=options.timeout_ms)
     if options.json:
         show_json(documents.config_changes(group_id, changes))
         return True
@@ -126,7 +125,7 @@ def _told(name: str, change: ConfigChange | None) -> str:
 
 
 def _described(admin: KafkaShareAdmin, options: Options) -> ShareGroupDescription | KafkaShareError:
-    return admin.describe_share_groups([options.group[0]], timeout_ms=options.timeout)[options.group[0]]
+    return admin.describe_share_groups([options.group[0]], timeout_ms=options.timeout_ms)[options.group[0]]
 
 
 def _has_members(group: ShareGroupDescription) -> str:

@@ -5,37 +5,15 @@ The options are those of Kafka's own tool, with `--format`, exit codes for scrip
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from kafka_share._version import VERSION
-from kafka_share.admin import KafkaShareAdmin
-from kafka_share.cli.exit_codes import APACHE, OURS
-from kafka_share.cli.front import (
-    behaviour_options,
-    client_settings,
-    connection_options,
-    logging_to_stderr,
-    tool_command,
-)
-from kafka_share.cli.groups.changing import run_alter, run_delete, run_delete_offsets, run_reset_offsets
-from kafka_share.cli.groups.reading import run_describe, run_list
-from kafka_share.cli.groups.rules import Options, check
-from kafka_share.cli.groups.targets import MAX_OFFSET
-from kafka_share.config import ShareAdminConfig
-
-_RUN: Final[Mapping[str, Callable[[KafkaShareAdmin, Options], bool]]] = {
-    "list": run_list,
-    "describe": run_describe,
-    "delete": run_delete,
-    "delete_offsets": run_delete_offsets,
-    "reset_offsets": run_reset_offsets,
-    "alter": run_alter,
-}
+from kafka_share.cli.front import tool_command
+from kafka_share.cli.options import MAX_OFFSET, connection_options, exit_options, format_option, timeout_option
 
 _EPILOG: Final = """\b
 Examples:
@@ -66,16 +44,11 @@ Shell completion (bash; zsh and fish likewise):
 """
 
 
-def _text_output(arguments: Sequence[str]) -> bool:
-    """Kafka's tool has its errors on standard output; beside JSON they would be in the way."""
-    return "--format=json" not in arguments and ("--format", "json") not in pairwise(arguments)
-
-
 def _flag(name: str, text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return click.option(name, is_flag=True, help=text)
 
 
-@tool_command("kafka-share-groups", errors_on_stdout=_text_output, epilog=_EPILOG)
+@tool_command("kafka-share-groups", errors_on_stdout=True, epilog=_EPILOG)
 @connection_options
 @_flag("--list", "Action: show the share groups.")
 @_flag("--describe", "Action: show groups, by default their offsets and lag.")
@@ -134,38 +107,16 @@ def _flag(name: str, text: str) -> Callable[[Callable[..., Any]], Callable[..., 
 @click.option(
     "--delete-config", multiple=True, metavar="NAME[,…]", help="With --alter: unset a config. May be repeated."
 )
-@click.option(
-    "--timeout",
-    type=click.IntRange(1),
-    default=30_000,
-    show_default=True,
-    metavar="MS",
-    help="How long each call to the cluster may take, in milliseconds.",
-)
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="json: one document on standard output, everything else on standard error.",
-)
-@behaviour_options
+@timeout_option
+@format_option("json: one document on standard output, everything else on standard error.")
+@exit_options
 @click.version_option(VERSION, prog_name="kafka-share-groups")
-def main(
-    bootstrap_server: str, command_config: Path | None, apache_exit_codes: bool, debug: bool, **given: Any
-) -> int | None:
+def main(bootstrap_server: str, command_config: Path | None, debug: bool, **given: Any) -> bool:
     """List, describe, reset, delete and configure share groups."""
-    options = Options(**given)
-    action = check(options)
-    settings = {
-        "client_id": "kafka-share-groups",
-        **client_settings(bootstrap_server, command_config, ShareAdminConfig),
-    }
-    with logging_to_stderr(debug), KafkaShareAdmin(**settings) as admin:
-        done = _RUN[action](admin, options)
-    codes = APACHE if apache_exit_codes else OURS
-    return codes.ok if done else codes.failed
+    from kafka_share.cli.groups.actions import run
+    from kafka_share.cli.groups.rules import Options
+
+    return run(Options(**given), bootstrap_server, command_config, debug)
 
 
 if __name__ == "__main__":

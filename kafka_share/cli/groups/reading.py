@@ -19,9 +19,9 @@ from kafka_share.admin_values import (
     ShareGroupDescription,
     ShareGroupOffsets,
 )
+from kafka_share.cli.endings import with_remedy
 from kafka_share.cli.groups import documents, tables
 from kafka_share.cli.groups.rules import Options, chosen_states
-from kafka_share.cli.remedies import with_remedy
 from kafka_share.errors import KafkaShareError
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ Configs: TypeAlias = dict[str, ConfigEntry]
 def run_list(admin: KafkaShareAdmin, options: Options) -> bool:
     """The ids of the groups; with --state their states, too."""
     states = chosen_states(options.state or "")
-    listings = admin.list_share_groups(states or None, timeout_ms=options.timeout)
+    listings = admin.list_share_groups(states or None, timeout_ms=options.timeout_ms)
     if options.json:
         show_json({"groups": [documents.listed(listing) for listing in listings.groups]})
     elif options.state is None:
@@ -45,9 +45,9 @@ def run_describe(admin: KafkaShareAdmin, options: Options) -> bool:
     """One view of each group, ordered by id."""
     group_ids, complete = chosen_groups(admin, options)
     if options.configs:
-        configs = admin.describe_group_configs(group_ids, timeout_ms=options.timeout)
+        configs = admin.describe_group_configs(group_ids, timeout_ms=options.timeout_ms)
         return _show(options, configs, *_configs_view(options)) and complete
-    groups = admin.describe_share_groups(group_ids, timeout_ms=options.timeout)
+    groups = admin.describe_share_groups(group_ids, timeout_ms=options.timeout_ms)
     if options.members:
         return _show(options, groups, documents.members, _members_view(options)) and complete
     if options.state is not None:
@@ -60,7 +60,7 @@ def chosen_groups(admin: KafkaShareAdmin, options: Options) -> tuple[list[str], 
     """The ids of --group or --all-groups in their order, and whether every broker was asked with success."""
     if not options.all_groups:
         return sorted(set(options.group)), True
-    listings = admin.list_share_groups(timeout_ms=options.timeout)
+    listings = admin.list_share_groups(timeout_ms=options.timeout_ms)
     return [listing.group_id for listing in listings.groups], warn_of_missing(listings)
 
 
@@ -160,7 +160,7 @@ def _offsets(
     }
     existing = [group_id for group_id in groups if group_id not in results]
     if existing:
-        results.update(admin.list_share_group_offsets(dict.fromkeys(existing), timeout_ms=options.timeout))
+        results.update(admin.list_share_group_offsets(dict.fromkeys(existing), timeout_ms=options.timeout_ms))
     return results
 
 

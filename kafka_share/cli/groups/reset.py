@@ -13,7 +13,7 @@ import attrs
 
 from kafka_share.admin import KafkaShareAdmin
 from kafka_share.admin_values import ListedOffset, OffsetSpec, SharePartitionOffset
-from kafka_share.cli.front import ToolFailedError
+from kafka_share.cli.endings import ToolFailedError
 from kafka_share.cli.groups.rules import Options
 from kafka_share.cli.groups.targets import parse_offsets_file, parse_span_ms, parse_time_ms, parse_topics
 from kafka_share.errors import KafkaShareError, UnknownTopicOrPartitionError
@@ -34,7 +34,7 @@ def plan_reset(admin: KafkaShareAdmin, options: Options) -> Plan:
     Raises `ToolFailedError` for a partition that does not exist, and a value that cannot work; what the admin client
     raises.
     """
-    wanted = _Reset(admin, options.group[0], options.timeout)
+    wanted = _Reset(admin, options.group[0], options.timeout_ms)
     if options.from_file is not None:
         offsets = parse_offsets_file(options.from_file.read(), wanted.group_id, options.from_file.name)
         _require(
@@ -71,7 +71,7 @@ def _partitions(admin: KafkaShareAdmin, options: Options) -> list[TopicPartition
     if options.topic:
         return _require(admin, parse_topics(options.topic), options)
     group_id = options.group[0]
-    found = admin.list_share_group_offsets({group_id: None}, timeout_ms=options.timeout)[group_id]
+    found = admin.list_share_group_offsets({group_id: None}, timeout_ms=options.timeout_ms)[group_id]
     if isinstance(found, KafkaShareError):
         raise found
     return sorted(found)
@@ -81,7 +81,7 @@ def _require(
     admin: KafkaShareAdmin, chosen: Mapping[str, tuple[int, ...] | None], options: Options
 ) -> list[TopicPartition]:
     """All the chosen partitions. Raises `ToolFailedError` if one does not exist."""
-    described = admin.describe_topics(chosen, timeout_ms=options.timeout)
+    described = admin.describe_topics(chosen, timeout_ms=options.timeout_ms)
     partitions: list[TopicPartition] = []
     missing: list[str] = []
     for topic, numbers in chosen.items():

@@ -14,7 +14,7 @@ import attrs
 import click
 
 from kafka_share.admin_values import GroupState
-from kafka_share.cli.front import ToolFailedError
+from kafka_share.cli.endings import ToolFailedError
 
 
 @attrs.frozen(kw_only=True)
@@ -51,7 +51,7 @@ class Options:
     execute: bool = False
     add_config: tuple[str, ...] = ()
     delete_config: tuple[str, ...] = ()
-    timeout: int = 30_000
+    timeout_ms: int = 30_000
     output_format: str = "text"
 
     @property

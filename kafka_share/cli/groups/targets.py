@@ -11,7 +11,8 @@ from typing import Final
 
 import click
 
-from kafka_share.cli.front import ToolFailedError
+from kafka_share.cli.endings import ToolFailedError
+from kafka_share.cli.options import MAX_OFFSET
 from kafka_share.protocol.durations import parse_duration_ms
 from kafka_share.records import TopicPartition
 
@@ -19,7 +20,6 @@ _TIME: Final = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,3})\d*)?)?(Z|([+-])(\d\d)(?::?(\d\d))?)?", re.ASCII
 )
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-MAX_OFFSET: Final = 2**63 - 1
 
 
 def parse_topics(arguments: Iterable[str]) -> dict[str, tuple[int, ...] | None]:

@@ -6,48 +6,15 @@ The options are those of Kafka's own performance tool for share consumers; `--ap
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import click
-from click.core import ParameterSource
 
 from kafka_share._version import VERSION
-from kafka_share.cli.exit_codes import APACHE, OURS
-from kafka_share.cli.front import (
-    behaviour_options,
-    client_settings,
-    connection_options,
-    logging_to_stderr,
-    property_option,
-    tool_command,
-)
+from kafka_share.cli.front import tool_command
+from kafka_share.cli.options import connection_options, exit_options, format_option, property_option
 from kafka_share.cli.perf.date_format import DEFAULT_PATTERN, DateFormat
-from kafka_share.cli.perf.report import Report
-from kafka_share.cli.perf.running import Consumer, Run
-from kafka_share.config import ShareConsumerConfig
-from kafka_share.consumer import KafkaShareConsumer
-
-_CLIENT_ID: Final = "perf-share-consumer-client"
-_COMMIT_TIMEOUT_MS: Final = 10_000
-_SETTINGS: Final = {
-    "group": "group_id",
-    "fetch_size": "fetch_max_bytes",
-    "socket_buffer_size": "receive_buffer_bytes",
-    "max_poll_records": "max_poll_records",
-    "acknowledge": "share_acknowledgement_mode",
-}
-"""Option -> the setting of the client that it is."""
-_TOO_FEW: Final = (
-    "fewer records came than the {wanted} that were asked for: there was none for {timeout_ms} ms. If more were to "
-    "come, raise --timeout; a new group starts at the end of the topic unless its share.auto.offset.reset is earliest."
-)
-_NO_ANSWER: Final = (
-    "no broker has answered within {timeout_ms} ms: is --bootstrap-server right, does it run, are the security "
-    "settings those of its listener? --debug shows the attempts."
-)
 
 _EPILOG: Final = """\b
 Examples:
@@ -132,9 +99,7 @@ def _date_format(_: click.Context, parameter: click.Parameter, pattern: str) -> 
 @click.option("--show-detailed-stats", is_flag=True, help="A row per consumer and interval, too.")
 @click.option("--show-consumer-stats", is_flag=True, help="A row per consumer, too.")
 @click.option("--print-metrics", is_flag=True, help="The metrics of each consumer, too.")
-@property_option(
-    "--command-property", "NAME=VALUE", "A setting of the client; wins over --command-config. May be repeated."
-)
+@property_option("--command-property", "A setting of the client; wins over --command-config. May be repeated.")
 @click.option(
     "--acknowledge",
     type=click.Choice(["implicit", "explicit"]),
@@ -151,99 +116,14 @@ def _date_format(_: click.Context, parameter: click.Parameter, pattern: str) -> 
     help="How many records a poll returns at most, but for whole batches.",
 )
 @click.option("--apache-columns", is_flag=True, help="Only the columns of Kafka's own tool.")
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="json: one document per row on standard output, everything else on standard error.",
-)
-@behaviour_options
+@format_option("json: one document per row on standard output, everything else on standard error.")
+@exit_options
 @click.version_option(VERSION, prog_name="kafka-share-perf")
-def main(bootstrap_server: str, command_config: Path | None, apache_exit_codes: bool, debug: bool, **given: Any) -> int:
+def main(bootstrap_server: str, command_config: Path | None, debug: bool, **given: Any) -> bool:
     """Read a topic as members of a share group; print how fast, how old the records were, and what it cost."""
-    codes = APACHE if apache_exit_codes else OURS
-    report = Report(
-        date_format=given["date_format"],
-        apache_only=given["apache_columns"],
-        as_json=given["output_format"] == "json",
-    )
-    wanted_records = _wanted_records(given, report)
-    settings = _settings(bootstrap_server, command_config, given)
-    with logging_to_stderr(debug), contextlib.ExitStack() as stack:
-        consumers: list[Consumer] = []
-        client_ids = _client_ids(settings.pop("client_id"), given["threads"])
-        for client_id in client_ids:
-            consumer: Consumer = KafkaShareConsumer(given["topic"], **settings, client_id=client_id)
-            consumers.append(stack.enter_context(consumer))
-        run = Run(
-            consumers=consumers,
-            wanted_records=wanted_records,
-            timeout_ms=given["timeout_ms"],
-            acknowledges_each=settings["share_acknowledgement_mode"] == "explicit",
-            report_every_ms=given["reporting_interval"] if given["show_detailed_stats"] else None,
-            on_interval=report.interval,
-        )
-        if not given["hide_header"]:
-            report.header()
-        interrupted = False
-        try:
-            run.run()
-        except KeyboardInterrupt:
-            interrupted = True
-        if given["show_consumer_stats"]:
-            report.consumers(run.of_each(), client_ids)
-        if run.timed_out:
-            reason = _TOO_FEW if any(map(_has_been_answered, consumers)) else _NO_ANSWER
-            report.remark(reason.format(wanted=wanted_records, timeout_ms=given["timeout_ms"]))
-        report.total(run.total(), complete=not (interrupted or run.timed_out))
-        if given["print_metrics"]:
-            for client_id, consumer in zip(client_ids, consumers, strict=True):
-                report.metrics(client_id, consumer.metrics())
-        _accept_the_last(consumers)
-    if interrupted:
-        return codes.interrupted
-    return codes.failed if run.timed_out else codes.ok
+    from kafka_share.cli.perf.benchmark import measure
 
-
-def _wanted_records(given: dict[str, Any], report: Report) -> int:
-    wanted, old = given["num_records"], given["messages"]
-    if (wanted is None) == (old is None):
-        raise click.UsageError("say with --num-records after how many records to end.")
-    if old is not None:
-        report.remark("--messages is an old name; use --num-records.")
-    found: int = old if wanted is None else wanted
-    return found
-
-
-def _settings(bootstrap_server: str, command_config: Path | None, given: dict[str, Any]) -> dict[str, Any]:
-    """An option that was given wins over a property, and a property over the default of an option."""
-    context = click.get_current_context()
-    options = {setting: given[option] for option, setting in _SETTINGS.items()}
-    chosen = {
-        setting: given[option]
-        for option, setting in _SETTINGS.items()
-        if context.get_parameter_source(option) is not ParameterSource.DEFAULT
-    }
-    properties = client_settings(bootstrap_server, command_config, ShareConsumerConfig, given["command_property"])
-    return {"client_id": _CLIENT_ID, **options, **properties, **chosen}
-
-
-def _client_ids(name: str, threads: int) -> list[str]:
-    return [name] if threads == 1 else [f"{name}-{number}" for number in range(1, threads + 1)]
-
-
-def _has_been_answered(consumer: Consumer) -> bool:
-    return consumer.metrics()["consumer-metrics"]["response-total"] > 0
-
-
-def _accept_the_last(consumers: Sequence[Consumer]) -> None:
-    """What was counted is accepted, too; no poll follows that would do it."""
-    for consumer in consumers:
-        for partition, error in consumer.commit_sync(timeout_ms=_COMMIT_TIMEOUT_MS).items():
-            if error is not None:
-                click.echo(f"Warning: records of {partition} could not be accepted: {error}", err=True)
+    return measure(bootstrap_server, command_config, debug, given)
 
 
 if __name__ == "__main__":

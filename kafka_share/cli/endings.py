@@ -1,13 +1,14 @@
-"""What an operator can do about an error: a clause per class of error, added to the message by the tools.
+"""How a command-line tool ends: its exit code, and what its last error message says.
 
-Called by `front` for errors that end a command, and by tools that show an error per item.
+`front` turns what a tool's function returns or raises into these; tools that show an error per item call `with_remedy`.
+`--apache-exit-codes` chooses `APACHE`, for scripts that were written for Kafka's own tools.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
 from kafka_share.errors import (
     AuthenticationError,
@@ -25,11 +26,50 @@ from kafka_share.errors import (
     UnsupportedVersionError,
 )
 
+
+class ExitCodes(NamedTuple):
+    """A number per way to end."""
+
+    ok: int = 0
+    failed: int = 1
+    """The operation, or a part of it, failed."""
+    usage: int = 2
+    """An option is wrong or missing; nothing was done."""
+    help: int = 0
+    """The help text was asked for."""
+    interrupted: int = 130
+    """By Ctrl-C."""
+
+
+OURS: Final = ExitCodes()
+APACHE: Final = ExitCodes(failed=0, usage=1, help=1)
+"""Kafka's shell tools exit 0 after an error that they printed, and treat --help like a wrong option."""
+
+
+class ToolFailedError(Exception):
+    """A tool cannot do what it was asked for; the message says why and what to do.
+
+    `kind` "operation": the operation failed. "value": an option has a value that cannot work; Apache's tools notice it
+    only while they run, so there it ends like a failed operation. "state": Apache's tools, too, print this error on
+    standard error and exit 1.
+    """
+
+    def __init__(self, message: str, kind: Literal["operation", "value", "state"] = "operation") -> None:
+        super().__init__(message)
+        self.kind = kind
+
+    def exit_code(self, codes: ExitCodes) -> int:
+        """The one of `codes`, which the command line has chosen."""
+        if self.kind == "value" and codes is not APACHE:
+            return codes.usage
+        return OURS.failed if self.kind == "state" else codes.failed
+
+
 REMEDIES: Final[Mapping[type[KafkaShareError], str]] = MappingProxyType(
     {
         AuthenticationError: "check the security settings in --command-config",
         BrokerUnreachableError: "check --bootstrap-server, and that the listener's security matches --command-config",
-        OperationTimeoutError: "check --bootstrap-server, or give it longer with --timeout",
+        OperationTimeoutError: "check --bootstrap-server, or allow more time with --timeout",
         GroupIdNotFoundError: "kafka-share-groups --list shows the share groups",
         NonEmptyGroupError: "stop its members first: kafka-share-groups --describe --members shows them",
         InvalidGroupIdError: "a group id cannot be empty",
@@ -41,6 +81,7 @@ REMEDIES: Final[Mapping[type[KafkaShareError], str]] = MappingProxyType(
         UnsupportedVersionError: "it needs a cluster of Kafka 4.2 or later with share groups on (share.version 1)",
     }
 )
+"""What an operator can do about an error of this class."""
 
 
 def with_remedy(error: KafkaShareError) -> str:

@@ -1,0 +1,92 @@
+"""The options that several command-line tools have: each stated once, as a decorator for click commands.
+
+Nothing here talks to a cluster: what the options mean for a client is in `clients`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+APACHE_OPTION: Final = "--apache-exit-codes"
+DEBUG_OPTION: Final = "--debug"
+FORMAT_OPTION: Final = "--format"
+"""The three that `front` looks for before it knows whether the command line is right."""
+
+MAX_OFFSET: Final = 2**63 - 1
+
+
+def connection_options(function: Decorated) -> Decorated:
+    """`bootstrap_server` and `command_config` (a path or None), for `clients`."""
+    server = click.option(
+        "--bootstrap-server", required=True, metavar="HOST:PORT[,…]", help="Where to look for the cluster first."
+    )
+    config = click.option(
+        "--command-config",
+        metavar="FILE",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="Java property file with settings of the client, including those of security.",
+    )
+    return server(config(function))
+
+
+def exit_options(function: Decorated) -> Decorated:
+    """For tools that have a model among Apache's: `debug`, and a flag that only `front` looks at."""
+    habit = click.option(
+        APACHE_OPTION,
+        is_flag=True,
+        expose_value=False,
+        help="Exit as Apache's tools do: 0 after an error that was printed, 1 after a wrong option or --help.",
+    )
+    return habit(debug_option(function))
+
+
+def debug_option(function: Decorated) -> Decorated:
+    """`debug`, for `logs`; `front` then shows stack traces."""
+    return click.option(DEBUG_OPTION, is_flag=True, help="Log to standard error, and show stack traces.")(function)
+
+
+def format_option(help_text: str) -> Callable[[Decorated], Decorated]:
+    """`output_format`: text or json."""
+    return click.option(
+        FORMAT_OPTION,
+        "output_format",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help=help_text,
+    )
+
+
+def timeout_option(function: Decorated) -> Decorated:
+    """`timeout_ms`, of each call to the cluster."""
+    return click.option(
+        "--timeout",
+        "timeout_ms",
+        type=click.IntRange(1),
+        default=30_000,
+        show_default=True,
+        metavar="MS",
+        help="How long each call to the cluster may take, in milliseconds.",
+    )(function)
+
+
+def property_option(name: str, help_text: str, variable: str | None = None) -> Callable[[Decorated], Decorated]:
+    """An option NAME=VALUE that may be repeated; the function gets a dict."""
+    names = (name,) if variable is None else (name, variable)
+    return click.option(*names, multiple=True, metavar="NAME=VALUE", callback=_properties, help=help_text)
+
+
+def _properties(_: click.Context, parameter: click.Parameter, values: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for value in values:
+        name, equals, text = value.partition("=")
+        if not equals or not name.strip():
+            raise click.BadParameter(f"{value!r} is not NAME=VALUE", param=parameter)
+        found[name.strip()] = text
+    return found

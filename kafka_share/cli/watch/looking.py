@@ -1,0 +1,119 @@
+"""`kafka-share watch` at work: takes snapshots until it has taken enough, and shows each. `command` calls it."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import TypeAlias
+
+import click
+from rich.console import Console
+from rich.live import Live
+
+from kafka_share.admin import KafkaShareAdmin
+from kafka_share.cli.endings import with_remedy
+from kafka_share.cli.group_snapshot import take_snapshots
+from kafka_share.cli.watch.rates import Rates, Reading
+from kafka_share.cli.watch.view import line, screen
+from kafka_share.errors import KafkaShareError
+
+Show: TypeAlias = Callable[[Reading | KafkaShareError], None]
+
+
+def watch_group(admin: KafkaShareAdmin, group: str, interval_ms: int, count: int | None, *, as_json: bool) -> bool:
+    """Look `count` times (None: until Ctrl-C, which is no failure); returns whether the last look succeeded."""
+    ok = True
+    with _shower(as_json) as show, contextlib.suppress(KeyboardInterrupt):
+        for reading in _readings(admin, group, interval_ms, count):
+            ok = not isinstance(reading, KafkaShareError)
+            show(reading)
+        return ok
+    return True
+
+
+def _readings(
+    admin: KafkaShareAdmin, group: str, interval_ms: int, count: int | None
+) -> Iterator[Reading | KafkaShareError]:
+    rates = Rates()
+    for number in itertools.count():
+        if number == count:
+            return
+        if number:
+            time.sleep(interval_ms / 1000)
+        try:
+            snapshot = take_snapshots(admin, [group])[group]
+        except KafkaShareError as error:
+            snapshot = error
+        if isinstance(snapshot, KafkaShareError):
+            yield snapshot
+        else:
+            yield rates.read(snapshot, time.monotonic_ns() // 1_000_000)
+
+
+@contextlib.contextmanager
+def _shower(as_json: bool) -> Iterator[Show]:
+    """How each look is shown, for as long as the block runs."""
+    console = Console(file=sys.stdout)
+    if as_json:
+        yield _show_json
+    elif console.is_terminal:
+        with Live(console=console, auto_refresh=False) as live:
+
+            def draw(reading: Reading | KafkaShareError) -> None:
+                if isinstance(reading, KafkaShareError):
+                    live.update(_failure(reading), refresh=True)
+                else:
+                    live.update(screen(reading, _time()), refresh=True)
+
+            yield draw
+    else:
+        yield _show_line
+
+
+def _show_line(reading: Reading | KafkaShareError) -> None:
+    if isinstance(reading, KafkaShareError):
+        click.echo(_failure(reading), err=True)
+    else:
+        click.echo(line(reading, _time()))
+
+
+def _show_json(reading: Reading | KafkaShareError) -> None:
+    if isinstance(reading, KafkaShareError):
+        click.echo(json.dumps({"time": _time(), "error": str(reading)}))
+        return
+    snapshot = reading.snapshot
+    partitions = [
+        {
+            "topic": one.where.topic,
+            "partition": one.where.partition,
+            "start_offset": one.start_offset,
+            "end_offset": one.end_offset,
+            "lag": one.lag,
+            "rate": reading.rates.get(one.where),
+            "members": list(one.member_ids),
+        }
+        for one in snapshot.partitions
+    ]
+    document = {
+        "time": _time(),
+        "group": snapshot.group_id,
+        "state": snapshot.state.value,
+        "members": len(snapshot.members),
+        "lag": snapshot.lag,
+        "rate": reading.rate,
+        "partitions": partitions,
+    }
+    click.echo(json.dumps(document))
+
+
+def _failure(error: KafkaShareError) -> str:
+    return f"{_time()} {with_remedy(error)}"
+
+
+def _time() -> str:
+    return datetime.now().astimezone().isoformat(timespec="seconds")
