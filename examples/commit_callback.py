@@ -1,10 +1,10 @@
 """Know how each acknowledgement ended, without waiting for it: the acknowledgement commit callback.
 
-    python examples/commit_callback.py                            # sample records on a broker of its own
+    python examples/commit_callback.py                            # sample records on a broker that it starts
     python examples/commit_callback.py --bootstrap-server localhost:9092 --topic clicks --group counters
 
 The consumer acknowledges implicitly: each poll accepts what the one before returned. `commit_async` sends that at once
-instead; the outcome is told to the callback, inside a later call. Every offset is reported exactly once.
+instead; the callback gets the outcome inside a later call. Every offset is reported exactly once.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ def sample_broker(topic: str, group: str) -> Iterator[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bootstrap-server", metavar="HOST:PORT", help="default: a broker of its own, with samples")
+    parser.add_argument("--bootstrap-server", metavar="HOST:PORT", help="default: a new broker with samples")
     parser.add_argument("--topic", default="clicks")
     parser.add_argument("--group", default="counters")
-    parser.add_argument("--max-records", type=int, help="end after so many records")
+    parser.add_argument("--max-records", type=int, help="end after this many records")
     options = parser.parse_args()
     outcomes = Outcomes()
     with contextlib.ExitStack() as stack:
@@ -69,7 +69,7 @@ def main() -> None:
         while max_records is None or seen < max_records:
             seen += len(consumer.poll(timeout_ms=1_000))
             consumer.commit_async()
-        consumer.commit_sync()  # waits for all that is under way; what it learns is told to the callback too
+        consumer.commit_sync()  # waits for all outcomes that are missing; the callback gets them, too
     print(f"{seen} records: " + ", ".join(f"{count} {verdict}" for verdict, count in outcomes.counts.items()))
 
 

@@ -1,11 +1,11 @@
-"""Watch the lag of share groups and tell when one falls behind; with asyncio.
+"""Watch the lag of share groups and warn when one falls behind; with asyncio.
 
-    python examples/lag_alert.py                                  # sample groups on a broker of its own
+    python examples/lag_alert.py                                  # sample groups on a broker that it starts
     python examples/lag_alert.py --bootstrap-server localhost:9092 --limit 1000 --every 30
 
 A group is reported once when its lag passes the limit, and once when it is back. Each round asks all brokers for the
-share groups, then each coordinator once for the offsets of all of its groups. A broker that cannot be reached is told,
-too: its groups are not seen meanwhile. Brokers of Kafka 4.1 tell no lag.
+share groups, then each coordinator once for the offsets of all of its groups. A broker that cannot be reached is
+reported: its groups are missing meanwhile. Brokers of Kafka 4.1 report no lag.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Alerts:
         self._behind: set[str] = set()
 
     def changes(self, found: Mapping[str, int]) -> list[str]:
-        """What to tell about this round, in the order of the groups' names."""
+        """The lines to print for this round, in the order of the groups' names."""
         lines = []
         for group_id in sorted(found):
             lag, was_behind = found[group_id], group_id in self._behind
@@ -87,10 +87,10 @@ def sample_broker() -> Iterator[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bootstrap-server", metavar="HOST:PORT", help="default: a broker of its own, with samples")
+    parser.add_argument("--bootstrap-server", metavar="HOST:PORT", help="default: a new broker with samples")
     parser.add_argument("--limit", type=int, default=10, help="records that a group may be behind")
     parser.add_argument("--every", type=float, default=10.0, metavar="SECONDS")
-    parser.add_argument("--rounds", type=int, help="end after so many looks")
+    parser.add_argument("--rounds", type=int, help="end after this many looks")
     options = parser.parse_args()
     with contextlib.ExitStack() as stack:
         servers, rounds = options.bootstrap_server, options.rounds

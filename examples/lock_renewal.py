@@ -1,11 +1,11 @@
 """Work that takes longer than the acquisition lock: renew the lock with RENEW and go on.
 
-    python examples/lock_renewal.py                               # sample jobs on a broker of its own, lock time 3 s
+    python examples/lock_renewal.py                             # sample jobs on a broker that it starts, lock time 3 s
     python examples/lock_renewal.py --bootstrap-server localhost:9092 --topic films --group encoders
 
 Needs Apache Kafka 4.2 or later. The work is done in slices of a third of the lock time. A record that is not ready
 after a slice is acknowledged with RENEW; the next poll sends that and returns the record again, with the same delivery
-count and a new lock. One record at a time is held: the locks of others would run out while this one is worked on.
+count and a new lock. Only one record is acquired at a time: the locks of others would run out in the meantime.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ def encode(consumer: KafkaShareConsumer[bytes | None, bytes], work_ms: int, max_
             if rest_ms:
                 left_ms[place] = rest_ms
                 consumer.acknowledge(record, AcknowledgeType.RENEW)
-                tell(record, f"{rest_ms} ms of work left, renewed")
+                show(record, f"{rest_ms} ms of work left, renewed")
             else:
                 left_ms.pop(place, None)
                 consumer.acknowledge(record)
                 ended += 1
-                tell(record, "done")
+                show(record, "done")
 
 
-def tell(record: ShareRecord[bytes | None, bytes], what: str) -> None:
+def show(record: ShareRecord[bytes | None, bytes], what: str) -> None:
     print(f"{record.value.decode()}, delivery {record.delivery_count}: {what}", flush=True)
 
 
@@ -61,7 +61,7 @@ def report_failure(offsets: Mapping[TopicIdPartition, frozenset[int]], error: Ka
 
 @contextlib.contextmanager
 def sample_broker(topic: str, group: str) -> Iterator[str]:
-    # Kafka's brokers let no group have a lock time below 15 s unless they are told otherwise.
+    # Kafka's brokers do not allow a lock time below 15 s unless they are configured to.
     with ReferenceBroker(config={"group.share.min.record.lock.duration.ms": 1_000}) as broker:
         broker.create_topic(topic)
         broker.set_group_config(group, share_auto_offset_reset="earliest", share_record_lock_duration_ms=3_000)
@@ -71,11 +71,11 @@ def sample_broker(topic: str, group: str) -> Iterator[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bootstrap-server", metavar="HOST:PORT", help="default: a broker of its own, with samples")
+    parser.add_argument("--bootstrap-server", metavar="HOST:PORT", help="default: a new broker with samples")
     parser.add_argument("--topic", default="films")
     parser.add_argument("--group", default="encoders")
     parser.add_argument("--work-ms", type=int, default=4_000, help="how long the work on a record takes")
-    parser.add_argument("--max-records", type=int, help="end after so many records")
+    parser.add_argument("--max-records", type=int, help="end after this many records")
     options = parser.parse_args()
     with contextlib.ExitStack() as stack:
         servers, max_records = options.bootstrap_server, options.max_records

@@ -19,7 +19,7 @@ GROUP = "order-workers"
 
 
 def handle_orders(servers: str, handled: list[int], max_records: int) -> None:
-    """The application under test: works off orders until it has seen so many records."""
+    """The application under test: processes orders until it has seen this many records."""
     seen = 0
     with KafkaShareConsumer[bytes, bytes](
         "orders", bootstrap_servers=servers, group_id=GROUP, share_acknowledgement_mode="explicit"
@@ -80,9 +80,9 @@ def test_an_order_comes_again_when_a_worker_forgets_it(broker: ReferenceBroker) 
         "orders", bootstrap_servers=broker.bootstrap_servers, group_id=GROUP
     ) as forgetful:
         assert len(forgetful.poll(timeout_ms=10_000)) == 1
-        held = broker.share_partition(GROUP, "orders")
-        assert held is not None
-        assert held.ranges[0].state.name == "ACQUIRED"
+        loaded = broker.share_partition(GROUP, "orders")
+        assert loaded is not None
+        assert loaded.ranges[0].state.name == "ACQUIRED"
         broker.advance(30_000)
         handled: list[int] = []
         handle_orders(broker.bootstrap_servers, handled, max_records=1)

@@ -1,6 +1,6 @@
 """Move a share group to another place of its topics: to the start, the end, or a point in time.
 
-    python examples/reset_offsets.py                              # a sample group on a broker of its own
+    python examples/reset_offsets.py                              # a sample group on a broker that it starts
     python examples/reset_offsets.py --bootstrap-server localhost:9092 --group reports --topic orders --to earliest
     python examples/reset_offsets.py … --to 2026-11-21T08:00:00+00:00 --execute
 
@@ -98,7 +98,7 @@ def sample_broker(topic: str, group: str) -> Iterator[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bootstrap-server", metavar="HOST:PORT", help="default: a broker of its own, with samples")
+    parser.add_argument("--bootstrap-server", metavar="HOST:PORT", help="default: a new broker with samples")
     parser.add_argument("--group", default="reports")
     parser.add_argument("--topic", default="orders")
     parser.add_argument("--to", type=place, default=OffsetSpec.EARLIEST, help="earliest, latest or an ISO 8601 time")

@@ -1,6 +1,6 @@
 """A worker in explicit mode: done, try again, or never again; it stops cleanly on SIGTERM and Ctrl-C.
 
-    python examples/worker.py                                     # ten sample jobs on a broker of its own
+    python examples/worker.py                                     # ten sample jobs on a broker that it starts
     python examples/worker.py --bootstrap-server localhost:9092 --topic jobs --group workers
 
 A job is JSON, such as {"job": 1}. What it shows:
@@ -9,7 +9,7 @@ A job is JSON, such as {"job": 1}. What it shows:
   delivery count limit is reached
 - a job that can never work, and a record that is not even JSON, are answered with REJECT
 - a signal sets a flag and calls `wakeup`, which ends a waiting poll; `close` then sends the acknowledgements made so
-  far and gives back the rest at once
+  far and releases the rest at once
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Worker:
         self._consumer = consumer
         self._max_records = max_records
         self._stopping = False
-        self.said = dict.fromkeys(AcknowledgeType, 0)
+        self.counts = dict.fromkeys(AcknowledgeType, 0)
 
     def stop(self, *_: object) -> None:
         """Finish the record in hand and no other. Called by signal handlers."""
@@ -55,8 +55,8 @@ class Worker:
         self._consumer.wakeup()
 
     def _is_done(self) -> bool:
-        settled = self.said[AcknowledgeType.ACCEPT] + self.said[AcknowledgeType.REJECT]
-        return self._stopping or (self._max_records is not None and settled >= self._max_records)
+        finished = self.counts[AcknowledgeType.ACCEPT] + self.counts[AcknowledgeType.REJECT]
+        return self._stopping or (self._max_records is not None and finished >= self._max_records)
 
     def run(self) -> None:
         while not self._is_done():
@@ -65,7 +65,7 @@ class Worker:
             except WakeupError:
                 continue
             except RecordDeserializationError as error:
-                # Without a word from us it would be released, and raised again with each delivery.
+                # Otherwise it would be released, and raised again with each delivery.
                 self._consumer.acknowledge_offset(error.topic, error.partition, error.offset, AcknowledgeType.REJECT)
                 self._tell(f"offset {error.offset}", AcknowledgeType.REJECT, f" ({error.__cause__})")
                 continue
@@ -86,7 +86,7 @@ class Worker:
         self._tell(f"job {record.value['job']}, delivery {record.delivery_count}", kind, reason)
 
     def _tell(self, what: str, kind: AcknowledgeType, reason: str) -> None:
-        self.said[kind] += 1
+        self.counts[kind] += 1
         print(f"{what}: {kind.name}{reason}", flush=True)
 
 
@@ -101,10 +101,10 @@ def sample_broker(topic: str, group: str) -> Iterator[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bootstrap-server", metavar="HOST:PORT", help="default: a broker of its own, with samples")
+    parser.add_argument("--bootstrap-server", metavar="HOST:PORT", help="default: a new broker with samples")
     parser.add_argument("--topic", default="jobs")
     parser.add_argument("--group", default="workers")
-    parser.add_argument("--max-records", type=int, help="end after so many accepted or rejected records")
+    parser.add_argument("--max-records", type=int, help="end after this many accepted or rejected records")
     options = parser.parse_args()
     with contextlib.ExitStack() as stack:
         servers, max_records = options.bootstrap_server, options.max_records
@@ -123,7 +123,7 @@ def main() -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, worker.stop)
         worker.run()
-    print(", ".join(f"{count} {kind.name}" for kind, count in worker.said.items() if count))
+    print(", ".join(f"{count} {kind.name}" for kind, count in worker.counts.items() if count))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 """A pool of threads behind one consumer: the open window.
 
-    python examples/worker_pool.py                                # sample jobs on a broker of its own
+    python examples/worker_pool.py                                # sample jobs on a broker that it starts
     python examples/worker_pool.py --bootstrap-server localhost:9092 --topic jobs --group pool --threads 8
 
-One thread polls and hands records to the pool; the workers acknowledge them in whatever order they are done. At most
-`--window` records are in work at a time, so a slow job holds up nobody but its own thread. A worker that finds that
-its record is not ours any more (`lock_lost`) does not begin with it: another member has it, or will.
+One thread polls and gives records to the pool; the workers acknowledge them in any order. At most `--window`
+records are processed at a time, so a slow job blocks only its own thread. A worker skips a record whose lock is lost
+(`lock_lost`): another member has it, or will.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Pool:
             self._consumer.acknowledge(record, AcknowledgeType.RELEASE)  # makes room; the broker will not care
             return "lost"
         time.sleep(random.uniform(0, 0.02))  # the work
-        settled = self._consumer.acknowledge_with_result(record)
-        return "done" if settled.exception() is None else "lost"
+        outcome = self._consumer.acknowledge_with_result(record)
+        return "done" if outcome.exception() is None else "lost"
 
     def finish(self) -> None:
         """Wait for the work that has begun; the consumer must not be closed before."""
@@ -66,7 +66,7 @@ def sample_broker(topic: str, group: str) -> Iterator[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bootstrap-server", metavar="HOST:PORT", help="default: a broker of its own, with samples")
+    parser.add_argument("--bootstrap-server", metavar="HOST:PORT", help="default: a new broker with samples")
     parser.add_argument("--topic", default="jobs")
     parser.add_argument("--group", default="pool")
     parser.add_argument("--threads", type=int, default=4)

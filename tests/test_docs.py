@@ -427,6 +427,13 @@ def test_files_that_a_page_names_exist(page: Path) -> None:
         assert (ROOT / path).exists() or (ROOT / "kafka_share" / path).exists(), f"{page.name} names {path}"
 
 
+def test_every_place_that_the_architecture_names_exists() -> None:
+    for places, _ in table_below(ROOT / "docs" / "architecture.md", "| place |"):
+        first, *others = re.findall(r"`([^`]+)`", places)
+        for place in (ROOT / first, *((ROOT / first.rstrip("/")).parent / other for other in others)):
+            assert place.exists(), f"{place} in: {places}"
+
+
 def test_the_architecture_names_every_part_of_the_package() -> None:
     table = "\n".join(place for place, _ in table_below(ROOT / "docs" / "architecture.md", "| place |"))
     package = ROOT / "kafka_share"
