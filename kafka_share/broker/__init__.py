@@ -12,15 +12,17 @@ Cut like the client: everything but three files is machines without I/O, which t
 clock. From the outside in:
 
 - `reference_broker`: the object above; `inspection`: its snapshots; `clock`, `faults`: what tests turn
-- `server`: sockets, frames, the timer; drives one cluster
-- `cluster`: the machine that routes requests and carries news; `events`: what goes in and out
+- `server`: sockets, frames, the timer; drives one machine
+- `machine`: finds the handler of a request, gives answers that come later; `events`: what goes in and out
+- `cluster`: nodes, topics, groups, and what can be changed about them
 - `handlers/`: one file per family of APIs, between wire messages and machines; `error_answers`: what planned faults
   answer
 - `share/`: share groups, sessions, deliveries and stored state
 - `classic/`: classic groups, committed offsets, transactions and ordinary fetches; `group_ids`: which id belongs to
   which type of group
 - `storage/`: topics, logs and producers; `configs/`: what is configured and what applies
-- `kafka_version`: what differs between the versions of Kafka that it can be; `refusals`: how machines say no
+- `kafka_version`: what differs between the versions of Kafka that it can be; `refusals`: how machines say no;
+  `api_keys`: the APIs by name
 
 A single process keeps everything in memory; there is no replication, no retention and no security.
 """

@@ -1,11 +1,12 @@
-"""The cluster: nodes, topics, groups and share partitions behind one `handle`, as a machine without I/O.
+"""The cluster: nodes, topics, groups and share partitions, and what can be changed about them. A machine without I/O.
 
-Driven by `server.py` or by the simulation of the tests: events in, `poll` for the outputs, `wake_at_ms` for the timer.
-It routes requests to the handlers, carries news between the machines (a log grew, a topic went, a node stopped), and
-answers what the handlers and the share machines ask about the cluster (`ClusterView`).
+`BrokerMachine` stands above it with the handlers, which ask it and change it; `ReferenceBroker` changes it directly for
+tests. It carries news between the machines inside (a log grew, a topic went, a node stopped), and answers what the
+share machines ask about the cluster (`ClusterView`).
 
-What it must not do: decide anything that a handler or a machine can decide. Several nodes live in one cluster object;
-each has its own share machines, while logs, groups and share state are common, as if they had been replicated.
+What it must not do: know wire messages, or decide anything that a machine inside can decide. Several nodes live in one
+cluster object; each has its own share machines, while logs, groups and share state are common, as if they had been
+replicated.
 """
 
 from __future__ import annotations
@@ -17,11 +18,8 @@ from kafka_share.broker.classic.delayed_fetch import DelayedFetches
 from kafka_share.broker.classic.transactions import Transactions
 from kafka_share.broker.client_metrics import ClientMetrics
 from kafka_share.broker.configs.configs import Configs, ResourceType
-from kafka_share.broker.events import ConnectionClosed, ConnectionOpened, Reply, RequestArrived
 from kafka_share.broker.group_ids import GroupIds
-from kafka_share.broker.handlers import classic_group, fetch
-from kafka_share.broker.handlers.handler_table import HANDLERS, TELEMETRY_HANDLERS, advertised_versions
-from kafka_share.broker.kafka_version import KAFKA_4_3
+from kafka_share.broker.kafka_version import KAFKA_4_3, advertised_versions
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.share.node import ShareNode
 from kafka_share.broker.share.share_coordinator import ShareCoordinator
@@ -47,7 +45,7 @@ if TYPE_CHECKING:
 
     from kafka_share.broker.client_metrics import MetricsSubscription
     from kafka_share.broker.configs.configs import GroupSettings
-    from kafka_share.broker.events import Event, Message, Output, RequestContext
+    from kafka_share.broker.events import RequestContext
     from kafka_share.broker.kafka_version import Behaviour
     from kafka_share.broker.storage.topics import Partition, Topic
 
@@ -87,44 +85,10 @@ class Cluster:
         self.share_nodes = {node_id: self._new_share_node(node_id) for node_id in node_ids}
         self.fetches = DelayedFetches()
         self._alive = list(node_ids)
-        self._outputs: list[Output] = []
         self._next_producer_id = 0
 
     def _new_share_node(self, node_id: int) -> ShareNode:
         return ShareNode(node_id, self, self.share_states, self.behaviour)
-
-    # ---- the machine
-
-    def handle(self, event: Event, now_ms: int) -> None:
-        """Take an event."""
-        if isinstance(event, RequestArrived):
-            self._request(event.context, event.request, now_ms)
-        elif isinstance(event, ConnectionClosed):
-            self.fetches.connection_closed(event.connection_id)
-            for node in self.share_nodes.values():
-                node.connection_closed(event.connection_id, now_ms)
-        else:
-            assert isinstance(event, ConnectionOpened)
-
-    def poll(self, now_ms: int) -> list[Output]:
-        """Let time pass up to `now_ms`; answers everything that has to be sent."""
-        self.share_groups.poll(now_ms)
-        self.transactions.poll(now_ms)
-        for context, waited in self.classic_groups.poll(now_ms):
-            self._outputs.append(Reply(context, classic_group.answer(context, waited)))
-        for node in self.share_nodes.values():
-            self._outputs += node.poll(now_ms)
-        for delayed in self.fetches.take_due(now_ms):
-            self._outputs.append(Reply(delayed.context, fetch.answer(self, delayed.context, delayed.request)))
-        outputs, self._outputs = self._outputs, []
-        return outputs
-
-    def wake_at_ms(self) -> int | None:
-        """When `poll` has to run even if nothing happens."""
-        times = [node.wake_at_ms() for node in self.share_nodes.values()]
-        times += [self.share_groups.wake_at_ms(), self.classic_groups.wake_at_ms()]
-        times += [self.transactions.wake_at_ms(), self.fetches.wake_at_ms()]
-        return min((at_ms for at_ms in times if at_ms is not None), default=None)
 
     def check(self) -> None:
         """Assert the invariants of everything."""
@@ -135,12 +99,6 @@ class Cluster:
         self.share_states.check()
         for node in self.share_nodes.values():
             node.check()
-
-    def _request(self, context: RequestContext, request: Message, now_ms: int) -> None:
-        handler = HANDLERS.get(context.api_key) or TELEMETRY_HANDLERS[context.api_key]
-        response = handler(self, context, request, now_ms)
-        if response is not None:
-            self._outputs.append(Reply(context, response))
 
     # ---- what handlers ask
 
@@ -212,12 +170,16 @@ class Cluster:
 
     # ---- changes
 
+    def connection_closed(self, connection_id: int, now_ms: int) -> None:
+        """Nobody waits for answers on this connection any more."""
+        self.fetches.connection_closed(connection_id)
+        for node in self.share_nodes.values():
+            node.connection_closed(connection_id, now_ms)
+
     def want_client_metrics(self, subscription: MetricsSubscription | None) -> None:
         """Have clients push metrics, or none; only with a subscription the APIs for it are offered."""
         self.client_metrics.subscription = subscription
-        self.api_versions = advertised_versions(self.behaviour)
-        if subscription is not None:
-            self.api_versions |= dict.fromkeys(TELEMETRY_HANDLERS, (0, 0))
+        self.api_versions = advertised_versions(self.behaviour, with_client_metrics=subscription is not None)
 
     def create_topic(self, name: str, replicas: Sequence[Sequence[int]] | None = None) -> Topic:
         """Make a topic; without `replicas` with the broker's default numbers. Name and nodes have been validated."""

@@ -1,7 +1,7 @@
-"""What goes into the broker's machines and what comes out: the contract between the cluster and its driver.
+"""What goes into the broker's machines and what comes out: the contract between `BrokerMachine` and its driver.
 
 The driver (`server.py`, or the simulation of the tests) takes an event, calls `handle(event, now_ms)`, then
-`poll(now_ms)`, performs the outputs and arms one timer for `wake_at_ms()`. `now_ms` is integer milliseconds since
+`poll(now_ms)`, sends the replies and arms one timer for `wake_at_ms()`. `now_ms` is integer milliseconds since
 1970 of a clock that never goes back and that tests may advance: record timestamps and lock timers share it.
 """
 
@@ -31,13 +31,6 @@ class RequestContext:
 
 
 @attrs.frozen
-class ConnectionOpened:
-    connection_id: int
-    node_id: int
-    client_host: str
-
-
-@attrs.frozen
 class ConnectionClosed:
     connection_id: int
 
@@ -50,16 +43,10 @@ class RequestArrived:
 
 @attrs.frozen
 class Reply:
-    """Send this answer. The driver keeps the answers of one connection in the order of their requests."""
+    """The only output: send this answer. The driver keeps the order of a connection's requests."""
 
     context: RequestContext
     response: Message
 
 
-@attrs.frozen
-class CloseConnection:
-    connection_id: int
-
-
-Event: TypeAlias = ConnectionOpened | ConnectionClosed | RequestArrived
-Output: TypeAlias = Reply | CloseConnection
+Event: TypeAlias = ConnectionClosed | RequestArrived

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from kafka_share.broker.api_keys import ApiKey
 from kafka_share.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ class Behaviour:
 
     # ---- the protocol
 
-    api_versions: Mapping[int, tuple[int, int]] = MappingProxyType({})
-    """API key -> lowest and highest version, where they are not those of 4.3. 4.4 also has ApiVersions 5 and
+    api_versions: Mapping[ApiKey, tuple[int, int]] = MappingProxyType({})
+    """API -> lowest and highest version, where they are not those of 4.3. 4.4 also has ApiVersions 5 and
     DeleteGroups 3, which kafka-python cannot decode: they are not offered."""
     share_keys_may_hold_colons: bool = True
     """FindCoordinator of share state reads its key from the right, so a group id may hold colons (KAFKA-20183)."""
@@ -136,15 +137,14 @@ KAFKA_4_1: Final = Behaviour(
     version="4.1",
     api_versions=MappingProxyType(
         {
-            2: (1, 10),
-            8: (2, 9),
-            9: (1, 9),
-            27: (1, 1),
-            78: (1, 1),
-            79: (1, 1),
-            85: (0, 0),
-            87: (0, 0),
-            90: (0, 0),
+            ApiKey.LIST_OFFSETS: (1, 10),
+            ApiKey.OFFSET_COMMIT: (2, 9),
+            ApiKey.OFFSET_FETCH: (1, 9),
+            ApiKey.SHARE_FETCH: (1, 1),
+            ApiKey.SHARE_ACKNOWLEDGE: (1, 1),
+            ApiKey.WRITE_SHARE_GROUP_STATE: (0, 0),
+            ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: (0, 0),
+            ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: (0, 0),
         }
     ),
     share_keys_may_hold_colons=False,
@@ -200,3 +200,66 @@ def behaviour_of(version: str) -> Behaviour:
         return BEHAVIOURS[version]
     except KeyError:
         raise ConfigurationError(f"the broker can be Kafka {', '.join(BEHAVIOURS)}, not {version!r}") from None
+
+
+_VERSIONS_OF_4_3: Final[Mapping[ApiKey, tuple[int, int]]] = MappingProxyType(
+    {
+        ApiKey.PRODUCE: (0, 13),
+        ApiKey.FETCH: (4, 18),
+        ApiKey.LIST_OFFSETS: (1, 11),
+        ApiKey.METADATA: (0, 13),
+        ApiKey.OFFSET_COMMIT: (2, 10),
+        ApiKey.OFFSET_FETCH: (1, 10),
+        ApiKey.FIND_COORDINATOR: (0, 6),
+        ApiKey.JOIN_GROUP: (0, 9),
+        ApiKey.HEARTBEAT: (0, 4),
+        ApiKey.LEAVE_GROUP: (0, 5),
+        ApiKey.SYNC_GROUP: (0, 5),
+        ApiKey.DESCRIBE_GROUPS: (0, 6),
+        ApiKey.LIST_GROUPS: (0, 5),
+        ApiKey.API_VERSIONS: (0, 4),
+        ApiKey.CREATE_TOPICS: (2, 7),
+        ApiKey.DELETE_TOPICS: (1, 6),
+        ApiKey.DELETE_RECORDS: (0, 2),
+        ApiKey.INIT_PRODUCER_ID: (0, 5),
+        ApiKey.OFFSET_FOR_LEADER_EPOCH: (2, 4),
+        ApiKey.ADD_PARTITIONS_TO_TXN: (0, 5),
+        ApiKey.ADD_OFFSETS_TO_TXN: (0, 4),
+        ApiKey.END_TXN: (0, 5),
+        ApiKey.TXN_OFFSET_COMMIT: (0, 5),
+        ApiKey.DESCRIBE_CONFIGS: (1, 4),
+        ApiKey.CREATE_PARTITIONS: (0, 3),
+        ApiKey.DELETE_GROUPS: (0, 2),
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
+        ApiKey.OFFSET_DELETE: (0, 0),
+        ApiKey.DESCRIBE_CLUSTER: (0, 2),
+        ApiKey.LIST_CONFIG_RESOURCES: (0, 1),
+        ApiKey.SHARE_GROUP_HEARTBEAT: (1, 1),
+        ApiKey.SHARE_GROUP_DESCRIBE: (1, 1),
+        ApiKey.SHARE_FETCH: (1, 2),
+        ApiKey.SHARE_ACKNOWLEDGE: (1, 2),
+        ApiKey.INITIALIZE_SHARE_GROUP_STATE: (0, 0),
+        ApiKey.READ_SHARE_GROUP_STATE: (0, 0),
+        ApiKey.WRITE_SHARE_GROUP_STATE: (0, 1),
+        ApiKey.DELETE_SHARE_GROUP_STATE: (0, 0),
+        ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: (0, 1),
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: (0, 1),
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS: (0, 0),
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS: (0, 0),
+    }
+)
+"""The lowest and highest version that Kafka 4.3 offers of the APIs that this broker has."""
+
+_CLIENT_METRICS_VERSIONS: Final[Mapping[ApiKey, tuple[int, int]]] = MappingProxyType(
+    {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: (0, 0), ApiKey.PUSH_TELEMETRY: (0, 0)}
+)
+"""Offered only while somebody wants the clients' metrics, as by a Kafka with a plug-in that receives them."""
+
+
+def advertised_versions(
+    behaviour: Behaviour = KAFKA_4_3, *, with_client_metrics: bool = False
+) -> dict[int, tuple[int, int]]:
+    """API key -> lowest and highest version: what ApiVersions answers and what the server accepts."""
+    extra = _CLIENT_METRICS_VERSIONS if with_client_metrics else {}
+    versions = {**_VERSIONS_OF_4_3, **behaviour.api_versions, **extra}
+    return {int(key): versions[key] for key in sorted(versions)}

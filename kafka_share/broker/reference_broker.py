@@ -21,6 +21,7 @@ from kafka_share.broker.configs.config_keys import BROKER_KEYS
 from kafka_share.broker.configs.configs import ConfigRefusedError, ResourceType
 from kafka_share.broker.inspection import ShareGroupSnapshot, snapshot_of_group, snapshot_of_share_partition
 from kafka_share.broker.kafka_version import DEFAULT_VERSION, behaviour_of
+from kafka_share.broker.machine import BrokerMachine
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.server import BrokerServer
 from kafka_share.broker.share.share_coordinator import StateKey
@@ -90,7 +91,7 @@ class ReferenceBroker:
             behaviour=behaviour,
         )
         advertised = advertised_host or ("127.0.0.1" if host in ("0.0.0.0", "") else host)
-        self._server = BrokerServer(self._cluster, self.clock, host=host, advertised_host=advertised)
+        self._server = BrokerServer(BrokerMachine(self._cluster), self.clock, host=host, advertised_host=advertised)
         self._port = port
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None

@@ -1,8 +1,8 @@
 """The broker's sockets: listeners, frames, one timer. The only file of the broker that does I/O.
 
-Drives one `Cluster` on one asyncio loop; everything here runs on that loop. Requests of a connection are worked on one
-after the other, as in Kafka, so that answers keep their order and effects too; while one is in work (or the client does
-not read) the next ones wait, and when too many wait the socket is no longer read.
+Drives one `BrokerMachine` on one asyncio loop; everything here runs on that loop. Requests of a connection are worked
+on one after the other, as in Kafka, so that answers keep their order and effects too; while one is in work (or the
+client does not read) the next ones wait, and when too many wait the socket is no longer read.
 
 What it must not do: know what a request means. Bytes that are no request close the connection, with a line in the log.
 """
@@ -18,9 +18,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from kafka_share.broker.error_answers import error_answer
 from kafka_share.broker.events import (
-    CloseConnection,
     ConnectionClosed,
-    ConnectionOpened,
     Reply,
     RequestArrived,
     RequestContext,
@@ -38,7 +36,7 @@ from kafka_share.protocol.messages import (
 
 if TYPE_CHECKING:
     from kafka_share.broker.clock import BrokerClock
-    from kafka_share.broker.cluster import Cluster
+    from kafka_share.broker.machine import BrokerMachine
 
 logger = logging.getLogger(__name__)
 
@@ -55,10 +53,11 @@ _FRAME_HEAD_BYTES: Final = 8
 
 
 class BrokerServer:
-    """Listeners for the nodes of a cluster. `advertised_host` is what clients are told to connect to."""
+    """Listeners for the nodes of a machine's cluster. `advertised_host` is what clients are told to connect to."""
 
-    def __init__(self, cluster: Cluster, clock: BrokerClock, *, host: str, advertised_host: str) -> None:
-        self.cluster = cluster
+    def __init__(self, machine: BrokerMachine, clock: BrokerClock, *, host: str, advertised_host: str) -> None:
+        self.machine = machine
+        self.cluster = machine.cluster
         self.clock = clock
         self.faults = FaultPlan()
         self.requests = RequestLog()
@@ -144,18 +143,17 @@ class BrokerServer:
 
     # ---- connections
 
-    def connection_opened(self, connection: Connection, client_host: str) -> int:
+    def connection_opened(self, connection: Connection) -> int:
         """A client connected; answers the connection's id."""
         connection_id = self._next_connection_id
         self._next_connection_id += 1
         self._connections[connection_id] = connection
-        self.cluster.handle(ConnectionOpened(connection_id, connection.node_id, client_host), self.clock.now_ms())
         return connection_id
 
     def connection_closed(self, connection_id: int) -> None:
         """The connection is gone, whoever closed it."""
         if self._connections.pop(connection_id, None) is not None:
-            self.cluster.handle(ConnectionClosed(connection_id), self.clock.now_ms())
+            self.machine.handle(ConnectionClosed(connection_id), self.clock.now_ms())
             self.run()
 
     def max_frame_bytes(self) -> int:
@@ -192,7 +190,7 @@ class BrokerServer:
         if fault is not None and fault.kind is FaultKind.ERROR:
             self._reply(Reply(context, error_answer(request, context.api_version, fault.error_code)))
             return
-        self.cluster.handle(RequestArrived(context, request), self.clock.now_ms())
+        self.machine.handle(RequestArrived(context, request), self.clock.now_ms())
         self.run()
         if not request.expect_response():
             self._end_without_answer(connection, fault)
@@ -238,14 +236,8 @@ class BrokerServer:
             if connection is not None:
                 connection.answer(frame)
             busy = True
-        for output in self.cluster.poll(now_ms):
-            if isinstance(output, Reply):
-                self._reply(output)
-            else:
-                assert isinstance(output, CloseConnection)
-                connection = self._connections.get(output.connection_id)
-                if connection is not None:
-                    connection.abort()
+        for reply in self.machine.poll(now_ms):
+            self._reply(reply)
             busy = True
         return busy
 
@@ -277,7 +269,7 @@ class BrokerServer:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        at_ms = self.cluster.wake_at_ms()
+        at_ms = self.machine.wake_at_ms()
         if self._delayed:
             at_ms = self._delayed[0][0] if at_ms is None else min(at_ms, self._delayed[0][0])
         if at_ms is None or self.clock.manual:
@@ -316,7 +308,7 @@ class Connection(asyncio.Protocol):
         sock = transport.get_extra_info("socket")
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.client_host = transport.get_extra_info("peername")[0]
-        self.id = self._server.connection_opened(self, self.client_host)
+        self.id = self._server.connection_opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._gone()

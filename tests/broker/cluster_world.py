@@ -7,8 +7,9 @@ from random import Random
 from typing import Any
 
 from kafka_share.broker.cluster import Cluster
-from kafka_share.broker.events import ConnectionClosed, Reply, RequestArrived, RequestContext
+from kafka_share.broker.events import ConnectionClosed, RequestArrived, RequestContext
 from kafka_share.broker.kafka_version import DEFAULT_VERSION, behaviour_of
+from kafka_share.broker.machine import BrokerMachine
 from kafka_share.protocol.messages import MESSAGES, decode_response, encode_response
 from kafka_share.protocol.record_batches import encode_batch
 
@@ -33,6 +34,7 @@ class World:
             share_version=share_version,
             behaviour=behaviour_of(kafka_version),
         )
+        self.machine = BrokerMachine(self.cluster)
         self.now_ms = START_MS
         self.late: dict[int, Any] = {}
         """Answers that came later, by correlation id."""
@@ -44,7 +46,7 @@ class World:
             version = self.cluster.api_versions[request.API_KEY][1]
         self._correlation_id += 1
         context = RequestContext(connection, node, "127.0.0.1", request.API_KEY, version, self._correlation_id, "test")
-        self.cluster.handle(RequestArrived(context, request), self.now_ms)
+        self.machine.handle(RequestArrived(context, request), self.now_ms)
         self.settle()
         return self.late.pop(self._correlation_id, None)
 
@@ -53,29 +55,28 @@ class World:
         return self._correlation_id
 
     def settle(self) -> None:
-        """Take what the cluster puts out now."""
-        for output in self.cluster.poll(self.now_ms):
-            assert isinstance(output, Reply)
+        """Take what the machine answers now."""
+        for output in self.machine.poll(self.now_ms):
             context = output.context
             frame = encode_response(context.correlation_id, output.response, context.api_version)
             _, response = decode_response(context.api_key, context.api_version, frame[4:])
             assert type(response) is MESSAGES[context.api_key][1]
             self.late[context.correlation_id] = response
-        self.cluster.check()
+        self.machine.check()
 
     def advance(self, span_ms: int) -> None:
-        """Let time pass, stopping wherever the cluster wants to be woken."""
+        """Let time pass, stopping wherever the machine wants to be woken."""
         end_ms = self.now_ms + span_ms
-        while (at_ms := self.cluster.wake_at_ms()) is not None and at_ms <= end_ms:
+        while (at_ms := self.machine.wake_at_ms()) is not None and at_ms <= end_ms:
             self.now_ms = max(self.now_ms, at_ms)
-            before = self.cluster.wake_at_ms()
+            before = self.machine.wake_at_ms()
             self.settle()
-            assert self.cluster.wake_at_ms() != before, "the cluster asks to be woken for nothing"
+            assert self.machine.wake_at_ms() != before, "the machine asks to be woken for nothing"
         self.now_ms = end_ms
         self.settle()
 
     def disconnect(self, connection: int) -> None:
-        self.cluster.handle(ConnectionClosed(connection), self.now_ms)
+        self.machine.handle(ConnectionClosed(connection), self.now_ms)
         self.settle()
 
     def topic(self, name: str, partitions: int = 1, replication_factor: int = 1) -> Any:

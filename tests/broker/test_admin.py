@@ -8,9 +8,11 @@ from uuid import UUID
 import pytest
 from broker.cluster_world import World
 
+from kafka_share.broker.api_keys import ApiKey
 from kafka_share.broker.configs.configs import Configs, ResourceType
 from kafka_share.broker.error_answers import error_answer, has_error_answer
-from kafka_share.broker.handlers.handler_table import HANDLERS, KAFKA_VERSIONS
+from kafka_share.broker.handlers.handler_table import HANDLERS
+from kafka_share.broker.kafka_version import advertised_versions
 from kafka_share.errors import (
     ConfigurationError,
     CoordinatorNotAvailableError,
@@ -187,14 +189,20 @@ def test_leaders_move_and_come_back_with_a_higher_epoch_when_a_node_stops() -> N
 # ---- discovery
 
 
+def test_every_api_that_has_versions_has_a_handler_and_its_own_name() -> None:
+    """What is offered, what is handled, and what has a name are the same APIs; the names are those of the messages."""
+    assert advertised_versions(with_client_metrics=True).keys() == HANDLERS.keys() == set(ApiKey)
+    for key in ApiKey:
+        assert MESSAGES[key][0].__name__.lower() == key.name.replace("_", "").lower() + "request"
+
+
 def test_the_offered_versions_are_those_of_kafka_and_all_can_be_decoded() -> None:
     world = World()
     answer = world.ask(ApiVersionsRequest(client_software_name="x", client_software_version="1"))
-    assert {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys} == {
-        key: KAFKA_VERSIONS[key] for key in HANDLERS
-    }
-    for key in HANDLERS:
-        assert MESSAGES[key][0].valid_versions[1] >= KAFKA_VERSIONS[key][1]
+    offered = advertised_versions()
+    assert {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys} == offered
+    for key, (_, highest) in offered.items():
+        assert MESSAGES[key][0].valid_versions[1] >= highest
     (feature,) = answer.finalized_features
     assert (feature.name, feature.min_version_level, feature.max_version_level) == ("share.version", 1, 1)
     off = World(share_version=0).ask(ApiVersionsRequest(client_software_name="x", client_software_version="1"))
@@ -345,7 +353,7 @@ def test_a_broker_does_not_start_when_a_setting_is_wrong(config: dict[str, str])
 @pytest.mark.parametrize("key", sorted(HANDLERS))
 def test_every_api_has_an_answer_that_is_only_an_error(key: int) -> None:
     assert has_error_answer(key)
-    low, high = KAFKA_VERSIONS[key]
+    low, high = advertised_versions(with_client_metrics=True)[key]
     for version in range(max(low, MESSAGES[key][0].valid_versions[0]), high + 1):
         answer = error_answer(MESSAGES[key][0](), version, NotLeaderOrFollowerError.code)
         encode_response(1, answer, version)

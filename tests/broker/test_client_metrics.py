@@ -8,9 +8,10 @@ from uuid import UUID
 import pytest
 from broker.cluster_world import World
 
+from kafka_share.broker.api_keys import ApiKey
 from kafka_share.broker.client_metrics import MAX_CLIENTS, MetricsSubscription
 from kafka_share.broker.error_answers import has_error_answer
-from kafka_share.broker.handlers.handler_table import HANDLERS, TELEMETRY_HANDLERS
+from kafka_share.broker.kafka_version import advertised_versions
 from kafka_share.protocol import otlp
 from kafka_share.protocol.classic import ApiVersionsRequest
 from kafka_share.protocol.compression import compress
@@ -55,12 +56,14 @@ def offered(world: World) -> set[int]:
 def test_apis_are_offered_only_while_metrics_are_wanted() -> None:
     """As on a Kafka without a receiver of metrics, the two APIs do not exist unless somebody wants metrics."""
     world = World()
-    assert offered(world) == set(HANDLERS)
+    without = set(advertised_versions())
+    assert offered(world) == without
     world.cluster.want_client_metrics(WANTED)
-    assert offered(world) == {*HANDLERS, *TELEMETRY_HANDLERS}
+    telemetry = {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY}
+    assert offered(world) == without | telemetry
     world.cluster.want_client_metrics(None)
-    assert offered(world) == set(HANDLERS)
-    assert all(has_error_answer(key) for key in TELEMETRY_HANDLERS)
+    assert offered(world) == without
+    assert all(has_error_answer(key) for key in telemetry)
 
 
 def test_client_gets_an_id_and_keeps_it(world: World) -> None:

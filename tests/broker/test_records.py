@@ -201,7 +201,7 @@ def test_nothing_is_sent_when_the_connection_of_a_waiting_fetch_ends() -> None:
     topic = world.topic("t")
     assert fetch(world, topic, connection=7) is None
     world.disconnect(7)
-    assert world.cluster.wake_at_ms() is None
+    assert world.machine.wake_at_ms() is None
 
 
 def test_an_error_is_told_at_once_when_the_offset_or_the_epoch_is_wrong() -> None:

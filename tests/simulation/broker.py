@@ -20,8 +20,9 @@ from simulation.virtual_time import CHECK_EVERY, VirtualTime
 
 from kafka_share.broker.cluster import Cluster
 from kafka_share.broker.error_answers import error_answer
-from kafka_share.broker.events import ConnectionClosed, ConnectionOpened, Reply, RequestArrived, RequestContext
+from kafka_share.broker.events import ConnectionClosed, Reply, RequestArrived, RequestContext
 from kafka_share.broker.kafka_version import behaviour_of
+from kafka_share.broker.machine import BrokerMachine
 from kafka_share.protocol.messages import decode_request_body, decode_request_header, encode_response
 from kafka_share.records import Node
 
@@ -81,6 +82,7 @@ class SimulatedBroker:
             random=source,
             behaviour=behaviour_of(kafka_version),
         )
+        self.machine = BrokerMachine(self.cluster)
         self.running = dict.fromkeys(range(1, nodes + 1), True)
         self.fates = Fates()
         self.witness: Witness
@@ -107,7 +109,6 @@ class SimulatedBroker:
 
     def opened(self, wire: Wire) -> None:
         self._listening[wire.id] = _Listening(wire)
-        self.cluster.handle(ConnectionOpened(wire.id, wire.node_id, "10.0.0.1"), self.now_ms)
 
     def received(self, wire: Wire, frame: bytes) -> None:
         listening = self._listening.get(wire.id)
@@ -117,7 +118,7 @@ class SimulatedBroker:
 
     def closed(self, wire: Wire) -> None:
         if self._listening.pop(wire.id, None) is not None:
-            self.cluster.handle(ConnectionClosed(wire.id), self.now_ms)
+            self.machine.handle(ConnectionClosed(wire.id), self.now_ms)
             self._run()
 
     # ---- requests
@@ -158,7 +159,7 @@ class SimulatedBroker:
             self._reply(Reply(context, error_answer(request, header.api_version, fate.number)))
             return
         self.witness.asked(context, request)
-        self.cluster.handle(RequestArrived(context, request), self.now_ms)
+        self.machine.handle(RequestArrived(context, request), self.now_ms)
         self._run()
 
     def _reply(self, reply: Reply) -> None:
@@ -192,7 +193,7 @@ class SimulatedBroker:
             return
         self._is_running = True
         try:
-            while outputs := [output for output in self.cluster.poll(self.now_ms) if isinstance(output, Reply)]:
+            while outputs := self.machine.poll(self.now_ms):
                 for output in outputs:
                     listening = self._listening.get(output.context.connection_id)
                     if listening is not None and listening.in_work and listening.in_work[0] is output.context:
@@ -204,11 +205,11 @@ class SimulatedBroker:
         self.witness.stepped()
         self._runs += 1
         if self._runs % CHECK_EVERY == 0:
-            self.cluster.check()
+            self.machine.check()
         self._arm()
 
     def _arm(self) -> None:
-        at_ms = self.cluster.wake_at_ms()
+        at_ms = self.machine.wake_at_ms()
         if at_ms is not None and (self._wake_at_ms is None or at_ms < self._wake_at_ms):
             self._wake_at_ms = at_ms
             self.time.at(at_ms - EPOCH_MS, lambda: self._wake(at_ms))
@@ -216,10 +217,10 @@ class SimulatedBroker:
     def _wake(self, at_ms: int) -> None:
         if self._wake_at_ms == at_ms:
             self._wake_at_ms = None
-            before = self.cluster.wake_at_ms()
+            before = self.machine.wake_at_ms()
             self._run()
-            after = self.cluster.wake_at_ms()
-            assert before is None or before > self.now_ms or after != before, "the cluster asks to be woken for nothing"
+            after = self.machine.wake_at_ms()
+            assert before is None or before > self.now_ms or after != before, "the machine asks to be woken for nothing"
 
     def drop_half_open(self) -> None:
         """The keep-alive of TCP finds the connections whose clients have gone without a word."""

@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from uuid import UUID
 
-    from kafka_share.broker.events import Output, RequestContext
+    from kafka_share.broker.events import RequestContext
     from kafka_share.broker.handlers.share_requests import Acknowledgements
     from kafka_share.broker.kafka_version import Behaviour
     from kafka_share.broker.share.cluster_view import ClusterView, PartitionView
@@ -115,7 +115,7 @@ class ShareNode:
         """Where fetches have ended since others last looked."""
         self._closing: dict[int, None] = {}
         """Connections that ended while a fetch of theirs waits."""
-        self._outputs: list[Output] = []
+        self._outputs: list[Reply] = []
 
     # ---- requests
 
@@ -523,7 +523,7 @@ class ShareNode:
 
     # ---- time
 
-    def poll(self, now_ms: int) -> list[Output]:
+    def poll(self, now_ms: int) -> list[Reply]:
         """Let time pass up to `now_ms`; answers what has to be sent."""
         self._pass_time(now_ms)
         outputs, self._outputs = self._outputs, []

@@ -1,0 +1,68 @@
+"""The whole broker as a machine without I/O: requests in, answers out, at once or later.
+
+Driven by `server.py` or by the simulation of the tests: events into `handle`, `poll` for the outputs, `wake_at_ms` for
+the timer. It finds the handler of a request, lets time pass for the machines of the cluster, and has the handlers
+build the answers that come later.
+
+What it must not do: keep anything of its own but answers that have not been polled, or know what a message holds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafka_share.broker.api_keys import ApiKey
+from kafka_share.broker.events import ConnectionClosed, Reply, RequestArrived
+from kafka_share.broker.handlers import classic_group, fetch
+from kafka_share.broker.handlers.handler_table import HANDLERS
+
+if TYPE_CHECKING:
+    from kafka_share.broker.cluster import Cluster
+    from kafka_share.broker.events import Event, Message, RequestContext
+
+
+class BrokerMachine:
+    """All nodes of `cluster`; which one a request is for stands in its context."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self._replies: list[Reply] = []
+
+    def handle(self, event: Event, now_ms: int) -> None:
+        """Take an event."""
+        if isinstance(event, RequestArrived):
+            self._request(event.context, event.request, now_ms)
+        else:
+            assert isinstance(event, ConnectionClosed)
+            self.cluster.connection_closed(event.connection_id, now_ms)
+
+    def _request(self, context: RequestContext, request: Message, now_ms: int) -> None:
+        response = HANDLERS[ApiKey(context.api_key)](self.cluster, context, request, now_ms)
+        if response is not None:
+            self._replies.append(Reply(context, response))
+
+    def poll(self, now_ms: int) -> list[Reply]:
+        """Let time pass up to `now_ms`; returns everything that has to be sent."""
+        cluster = self.cluster
+        cluster.share_groups.poll(now_ms)
+        cluster.transactions.poll(now_ms)
+        for context, waited in cluster.classic_groups.poll(now_ms):
+            self._replies.append(Reply(context, classic_group.answer(context, waited)))
+        for node in cluster.share_nodes.values():
+            self._replies += node.poll(now_ms)
+        for delayed in cluster.fetches.take_due(now_ms):
+            self._replies.append(Reply(delayed.context, fetch.answer(cluster, delayed.context, delayed.request)))
+        replies, self._replies = self._replies, []
+        return replies
+
+    def wake_at_ms(self) -> int | None:
+        """When `poll` has to run even if nothing happens."""
+        cluster = self.cluster
+        times = [node.wake_at_ms() for node in cluster.share_nodes.values()]
+        times += [cluster.share_groups.wake_at_ms(), cluster.classic_groups.wake_at_ms()]
+        times += [cluster.transactions.wake_at_ms(), cluster.fetches.wake_at_ms()]
+        return min((at_ms for at_ms in times if at_ms is not None), default=None)
+
+    def check(self) -> None:
+        """Assert the invariants of everything."""
+        self.cluster.check()
