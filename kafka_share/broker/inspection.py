@@ -5,7 +5,7 @@ Made on the broker's loop by `ReferenceBroker`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
@@ -13,7 +13,8 @@ from kafka_share.records import TopicPartition
 
 if TYPE_CHECKING:
     from kafka_share.broker.cluster import Cluster
-    from kafka_share.broker.share.partition import SharePartitionSnapshot
+    from kafka_share.broker.share.partition import SharePartition
+    from kafka_share.broker.share.record_state import RecordState
     from kafka_share.broker.share.share_group import Member
     from kafka_share.broker.storage.topics import Partition
 
@@ -41,6 +42,26 @@ class ShareGroupSnapshot:
     members: dict[str, MemberSnapshot]
     initialised: tuple[TopicPartition, ...]
     """The partitions whose share state exists."""
+
+
+class SnapshotRange(NamedTuple):
+    """One piece of the window for a test to look at; neighbouring offsets that agree are joined."""
+
+    first: int
+    last: int
+    state: RecordState
+    delivery_count: int
+    member: str
+    lock_expires_at_ms: int | None
+
+
+@attrs.frozen
+class SharePartitionSnapshot:
+    """A share partition as it is now; a copy that later changes do not touch."""
+
+    start_offset: int
+    end_offset: int
+    ranges: tuple[SnapshotRange, ...]
 
 
 def snapshot_of_group(cluster: Cluster, group_id: str) -> ShareGroupSnapshot | None:
@@ -74,4 +95,18 @@ def snapshot_of_share_partition(cluster: Cluster, group_id: str, partition: Part
     """The share partition as its leader has it in memory now, None if it is not loaded."""
     node = cluster.share_nodes.get(partition.leader_id)
     loaded = None if node is None else node.share_partition(group_id, partition.topic_id, partition.partition)
-    return None if loaded is None else loaded.snapshot()
+    return None if loaded is None else snapshot_of_window(loaded)
+
+
+def snapshot_of_window(partition: SharePartition) -> SharePartitionSnapshot:
+    """The window of a share partition as values."""
+    ranges: list[SnapshotRange] = []
+    for batch in partition.window.batches:
+        for first, last, state in batch.pieces():
+            found = SnapshotRange(first, last, state.state, state.count, state.member, state.lock_expires_at_ms)
+            before = ranges[-1] if ranges else None
+            if before is not None and before[1] + 1 == first and before[2:] == found[2:]:
+                ranges[-1] = before._replace(last=last)
+            else:
+                ranges.append(found)
+    return SharePartitionSnapshot(partition.window.start_offset, partition.window.end_offset, tuple(ranges))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kafka_share.broker.api_keys import ApiKey
 from kafka_share.broker.events import ConnectionClosed, Reply, RequestArrived
-from kafka_share.broker.handlers import classic_group, fetch
+from kafka_share.broker.handlers import classic_group, fetch, share_fetch
 from kafka_share.broker.handlers.handler_table import HANDLERS
 
 if TYPE_CHECKING:
@@ -49,7 +49,8 @@ class BrokerMachine:
         for context, waited in cluster.classic_groups.poll(now_ms):
             self._replies.append(Reply(context, classic_group.answer(context, waited)))
         for node in cluster.share_nodes.values():
-            self._replies += node.poll(now_ms)
+            for result in node.poll(now_ms):
+                self._replies.append(Reply(result.context, share_fetch.fetch_answer(cluster, result)))
         for delayed in cluster.fetches.take_due(now_ms):
             self._replies.append(Reply(delayed.context, fetch.answer(cluster, delayed.context, delayed.request)))
         replies, self._replies = self._replies, []

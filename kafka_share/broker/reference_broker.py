@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from kafka_share.broker.client_metrics import MetricsPush
     from kafka_share.broker.events import Message, RequestContext
     from kafka_share.broker.faults import FaultPlan
+    from kafka_share.broker.inspection import SharePartitionSnapshot
     from kafka_share.broker.kafka_version import Behaviour
-    from kafka_share.broker.share.partition import SharePartitionSnapshot
     from kafka_share.broker.storage.topics import Partition
     from kafka_share.protocol.record_format import Codec
 
@@ -419,7 +419,7 @@ class ReferenceBroker:
 
     def share_session_count(self, node_id: int = 1) -> int:
         """How many share sessions a node holds."""
-        return self._call(lambda: self._cluster.share_nodes[self._node(node_id)].session_count())
+        return self._call(lambda: len(self._cluster.share_nodes[self._node(node_id)].session_keys()))
 
     def check(self) -> None:
         """Assert the invariants of all machines."""

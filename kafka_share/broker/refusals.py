@@ -63,6 +63,8 @@ class Refusal(Exception):  # noqa: N818  a refusal is an ordinary answer here, n
 class RequestFailedError(Exception):
     """A share request as a whole is answered with UNKNOWN_SERVER_ERROR: Kafka trips over it."""
 
+    code: Final = UnknownServerError.code
+
 
 _SHARE_ERRORS: Final[dict[int, type[BrokerError]]] = {
     NotCoordinatorError.code: CoordinatorNotAvailableError,

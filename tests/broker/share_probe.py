@@ -1,4 +1,4 @@
-"""A hand-driven `ShareNode` for tests: virtual time, logs in memory, and answers as short texts.
+"""A hand-driven `ShareNode` behind its handlers for tests: virtual time, logs in memory, and answers as short texts.
 
 `Probe` asks in the way of a raw client, so a test reads like a conversation: topic, fetch, acknowledge, wait. The text
 of an answer is the one that `kafka_4_3_share_answers.txt` has for a real broker.
@@ -10,9 +10,11 @@ from uuid import UUID
 
 import attrs
 
+from kafka_share.broker.api_keys import ApiKey
 from kafka_share.broker.configs.configs import GroupSettings
-from kafka_share.broker.events import Reply, RequestContext
-from kafka_share.broker.kafka_version import DEFAULT_VERSION, behaviour_of
+from kafka_share.broker.events import RequestContext
+from kafka_share.broker.handlers.share_fetch import fetch_answer, handle_share_acknowledge, handle_share_fetch
+from kafka_share.broker.kafka_version import DEFAULT_VERSION, Behaviour, behaviour_of
 from kafka_share.broker.share.node import ShareNode
 from kafka_share.broker.share.share_coordinator import ShareCoordinator, StateKey
 from kafka_share.broker.storage.log import MemoryLog
@@ -40,12 +42,14 @@ class FakePartition:
 class FakeCluster:
     """A `ClusterView` that tests change at will."""
 
-    def __init__(self) -> None:
+    def __init__(self, behaviour: Behaviour) -> None:
         self.topics: dict[UUID, str] = {}
         self.partitions: dict[tuple[UUID, int], FakePartition] = {}
         self.settings: dict[str, GroupSettings] = {}
         self.enabled = True
         self.session_limit = 2_000
+        self.behaviour = behaviour
+        self.share_nodes: dict[int, ShareNode] = {}
 
     def topic_name(self, topic_id: UUID) -> str | None:
         return self.topics.get(topic_id)
@@ -100,13 +104,21 @@ class Probe:
 
     def __init__(self, kafka_version: str = DEFAULT_VERSION) -> None:
         self.now_ms = START_MS
-        self.view = FakeCluster()
         behaviour = behaviour_of(kafka_version)
+        self.view = FakeCluster(behaviour)
         self.coordinator = ShareCoordinator(self.view, behaviour)
-        self.node = ShareNode(NODE, self.view, self.coordinator, behaviour)
+        self.restart()
         self.connections: dict[int, Connection] = {}
         self._next_topic = 0
         self._next_correlation = 0
+
+    @property
+    def node(self) -> ShareNode:
+        return self.view.share_nodes[NODE]
+
+    def restart(self) -> None:
+        """The node is gone with everything in its memory; what was written is all that the next one knows."""
+        self.view.share_nodes[NODE] = ShareNode(NODE, self.view, self.coordinator, self.view.behaviour)
 
     # ---- set-up
 
@@ -180,11 +192,13 @@ class Probe:
 
     def step(self) -> None:
         """Take the outputs and check everything."""
-        for output in self.node.poll(self.now_ms):
-            assert isinstance(output, Reply)
-            self.connections[output.context.connection_id].replies.append((self.now_ms, output.response))
+        for result in self.node.poll(self.now_ms):
+            self._reply(result.context, fetch_answer(self.view, result))
         self.node.check()
         self.coordinator.check()
+
+    def _reply(self, context: RequestContext, response: object) -> None:
+        self.connections[context.connection_id].replies.append((self.now_ms, response))
 
     def sleep(self, span_ms: int) -> None:
         """Let time pass, waking the node exactly when it asks for it."""
@@ -250,7 +264,10 @@ class Probe:
                 for topic_id, indexes in forget or []
             ],
         )
-        self.node.share_fetch(self._context(connection, 78, version), request, self.now_ms)
+        context = self._context(connection, ApiKey.SHARE_FETCH, version)
+        refused = handle_share_fetch(self.view, context, request, self.now_ms)
+        if refused is not None:
+            self._reply(context, refused)
         self.step()
 
     def receive(self, connection: Connection, *, since_ms: int | None = None) -> str:
@@ -301,7 +318,8 @@ class Probe:
             is_renew_ack=renew,
             topics=list(topics.values()),
         )
-        self.node.share_acknowledge(self._context(connection, 79, version), request, self.now_ms)
+        context = self._context(connection, ApiKey.SHARE_ACKNOWLEDGE, version)
+        self._reply(context, handle_share_acknowledge(self.view, context, request, self.now_ms))
         self.step()
         return self.receive(connection) if version >= 2 else self.receive(connection).replace(" lock=30000", "")
 

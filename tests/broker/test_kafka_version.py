@@ -13,6 +13,7 @@ from broker.share_probe import Probe
 from click.testing import CliRunner
 
 from kafka_share.broker import ReferenceBroker
+from kafka_share.broker.inspection import snapshot_of_window
 from kafka_share.broker.kafka_version import BEHAVIOURS, DEFAULT_VERSION, KAFKA_4_3, advertised_versions, behaviour_of
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.share.assignor import assign
@@ -337,7 +338,7 @@ def test_a_session_s_records_are_held_with_their_count_when_their_release_cannot
     p.ack(c, "g", MEMBER, -1)
     found = p.node.share_partition("g", topic, 0)
     assert found is not None
-    ((first, last, state, count, member, _),) = found.snapshot().ranges
+    ((first, last, state, count, member, _),) = snapshot_of_window(found).ranges
     assert (first, last, state.name, count, member) == (0, 2, "ACQUIRED", 1, MEMBER)
 
 

@@ -6,6 +6,7 @@ import attrs
 import pytest
 from broker.share_probe import Probe
 
+from kafka_share.broker.inspection import snapshot_of_window
 from kafka_share.broker.share.sessions import MAX_EPOCH, SessionKey, next_epoch, rotated
 
 
@@ -228,7 +229,7 @@ def test_snapshot_shows_holder_and_lock_when_records_are_held(p: Probe) -> None:
     p.fetch(p.connect(), "g", "M1", 0, [(t, 0, "")])
     partition = p.node.share_partition("g", t, 0)
     assert partition is not None
-    snapshot = partition.snapshot()
+    snapshot = snapshot_of_window(partition)
     assert (snapshot.start_offset, snapshot.end_offset) == (0, 4)
     assert [attrs.astuple(snapshot)[2][0][:5]] == [(0, 4, 1, 1, "M1")]
     assert snapshot.ranges[0].lock_expires_at_ms == p.now_ms + 30_000

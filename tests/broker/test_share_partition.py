@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kafka_share.broker.configs.configs import GroupSettings
+from kafka_share.broker.inspection import snapshot_of_window
 from kafka_share.broker.refusals import Refusal, RequestFailedError
-from kafka_share.broker.share.acquisition import AcquireMode, LogRead, acquire, can_acquire
-from kafka_share.broker.share.partition import AcknowledgementBatch, SharePartition
+from kafka_share.broker.share.acquisition import LogRead, acquire, can_acquire
+from kafka_share.broker.share.exchange import AcknowledgementBatch, AcquireMode
+from kafka_share.broker.share.partition import SharePartition
 from kafka_share.broker.share.record_state import ACQUIRED, ARCHIVED, AVAILABLE, RecordState
 from kafka_share.broker.share.share_coordinator import StateKey
 from kafka_share.broker.share.state_batches import StateBatch
@@ -86,7 +88,7 @@ class Bench:
         return moved
 
     def ranges(self) -> list[tuple[int, int, RecordState, int]]:
-        return [one[:4] for one in self.partition.snapshot().ranges]
+        return [one[:4] for one in snapshot_of_window(self.partition).ranges]
 
 
 def test_locks_end_at_the_renewed_time_when_half_of_a_batch_is_renewed() -> None:
@@ -114,7 +116,7 @@ def test_held_locks_keep_their_duration_when_the_setting_changes() -> None:
     bench.acquire((0, 4))
     bench.settings = attrs.evolve(bench.settings, record_lock_duration_ms=1_000)
     bench.acquire((5, 9))
-    assert [one.lock_expires_at_ms for one in bench.partition.snapshot().ranges] == [NOW + LOCK, NOW + 1_000]
+    assert [one.lock_expires_at_ms for one in snapshot_of_window(bench.partition).ranges] == [NOW + LOCK, NOW + 1_000]
 
 
 @pytest.mark.behaviour("acquisition locks")
@@ -133,11 +135,11 @@ def test_nothing_is_applied_when_one_offset_is_not_held_any_more() -> None:
     bench = Bench()
     bench.acquire((0, 4), (5, 9), size=1)
     bench.ack((7, 7, 2))
-    before = bench.partition.snapshot()
+    before = snapshot_of_window(bench.partition)
     with pytest.raises(Refusal) as error:
         bench.ack((0, 4, 1), (5, 9, 1))
     assert error.value.code == InvalidRecordStateError.code
-    assert bench.partition.snapshot() == before
+    assert snapshot_of_window(bench.partition) == before
 
 
 @pytest.mark.behaviour("broker failures")
@@ -145,12 +147,12 @@ def test_records_stay_held_when_the_write_of_an_acknowledgement_fails() -> None:
     """An acknowledgement that the broker cannot store is refused, and the records stay locked as they were."""
     bench = Bench()
     bench.acquire((0, 9))
-    before = bench.partition.snapshot()
+    before = snapshot_of_window(bench.partition)
     bench.states.delete(bench.key)
     with pytest.raises(Refusal) as error:
         bench.ack((0, 9, 1))
     assert error.value.code == UnknownServerError.code
-    assert bench.partition.snapshot() == before
+    assert snapshot_of_window(bench.partition) == before
     assert bench.partition.next_lock_end_at_ms() == NOW + LOCK
 
 
@@ -221,15 +223,15 @@ def test_gaps_are_read_again_when_stored_state_has_holes() -> None:
 def test_start_stays_before_a_gap_when_what_follows_is_finished() -> None:
     """The group's start stays before records that stored state does not know until they have been acknowledged."""
     bench = Bench(start=0, stored=(StateBatch(5, 9, 2, 1), StateBatch(12, 14, 4, 1)))
-    assert bench.partition.snapshot().start_offset == 0
+    assert snapshot_of_window(bench.partition).start_offset == 0
     assert bench.acquire((0, 4), (5, 9), (10, 14)) == [(0, 4, 1), (10, 11, 1)]
     bench.ack((0, 4, 1))
-    assert bench.partition.snapshot().start_offset == 10
+    assert snapshot_of_window(bench.partition).start_offset == 10
     bench.ack((10, 11, 1))
-    assert bench.partition.snapshot().start_offset == 12
+    assert snapshot_of_window(bench.partition).start_offset == 12
     assert bench.acquire((15, 19)) == [(15, 19, 1)]
     bench.ack((15, 19, 1))
-    assert bench.partition.snapshot().start_offset == 20
+    assert snapshot_of_window(bench.partition).start_offset == 20
 
 
 def test_offsets_in_a_hole_of_the_log_are_archived_when_the_log_answers_a_later_one() -> None:
@@ -248,7 +250,7 @@ def test_held_records_below_the_log_start_are_archived_when_they_are_released() 
     bench.partition.log_start_raised(5)
     bench.partition.complete(bench.partition.release("A"))
     assert bench.acquire((5, 9)) == [(5, 9, 2)]
-    assert bench.partition.snapshot().start_offset == 5
+    assert snapshot_of_window(bench.partition).start_offset == 5
 
 
 @pytest.mark.behaviour("start offset")
@@ -285,7 +287,7 @@ def test_a_gap_below_the_log_start_is_not_read_again_when_its_records_were_delet
     if log_start < 5:
         bench.ack((log_start, 4, 1))
     # 10 to 19, if they were deleted, were handed out with their batch; they stay held until their lock ends
-    assert bench.partition.snapshot().start_offset == (30 if log_start < 10 else 20)
+    assert snapshot_of_window(bench.partition).start_offset == (30 if log_start < 10 else 20)
 
 
 def test_aborted_batches_are_archived_when_the_group_is_read_committed() -> None:
@@ -293,7 +295,7 @@ def test_aborted_batches_are_archived_when_the_group_is_read_committed() -> None
     assert bench.acquire((0, 4), (5, 9), producer=7, aborted=((7, 0, 4),)) == [(5, 9, 1)]
     assert bench.ranges() == [(0, 4, ARCHIVED, 1), (5, 9, ACQUIRED, 1)]
     bench.ack((5, 9, 1))
-    assert bench.partition.snapshot().start_offset == 10
+    assert snapshot_of_window(bench.partition).start_offset == 10
 
 
 def test_no_more_than_asked_for_is_acquired_when_the_mode_is_record_limit() -> None:
@@ -322,7 +324,7 @@ def test_deliveries_do_not_shrink_when_the_limit_is_2() -> None:
     for count in (1, 2):
         assert bench.acquire((0, 511)) == [(0, 511, count)]
         bench.ack((0, 511, 2))
-    assert bench.partition.snapshot().start_offset == 512
+    assert snapshot_of_window(bench.partition).start_offset == 512
 
 
 @pytest.mark.behaviour("delivery counts")
@@ -349,7 +351,7 @@ def test_start_waits_when_an_archived_batch_is_behind_an_available_one() -> None
     bench.ack((0, 9, 2))
     bench.partition.expire_locks(NOW + LOCK)
     assert bench.ranges() == [(0, 9, AVAILABLE, 1), (10, 19, ARCHIVED, 2)]
-    assert bench.partition.snapshot().start_offset == 0
+    assert snapshot_of_window(bench.partition).start_offset == 0
 
 
 def test_request_as_a_whole_fails_when_a_batch_spans_the_start_of_an_empty_window() -> None:
@@ -472,7 +474,7 @@ class OffsetModel(RuleBasedStateMachine):
         self.known = {
             o: entry for o, entry in self.known.items() if entry[1] or self._stored(o)
         }  # a record that was cut off by record_limit and never delivered is not stored
-        self.start = self.bench.partition.snapshot().start_offset
+        self.start = snapshot_of_window(self.bench.partition).start_offset
         self.known = {o: entry for o, entry in self.known.items() if o >= self.start}
 
     def _stored(self, offset: int) -> bool:
@@ -485,7 +487,7 @@ class OffsetModel(RuleBasedStateMachine):
         self.known[offset] = (state, count, "", 0)
 
     def _move_start(self) -> None:
-        start = self.bench.partition.snapshot().start_offset
+        start = snapshot_of_window(self.bench.partition).start_offset
         while self.start < start:
             assert self.known.pop(self.start)[0].is_terminal
             self.start += 1
@@ -498,11 +500,11 @@ class OffsetModel(RuleBasedStateMachine):
         partition.check()
         found = {
             o: (one.state, one.delivery_count, one.member)
-            for one in partition.snapshot().ranges
+            for one in snapshot_of_window(partition).ranges
             for o in range(one.first, one.last + 1)
-            if o >= partition.snapshot().start_offset
+            if o >= snapshot_of_window(partition).start_offset
         }
-        assert partition.snapshot().start_offset == self.start
+        assert snapshot_of_window(partition).start_offset == self.start
         assert found == {o: entry[:3] for o, entry in self.known.items()}
         assert partition.window.span < self.locks + max(self.largest, 1)
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from broker.share_probe import NODE, Connection, Probe
-
-from kafka_share.broker.kafka_version import DEFAULT_VERSION, behaviour_of
-from kafka_share.broker.share.node import ShareNode
+from broker.share_probe import Connection, Probe
 
 LOCK_MS = 1_000
 REFUSED = "e=121:INVALID_RECORD_STATE"
@@ -25,11 +22,6 @@ def _topic(p: Probe, partitions: int = 1, **config: object) -> object:
         p.initialize("g", topic_id, index)
     p.configure("g", **config)
     return topic_id
-
-
-def _restart(p: Probe) -> None:
-    """The node is gone with everything in its memory; what was written is all that the next one knows."""
-    p.node = ShareNode(NODE, p.view, p.coordinator, behaviour_of(DEFAULT_VERSION))
 
 
 @pytest.mark.behaviour("broker")
@@ -85,7 +77,7 @@ def test_each_offset_is_acquired_once_when_stored_state_with_holes_is_loaded(p: 
     c = p.connect()
     p.fetch(c, "g", "M1", 0, [(t, 0, "")])
     p.ack(c, "g", "M1", 1, [(t, 0, "5~9:3;15~15:2")])
-    _restart(p)
+    p.restart()
     assert "acq=0~4x1,10~14x1,15~15x2,16~19x1 " in p.fetch(c, "g", "M1", 0, [(t, 0, "")])
     p.ack(c, "g", "M1", 1, [(t, 0, "3~3:2;12~12:2;15~15:2")])
     assert "acq=3~3x2,12~12x2,15~15x3 " in p.fetch(c, "g", "M1", 2)
@@ -161,7 +153,7 @@ def test_only_what_was_written_is_remembered_when_the_broker_restarts(p: Probe) 
     p.fetch(c, "g", "M1", 0, [(t, 0, "")])
     p.ack(c, "g", "M1", 1, [(t, 0, "0~0:1;1~1:2")])
     assert "acq=1~1x2 " in p.fetch(c, "g", "M1", 2)
-    _restart(p)
+    p.restart()
     assert "acq=1~1x2,2~2x1 " in p.fetch(c, "g", "M1", 0, [(t, 0, "")])
 
 
@@ -177,5 +169,5 @@ def test_deliveries_count_when_the_session_ended_before_the_broker_restarts(
     p.fetch(c, "g", "M1", 0, [(t, 0, "")])
     end(p, c)
     p.sleep(200)
-    _restart(p)
+    p.restart()
     assert "acq=0~2x2 " in p.fetch(p.connect(), "g", "M2", 0, [(t, 0, "")])

@@ -171,11 +171,11 @@ class BrokerAudit:
     def stepped(self) -> None:
         """The cluster has done something: look at the borders of the windows."""
         for node in self._cluster.share_nodes.values():
-            for state_key, partition in node._partitions.items():
+            for partition in node.share_partitions():
                 if not partition.active:
                     continue
                 window = partition.window
-                key = BookKey(*state_key)
+                key = BookKey(*partition.key)
                 book = self._books.by_key.get(key) or self._book(*key)
                 if book.owner is partition and book.start == window.start_offset and book.end == window.end_offset:
                     continue

@@ -199,7 +199,7 @@ class Faults:
         return "by one node"
 
     def _evict_session(self, fault: PlannedFault) -> str | None:
-        found = [(node, key) for node in self._cluster.share_nodes.values() for key in node._sessions._sessions]
+        found = [(node, key) for node in self._cluster.share_nodes.values() for key in node.session_keys()]
         chosen = _chosen(found, fault.pick)
         if chosen is None:
             return None

@@ -210,7 +210,7 @@ class History:
                     left = [] if book is None else [o for o in range(start, end) if o not in book.finished]
                     if left and found and found.active and _is_stuck(found):
                         self.trace.fault(STUCK_BEHIND_GAP, group_id, topic.name, partition.partition)
-                        self.broker.act(lambda node=node, key=found.key: node._drop(key))  # type: ignore[misc]
+                        self.broker.act(lambda node=node, found=found: node._partitions.drop(found))  # type: ignore[misc]
                     if start < 0 or left:
                         name = f"{group_id}/{topic.name}-{partition.partition}"
                         return f"{name} has come to {start} of {end}; not ended: {left[:10]}"
@@ -242,7 +242,7 @@ class History:
             if group is not None and client.member_id in group.members:
                 raise ComplaintError(f"{client.name} has closed and is still a member of its group")
             for node in cluster.share_nodes.values():
-                if any(key.member_id == client.member_id for key in node._sessions._sessions):
+                if any(key.member_id == client.member_id for key in node.session_keys()):
                     raise ComplaintError(f"{client.name} has closed and still has a session on node {node.node_id}")
 
 

@@ -13,11 +13,11 @@ Called by `ShareNode` with what it read from the log. The rules, all of them Kaf
 
 from __future__ import annotations
 
-import enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import attrs
 
+from kafka_share.broker.share.exchange import AcquiredRange, AcquireMode
 from kafka_share.broker.share.record_state import ACQUIRED, AVAILABLE, InFlightBatch, InFlightState
 
 if TYPE_CHECKING:
@@ -25,21 +25,6 @@ if TYPE_CHECKING:
 
     from kafka_share.broker.share.partition import SharePartition
     from kafka_share.broker.storage.log import StoredBatch
-
-
-class AcquireMode(enum.IntEnum):
-    """ShareAcquireMode on the wire."""
-
-    BATCH_OPTIMIZED = 0
-    RECORD_LIMIT = 1
-
-
-class AcquiredRange(NamedTuple):
-    """An entry of AcquiredRecords."""
-
-    first: int
-    last: int
-    delivery_count: int
 
 
 @attrs.frozen

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from kafka_share.broker.handlers.share_answers import NOTHING_FETCHED, FetchedData
 from kafka_share.broker.share.acquisition import LogRead, acquire, can_acquire
+from kafka_share.broker.share.exchange import NOTHING_FETCHED, FetchedData
 from kafka_share.errors import OffsetOutOfRangeError, UnknownServerError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafka_share.broker.events import RequestContext
-    from kafka_share.broker.handlers.share_answers import Outcome
-    from kafka_share.broker.share.acquisition import AcquiredRange, AcquireMode
+    from kafka_share.broker.share.exchange import AcquiredRange, AcquireMode, Outcome
     from kafka_share.broker.share.partition import SharePartition
     from kafka_share.broker.share.sessions import PartitionKey, SessionKey, ShareSession
     from kafka_share.broker.storage.log import PartitionLog, StoredBatch

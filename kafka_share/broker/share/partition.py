@@ -14,7 +14,7 @@ Source: KIP-932, Kafka 4.3's `SharePartition`, and what running brokers answered
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from kafka_share.broker.configs.configs import GroupSettings
     from kafka_share.broker.kafka_version import Behaviour
+    from kafka_share.broker.share.exchange import AcknowledgementBatch
     from kafka_share.broker.share.share_coordinator import ShareCoordinator, StateKey
 
 GAP: Final = 0
@@ -59,37 +60,6 @@ STATE_AFTER: Final = {
 
 STORABLE: Final = frozenset(int(state) for state in (AVAILABLE, RecordState.ACKNOWLEDGED, ARCHIVED))
 """The states that a share partition writes and loads."""
-
-
-class AcknowledgementBatch(NamedTuple):
-    """Offsets with one type for all (`types` has one entry) or one type each."""
-
-    first: int
-    last: int
-    types: tuple[int, ...]
-
-    def type_of(self, offset: int) -> int:
-        return self.types[0] if len(self.types) == 1 else self.types[offset - self.first]
-
-
-class SnapshotRange(NamedTuple):
-    """One piece of the window for a test to look at; neighbouring offsets that agree are joined."""
-
-    first: int
-    last: int
-    state: RecordState
-    delivery_count: int
-    member: str
-    lock_expires_at_ms: int | None
-
-
-@attrs.frozen
-class SharePartitionSnapshot:
-    """A share partition as it is now; a copy that later changes do not touch."""
-
-    start_offset: int
-    end_offset: int
-    ranges: tuple[SnapshotRange, ...]
 
 
 @attrs.define(eq=False)
@@ -179,7 +149,7 @@ class SharePartition:
     # ---- acknowledging
 
     def acknowledge(self, member: str, batches: Sequence[AcknowledgementBatch], now_ms: int) -> PendingChange:
-        """Check and begin what `member` says about its records: all of it or nothing.
+        """Check and begin what `member` acknowledges: all of it or nothing.
 
         Raises `Refusal`: INVALID_RECORD_STATE if an offset is not held by the member, INVALID_REQUEST for offsets
         beyond what was ever acquired. Offsets below the start offset are finished already and succeed.
@@ -322,21 +292,6 @@ class SharePartition:
     def log_start_raised(self, log_start: int) -> None:
         """A read found the fetch offset below the log's start: what is below it can never be delivered."""
         self.window.raise_start(log_start)
-
-    # ---- inspection
-
-    def snapshot(self) -> SharePartitionSnapshot:
-        """The window as values."""
-        ranges: list[SnapshotRange] = []
-        for batch in self.window.batches:
-            for first, last, state in batch.pieces():
-                found = SnapshotRange(first, last, state.state, state.count, state.member, state.lock_expires_at_ms)
-                before = ranges[-1] if ranges else None
-                if before is not None and before[1] + 1 == first and before[2:] == found[2:]:
-                    ranges[-1] = before._replace(last=last)
-                else:
-                    ranges.append(found)
-        return SharePartitionSnapshot(self.window.start_offset, self.window.end_offset, tuple(ranges))
 
     def check(self) -> None:
         """Assert the invariants of the window, and that the start offset never went back."""

@@ -125,6 +125,9 @@ class ShareSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def keys(self) -> list[SessionKey]:
+        return list(self._sessions)
+
     def existing(self, key: SessionKey) -> ShareSession:
         """Raises `Refusal` (SHARE_SESSION_NOT_FOUND) if there is none."""
         session = self._sessions.get(key)

@@ -1,0 +1,106 @@
+"""The share partitions that a node has in memory: made when a fetch needs them first, loaded, and dropped.
+
+Owned by `ShareNode`. A share partition is dropped when another node leads the partition, when its topic is deleted,
+when its group has no session left here, and when a write shows that it is out of date; the next fetch loads it anew.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kafka_share.broker.refusals import Refusal
+from kafka_share.broker.share.partition import SharePartition
+from kafka_share.broker.share.share_coordinator import StateKey
+from kafka_share.errors import OffsetNotAvailableError
+from kafka_share.protocol.durations import parse_duration_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kafka_share.broker.kafka_version import Behaviour
+    from kafka_share.broker.share.cluster_view import ClusterView, PartitionView
+    from kafka_share.broker.share.sessions import PartitionKey
+    from kafka_share.broker.share.share_coordinator import ShareCoordinator
+    from kafka_share.broker.storage.log import PartitionLog
+
+_BY_DURATION: Final = "by_duration:"
+
+
+class LoadedPartitions:
+    """By group and partition."""
+
+    def __init__(self, view: ClusterView, coordinator: ShareCoordinator, behaviour: Behaviour) -> None:
+        self._view = view
+        self._coordinator = coordinator
+        self._behaviour = behaviour
+        self._partitions: dict[StateKey, SharePartition] = {}
+
+    def __iter__(self) -> Iterator[SharePartition]:
+        """A copy: partitions may go while one walks over them."""
+        return iter(list(self._partitions.values()))
+
+    def find(self, group_id: str, partition: PartitionKey) -> SharePartition | None:
+        return self._partitions.get(StateKey(group_id, *partition))
+
+    def make(self, group_id: str, partition: PartitionKey, found: PartitionView) -> SharePartition:
+        """A share partition that is not loaded yet."""
+        key, view = StateKey(group_id, *partition), self._view
+        self._partitions[key] = SharePartition(
+            key, found.leader_epoch, self._coordinator, lambda: view.group_settings(group_id), self._behaviour
+        )
+        return self._partitions[key]
+
+    def load(self, partition: SharePartition, now_ms: int) -> None:
+        """Read what is stored; a group without a stored start begins where its reset policy says.
+
+        Raises `Refusal`, and the share partition is dropped then.
+        """
+        key = partition.key
+        found = self._view.partition(key.topic_id, key.partition)
+        assert found is not None
+        log, policy = found.log, partition.settings().auto_offset_reset
+        try:
+            partition.load(lambda: start_offset_by_policy(policy, log, now_ms))
+        except Refusal:
+            self.drop(partition)
+            raise
+
+    def drop(self, partition: SharePartition) -> None:
+        """Nothing can be acquired from it any more. It may have been dropped before."""
+        dropped = self._partitions.pop(partition.key, None)
+        if dropped is not None:
+            dropped.fence()
+
+    def drop_all(self, meant: Callable[[StateKey], bool]) -> None:
+        """Drop those with such a key."""
+        for partition in self:
+            if meant(partition.key):
+                self.drop(partition)
+
+    def next_lock_end_at_ms(self) -> int | None:
+        """When the first acquisition lock ends."""
+        times = (partition.next_lock_end_at_ms() for partition in self._partitions.values())
+        return min((at_ms for at_ms in times if at_ms is not None), default=None)
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        for key, partition in self._partitions.items():
+            assert partition.key == key
+            partition.check()
+
+
+def start_offset_by_policy(policy: str, log: PartitionLog, now_ms: int) -> int:
+    """The start offset by `share.auto.offset.reset`: "latest", "earliest" or "by_duration:" and a duration.
+
+    "latest" is the high watermark, whatever the isolation level. Raises `Refusal` (OFFSET_NOT_AVAILABLE) if no record
+    is as young as the duration asks for: unlike an ordinary consumer's, the policy does not fall back to the end.
+    """
+    if policy == "earliest":
+        return log.start_offset
+    if policy == "latest":
+        return log.high_watermark
+    assert policy.startswith(_BY_DURATION), f"the group's settings have been validated, but hold {policy!r}"
+    found = log.offset_for_timestamp(now_ms - parse_duration_ms(policy.removeprefix(_BY_DURATION)))
+    if found is None:
+        raise Refusal(OffsetNotAvailableError, "no record is young enough to start at")
+    return found[0]
