@@ -1,341 +1,89 @@
-"""An answer of any API that says nothing but an error code.
+"""The answer of any API that carries nothing but an error code, made from the schemas of the request and the answer.
 
 Called by the server for the fault plan (a test wants the next answers of an API to fail). The code goes to the answer's
-top level; where an API has no place for it there, into every entry that the request asked for.
+top level; where a version has no place for it there, into an entry for each thing that the request names: the entries
+of the answer have the shape of the request's.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kafka_share.protocol import (
-    classic,
-    share_acknowledge,
-    share_fetch,
-    share_group,
-    share_offsets,
-    share_state,
-    telemetry,
-)
+from kafka_share.broker.api_keys import ApiKey
+from kafka_share.protocol.messages import MESSAGES
+from kafka_share.protocol.schema import schema_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable
 
     from kafka_share.broker.events import Message
+    from kafka_share.protocol.schema import Field, Struct
 
-_TOP_LEVEL: Final[dict[int, type[Any]]] = {
-    response.API_KEY: response
-    for response in (
-        classic.ApiVersionsResponse,
-        classic.FetchResponse,
-        classic.InitProducerIdResponse,
-        classic.ListGroupsResponse,
-        classic.ListConfigResourcesResponse,
-        classic.MetadataResponse,
-        classic.DescribeClusterResponse,
-        classic.JoinGroupResponse,
-        classic.SyncGroupResponse,
-        classic.HeartbeatResponse,
-        classic.LeaveGroupResponse,
-        classic.OffsetDeleteResponse,
-        classic.AddOffsetsToTxnResponse,
-        classic.EndTxnResponse,
-        share_group.ShareGroupHeartbeatResponse,
-        share_fetch.ShareFetchResponse,
-        share_acknowledge.ShareAcknowledgeResponse,
-        share_offsets.AlterShareGroupOffsetsResponse,
-        share_offsets.DeleteShareGroupOffsetsResponse,
-        telemetry.GetTelemetrySubscriptionsResponse,
-        telemetry.PushTelemetryResponse,
-    )
-}
-
-
-def error_answer(request: Message, api_version: int, code: int) -> Message:
-    """The answer to `request` that carries `code` wherever the API has a place for it.
-
-    Metadata has none below version 13 but in its topics: both are filled.
-    """
-    special = _SPECIAL.get(request.API_KEY)
-    if special is not None:
-        return special(request, api_version, code)
-    return _TOP_LEVEL[request.API_KEY](error_code=code)
+_APIS: Final = frozenset(ApiKey)
+_ERROR_CODES: Final = ("error_code", "partition_error_code")
+_IDS: Final = frozenset(
+    ("group_id", "index", "name", "partition", "partition_index", "resource_name", "resource_type", "topic", "topic_id")
+)
+"""The fields by which an entry says which thing of the request it is about."""
+_NOTHING: Final = dict.fromkeys(
+    ("base_offset", "committed_offset", "high_watermark", "low_watermark", "node_id", "port"), -1
+)
+"""What Kafka writes beside an error where the default would be a number that means something."""
+_BOTH_LEVELS: Final = frozenset((ApiKey.METADATA, ApiKey.OFFSET_FETCH))
+"""Clients look for an error in the entries of these answers, also where there is one at the top level."""
 
 
 def has_error_answer(api_key: int) -> bool:
     """Whether `error_answer` knows this API."""
-    return api_key in _SPECIAL or api_key in _TOP_LEVEL
+    return api_key in _APIS
 
 
-def _metadata(request: classic.MetadataRequest, version: int, code: int) -> Message:
-    topic = classic.MetadataResponse.MetadataResponseTopic
-    topics = [topic(error_code=code, name=t.name, topic_id=t.topic_id, partitions=[]) for t in request.topics or ()]
-    return classic.MetadataResponse(error_code=code, brokers=[], topics=topics)
+def error_answer(request: Message, api_version: int, code: int) -> Message:
+    """The answer to `request` that carries `code` wherever the API has a place for it."""
+    asked, answer = (schema_of(message).struct for message in MESSAGES[request.API_KEY])
+    fields = _in_version(answer, api_version)
+    values = _failed(fields, code)
+    if not any(name in values for name in _ERROR_CODES) or request.API_KEY in _BOTH_LEVELS:
+        values |= {field.name: [] for field in fields if field.is_array}
+        values |= _entries(fields, asked, request, api_version, code)
+    return answer.data_class(**values)
 
 
-def _produce(request: classic.ProduceRequest, version: int, code: int) -> Message:
-    topic = classic.ProduceResponse.TopicProduceResponse
-    return classic.ProduceResponse(
-        responses=[
-            topic(
-                name=t.name,
-                topic_id=t.topic_id,
-                partition_responses=[
-                    topic.PartitionProduceResponse(index=p.index, error_code=code, base_offset=-1, record_errors=[])
-                    for p in t.partition_data
-                ],
-            )
-            for t in request.topic_data
-        ]
-    )
+def _in_version(struct: Struct, version: int) -> list[Field]:
+    return [field for field in struct.fields if field.in_version(version)]
 
 
-def _list_offsets(request: classic.ListOffsetsRequest, version: int, code: int) -> Message:
-    topic = classic.ListOffsetsResponse.ListOffsetsTopicResponse
-    return classic.ListOffsetsResponse(
-        topics=[
-            topic(
-                name=t.name,
-                partitions=[
-                    topic.ListOffsetsPartitionResponse(partition_index=p.partition_index, error_code=code)
-                    for p in t.partitions
-                ],
-            )
-            for t in request.topics
-        ]
-    )
+def _failed(fields: Iterable[Field], code: int) -> dict[str, Any]:
+    """The error code, if these fields have a place for it, and what stands beside it."""
+    names = [field.name for field in fields]
+    return {name: code for name in names if name in _ERROR_CODES} | {n: _NOTHING[n] for n in names if n in _NOTHING}
 
 
-def _find_coordinator(request: classic.FindCoordinatorRequest, version: int, code: int) -> Message:
-    if version < 4:
-        return classic.FindCoordinatorResponse(error_code=code, node_id=-1, host="", port=-1)
-    return classic.FindCoordinatorResponse(
-        coordinators=[
-            classic.FindCoordinatorResponse.Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code)
-            for key in request.coordinator_keys
-        ]
-    )
+def _entries(fields: Iterable[Field], asked: Struct, named: Any, version: int, code: int) -> dict[str, Any]:
+    """The array that leads to an error code, with an entry for each element of the request's array."""
+    answers = next(field for field in fields if field.is_array and _leads_to_error(field, version))
+    source = next(field for field in _in_version(asked, version) if field.is_array)
+    elements = getattr(named, source.name) or ()
+    assert answers.struct is not None
+    return {answers.name: [_entry(answers.struct, source.struct, one, version, code) for one in elements]}
 
 
-def _create_topics(request: classic.CreateTopicsRequest, version: int, code: int) -> Message:
-    result = classic.CreateTopicsResponse.CreatableTopicResult
-    return classic.CreateTopicsResponse(
-        topics=[result(name=topic.name, error_code=code, configs=[]) for topic in request.topics]
-    )
+def _leads_to_error(field: Field, version: int) -> bool:
+    inner = [] if field.struct is None else _in_version(field.struct, version)
+    return any(one.name in _ERROR_CODES or _leads_to_error(one, version) for one in inner)
 
 
-def _delete_topics(request: classic.DeleteTopicsRequest, version: int, code: int) -> Message:
-    result = classic.DeleteTopicsResponse.DeletableTopicResult
-    named = [(t.name, t.topic_id) for t in request.topics] if version >= 6 else [(n, None) for n in request.topic_names]
-    return classic.DeleteTopicsResponse(
-        responses=[result(name=name, topic_id=topic_id, error_code=code) for name, topic_id in named]
-    )
-
-
-def _create_partitions(request: classic.CreatePartitionsRequest, version: int, code: int) -> Message:
-    result = classic.CreatePartitionsResponse.CreatePartitionsTopicResult
-    return classic.CreatePartitionsResponse(results=[result(name=t.name, error_code=code) for t in request.topics])
-
-
-def _delete_records(request: classic.DeleteRecordsRequest, version: int, code: int) -> Message:
-    topic = classic.DeleteRecordsResponse.DeleteRecordsTopicResult
-    return classic.DeleteRecordsResponse(
-        topics=[
-            topic(
-                name=t.name,
-                partitions=[
-                    topic.DeleteRecordsPartitionResult(
-                        partition_index=p.partition_index, low_watermark=-1, error_code=code
-                    )
-                    for p in t.partitions
-                ],
-            )
-            for t in request.topics
-        ]
-    )
-
-
-def _describe_configs(request: classic.DescribeConfigsRequest, version: int, code: int) -> Message:
-    result = classic.DescribeConfigsResponse.DescribeConfigsResult
-    return classic.DescribeConfigsResponse(
-        results=[
-            result(error_code=code, resource_type=r.resource_type, resource_name=r.resource_name, configs=[])
-            for r in request.resources
-        ]
-    )
-
-
-def _alter_configs(request: classic.IncrementalAlterConfigsRequest, version: int, code: int) -> Message:
-    result = classic.IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
-    return classic.IncrementalAlterConfigsResponse(
-        responses=[
-            result(error_code=code, resource_type=r.resource_type, resource_name=r.resource_name)
-            for r in request.resources
-        ]
-    )
-
-
-def _delete_groups(request: classic.DeleteGroupsRequest, version: int, code: int) -> Message:
-    result = classic.DeleteGroupsResponse.DeletableGroupResult
-    return classic.DeleteGroupsResponse(results=[result(group_id=g, error_code=code) for g in request.groups_names])
-
-
-def _describe_groups(request: share_group.ShareGroupDescribeRequest, version: int, code: int) -> Message:
-    group = share_group.ShareGroupDescribeResponse.DescribedGroup
-    return share_group.ShareGroupDescribeResponse(
-        groups=[group(error_code=code, group_id=group_id, members=[]) for group_id in request.group_ids]
-    )
-
-
-def _describe_offsets(request: share_offsets.DescribeShareGroupOffsetsRequest, version: int, code: int) -> Message:
-    group = share_offsets.DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
-    return share_offsets.DescribeShareGroupOffsetsResponse(
-        groups=[group(error_code=code, group_id=asked.group_id, topics=[]) for asked in request.groups]
-    )
-
-
-def _describe_classic(request: classic.DescribeGroupsRequest, version: int, code: int) -> Message:
-    group = classic.DescribeGroupsResponse.DescribedGroup
-    return classic.DescribeGroupsResponse(
-        groups=[group(error_code=code, group_id=group_id, members=[]) for group_id in request.groups]
-    )
-
-
-def _commit(request: classic.OffsetCommitRequest, version: int, code: int) -> Message:
-    topic = classic.OffsetCommitResponse.OffsetCommitResponseTopic
-    return classic.OffsetCommitResponse(
-        topics=[
-            topic(
-                name=t.name,
-                topic_id=t.topic_id,
-                partitions=[
-                    topic.OffsetCommitResponsePartition(partition_index=p.partition_index, error_code=code)
-                    for p in t.partitions
-                ],
-            )
-            for t in request.topics
-        ]
-    )
-
-
-def _fetch_offsets(request: classic.OffsetFetchRequest, version: int, code: int) -> Message:
-    group = classic.OffsetFetchResponse.OffsetFetchResponseGroup
-    topic = classic.OffsetFetchResponse.OffsetFetchResponseTopic
-    if version >= 8:
-        groups = [group(group_id=g.group_id, topics=[], error_code=code) for g in request.groups]
-        return classic.OffsetFetchResponse(groups=groups)
-    topics = [
-        topic(
-            name=t.name,
-            partitions=[
-                topic.OffsetFetchResponsePartition(partition_index=index, committed_offset=-1, error_code=code)
-                for index in t.partition_indexes
-            ],
-        )
-        for t in request.topics or ()
-    ]
-    return classic.OffsetFetchResponse(topics=topics, error_code=code)
-
-
-def _add_partitions(request: classic.AddPartitionsToTxnRequest, version: int, code: int) -> Message:
-    if version >= 4:
-        return classic.AddPartitionsToTxnResponse(error_code=code, results_by_transaction=[])
-    topic = classic.AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
-    return classic.AddPartitionsToTxnResponse(
-        results_by_topic_v3_and_below=[
-            topic(
-                name=t.name,
-                results_by_partition=[
-                    topic.AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
-                    for index in t.partitions
-                ],
-            )
-            for t in request.v3_and_below_topics
-        ]
-    )
-
-
-def _commit_in_transaction(request: classic.TxnOffsetCommitRequest, version: int, code: int) -> Message:
-    topic = classic.TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
-    return classic.TxnOffsetCommitResponse(
-        topics=[
-            topic(
-                name=t.name,
-                partitions=[
-                    topic.TxnOffsetCommitResponsePartition(partition_index=p.partition_index, error_code=code)
-                    for p in t.partitions
-                ],
-            )
-            for t in request.topics
-        ]
-    )
-
-
-def _epochs(request: classic.OffsetForLeaderEpochRequest, version: int, code: int) -> Message:
-    topic = classic.OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
-    return classic.OffsetForLeaderEpochResponse(
-        topics=[
-            topic(
-                topic=t.topic,
-                partitions=[topic.EpochEndOffset(error_code=code, partition=p.partition) for p in t.partitions],
-            )
-            for t in request.topics
-        ]
-    )
-
-
-def _state(response: type[Any], result: type[Any]) -> Callable[[Any, int, int], Message]:
-    """The share coordinator's five APIs have one shape: topics and partitions, each partition with a code."""
-
-    def answer(request: Any, version: int, code: int) -> Message:
-        return response(
-            results=[
-                result(
-                    topic_id=topic.topic_id,
-                    partitions=[
-                        result.PartitionResult(partition=p.partition, error_code=code) for p in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ]
-        )
-
-    return answer
-
-
-_STATE: Final[tuple[tuple[type[Any], type[Any]], ...]] = (
-    (
-        share_state.InitializeShareGroupStateResponse,
-        share_state.InitializeShareGroupStateResponse.InitializeStateResult,
-    ),
-    (share_state.ReadShareGroupStateResponse, share_state.ReadShareGroupStateResponse.ReadStateResult),
-    (share_state.WriteShareGroupStateResponse, share_state.WriteShareGroupStateResponse.WriteStateResult),
-    (share_state.DeleteShareGroupStateResponse, share_state.DeleteShareGroupStateResponse.DeleteStateResult),
-    (
-        share_state.ReadShareGroupStateSummaryResponse,
-        share_state.ReadShareGroupStateSummaryResponse.ReadStateSummaryResult,
-    ),
-)
-
-_SPECIAL: Final[dict[int, Callable[[Any, int, int], Message]]] = {
-    classic.MetadataRequest.API_KEY: _metadata,
-    classic.ProduceRequest.API_KEY: _produce,
-    classic.ListOffsetsRequest.API_KEY: _list_offsets,
-    classic.FindCoordinatorRequest.API_KEY: _find_coordinator,
-    classic.CreateTopicsRequest.API_KEY: _create_topics,
-    classic.DeleteTopicsRequest.API_KEY: _delete_topics,
-    classic.CreatePartitionsRequest.API_KEY: _create_partitions,
-    classic.DeleteRecordsRequest.API_KEY: _delete_records,
-    classic.DescribeConfigsRequest.API_KEY: _describe_configs,
-    classic.IncrementalAlterConfigsRequest.API_KEY: _alter_configs,
-    classic.DeleteGroupsRequest.API_KEY: _delete_groups,
-    classic.DescribeGroupsRequest.API_KEY: _describe_classic,
-    classic.OffsetCommitRequest.API_KEY: _commit,
-    classic.OffsetFetchRequest.API_KEY: _fetch_offsets,
-    classic.OffsetForLeaderEpochRequest.API_KEY: _epochs,
-    classic.AddPartitionsToTxnRequest.API_KEY: _add_partitions,
-    classic.TxnOffsetCommitRequest.API_KEY: _commit_in_transaction,
-    share_group.ShareGroupDescribeRequest.API_KEY: _describe_groups,
-    share_offsets.DescribeShareGroupOffsetsRequest.API_KEY: _describe_offsets,
-    **{response.API_KEY: _state(response, result) for response, result in _STATE},
-}
+def _entry(struct: Struct, asked: Struct | None, named: Any, version: int, code: int) -> Any:
+    """One entry. `named` is an element of the request's array: a struct, or a plain id or index."""
+    fields = _in_version(struct, version)
+    values: dict[str, Any] = {field.name: [] for field in fields if field.is_array} | _failed(fields, code)
+    plain = [field.name for field in fields if not field.is_array and "error" not in field.name]
+    if asked is None:
+        values[plain[0]] = named
+        return struct.data_class(**values)
+    values |= {
+        f.name: getattr(named, f.name) for f in _in_version(asked, version) if f.name in _IDS.intersection(plain)
+    }
+    if not any(name in values for name in _ERROR_CODES):
+        values |= _entries(fields, asked, named, version, code)
+    return struct.data_class(**values)

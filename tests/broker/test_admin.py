@@ -40,7 +40,8 @@ from kafka_share.protocol.classic import (
     ListConfigResourcesRequest,
     MetadataRequest,
 )
-from kafka_share.protocol.messages import MESSAGES, encode_response
+from kafka_share.protocol.messages import MESSAGES, decode_response, encode_response
+from kafka_share.protocol.schema import Struct, schema_of
 
 
 def create(world: World, name: str, partitions: int = 1, factor: int = 1, **fields: Any) -> Any:
@@ -350,10 +351,36 @@ def test_a_broker_does_not_start_when_a_setting_is_wrong(config: dict[str, str])
         Configs(config)
 
 
+def _example(struct: Struct, version: int) -> Any:
+    """A struct with a value in every field that the version has, and one element in every array."""
+    values = {}
+    for field in (one for one in struct.fields if one.in_version(version)):
+        plain = {"string": "x", "uuid": UUID(int=5), "bytes": b"", "records": b"", "bool": False}.get(field.type, 3)
+        value = plain if field.struct is None else _example(field.struct, version)
+        values[field.name] = [value] if field.is_array else value
+    return struct.data_class(**values)
+
+
+def _codes(message: Any, struct: Struct) -> list[int]:
+    """All error codes in a message."""
+    found = []
+    for field in struct.fields:
+        value = getattr(message, field.name)
+        if field.name in ("error_code", "partition_error_code"):
+            found.append(value)
+        elif field.struct is not None and value is not None:
+            found += [code for one in (value if field.is_array else [value]) for code in _codes(one, field.struct)]
+    return found
+
+
 @pytest.mark.parametrize("key", sorted(HANDLERS))
 def test_every_api_has_an_answer_that_is_only_an_error(key: int) -> None:
+    """In each version the code can be read from the answer, at the top or in the entry for what was asked."""
     assert has_error_answer(key)
+    request, answer = (schema_of(message) for message in MESSAGES[key])
     low, high = advertised_versions(with_client_metrics=True)[key]
-    for version in range(max(low, MESSAGES[key][0].valid_versions[0]), high + 1):
-        answer = error_answer(MESSAGES[key][0](), version, NotLeaderOrFollowerError.code)
-        encode_response(1, answer, version)
+    for version in range(max(low, request.valid_versions[0]), high + 1):
+        failed = error_answer(_example(request.struct, version), version, NotLeaderOrFollowerError.code)
+        frame = encode_response(1, failed, version)
+        _, read = decode_response(key, version, frame[4:])
+        assert NotLeaderOrFollowerError.code in _codes(read, answer.struct), version
