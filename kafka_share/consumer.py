@@ -1,7 +1,7 @@
 """KafkaShareConsumer, the blocking façade: calls of one application thread, waits for the network thread's mailbox.
 
-What the calls mean is decided by `core.application`; what travels is decided by `core.consumer` on the background
-thread. This file does the waiting, guards against misuse, and runs the acknowledgement commit callback.
+What the calls do is in `application.calls`; what travels is decided by `core.consumer` on the background thread. This
+file has the public API, does the waiting, guards against misuse, and runs the acknowledgement commit callback.
 
 With an open window other threads acknowledge while one polls: those two methods go past the guard of the others.
 """
@@ -13,38 +13,26 @@ import logging
 import random
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, Generic, Self
+from typing import Any, Generic, Self, TypeVar
 
 from kafka_share.application.arguments import acknowledge_type, demand_place, not_a_record, timeout, topic_set
-from kafka_share.application.awaited_outcomes import OnOutcome
+from kafka_share.application.calls import ConsumerCalls, Steps
 from kafka_share.application.decoding import Decoder
 from kafka_share.application.interrupts import Interrupts
-from kafka_share.application.metrics import Observable
+from kafka_share.application.metrics import ConsumerMetrics
 from kafka_share.application.side import ApplicationSide
 from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.consumer import ShareConsumerCore
-from kafka_share.core.events import (
-    AcknowledgementsMade,
-    CloseRequested,
-    CommitRequested,
-    Event,
-    GatheredAcknowledgements,
-    PollEnded,
-    PollStarted,
-    SubscriptionChanged,
-    Unsubscribed,
-)
+from kafka_share.core.events import AcknowledgementOutcome, CloseRequested
 from kafka_share.core.member_id import new_member_id
 from kafka_share.errors import (
     ConcurrentUseError,
     ConsumerClosedError,
     IllegalStateError,
     KafkaShareError,
-    OperationTimeoutError,
-    WakeupError,
 )
 from kafka_share.network.background import ConsumerBackground
 from kafka_share.network.driver import monotonic_ms
@@ -58,15 +46,15 @@ from kafka_share.records import (
     V,
 )
 
+T = TypeVar("T")
+
 log = logging.getLogger(__name__)
 
 DEFAULT_CLOSE_TIMEOUT_MS = 30_000
 _ITERATION_POLL_MS = 1_000
-_LAST_WORDS_MS = 1_000
-"""What close adds to its timeout for a background thread that is late; usually it needs a millisecond of it."""
 
 
-class KafkaShareConsumer(Observable, Generic[K, V]):
+class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
     """A consumer of a share group (KIP-932): a member of a work queue on Kafka topics.
 
     `KafkaShareConsumer(*topics, **config)` subscribes to the topics, if any are given; `config` are the settings of
@@ -108,16 +96,15 @@ class KafkaShareConsumer(Observable, Generic[K, V]):
             window_records=settings.explicit_window_records,
             guard=threading.RLock() if self._has_window else None,
         )
-        self._callback: AcknowledgementCommitCallback | None = None
         self._callback_thread: int | None = None
         self._guard = threading.Lock()
-        self._next_request_id = 0
         source = random.Random()
         core = ShareConsumerCore(settings, new_member_id(source), source)
         self._driver = ConsumerBackground(core, settings, window=self._application if self._has_window else None)
+        self._calls = ConsumerCalls(self._application, self._driver, api_timeout_ms=settings.default_api_timeout_ms)
         self._driver.start()
         if names:
-            self._subscribe(names)
+            self._calls.subscribe(names)
 
     # ---- subscription
 
@@ -130,27 +117,14 @@ class KafkaShareConsumer(Observable, Generic[K, V]):
         with self._exclusive("subscribe"):
             names = topic_set(topics)
             if names:
-                self._subscribe(names)
+                self._calls.subscribe(names)
             else:
-                self._unsubscribe()
-
-    def _subscribe(self, topics: frozenset[str]) -> None:
-        self._application.topics = topics
-        self._post(SubscriptionChanged(topics), wake=False)
+                self._run(self._calls.unsubscribe())
 
     def unsubscribe(self) -> None:
         """Leave the group and drop the assignment. Records delivered before can still be acknowledged."""
         with self._exclusive("unsubscribe"):
-            self._unsubscribe()
-
-    def _unsubscribe(self) -> None:
-        if not self._application.topics:
-            return
-        self._application.topics = frozenset()
-        request_id = self._new_request_id()
-        deadline_at_ms = self._now_ms() + self._config.default_api_timeout_ms
-        self._post(Unsubscribed(request_id, deadline_at_ms))
-        self._wait(deadline_at_ms, lambda: self._application.pop_completion(request_id) is not None)
+            self._run(self._calls.unsubscribe())
 
     def subscription(self) -> frozenset[str]:
         """The topic names subscribed to; empty if none."""
@@ -176,71 +150,14 @@ class KafkaShareConsumer(Observable, Generic[K, V]):
         records: ShareRecords[K, V] | None = None
         try:
             with self._exclusive("poll"), self._measured_poll() as measured:
-                deadline_at_ms = self._now_ms() + timeout("timeout_ms", timeout_ms)
-                self._take_arrived(with_records=self._application.has_room)
-                self._raise_pending()
-                self._run_callback()
-                if not self._application.topics:
-                    raise IllegalStateError("The consumer is not subscribed to any topics.")
-                self._application.demand_all_acknowledged()
-                self._raise_wakeup()
-                self._application.accept_delivered()
-                self._start_poll(deadline_at_ms)
-                try:
-                    try:
-                        records = self._wait_for_records(deadline_at_ms)
-                        measured.records = len(records)
-                    finally:
-                        self._run_callback()
-                except BaseException:
-                    self._post(PollEnded(), wake=False)
-                    raise
+                records = self._run(self._calls.poll(timeout("timeout_ms", timeout_ms)))
+                measured.records = len(records)
             return records
         except BaseException:
             if records is not None:
                 # An interrupt struck on the way out: what the application never saw must not be accepted.
                 self._application.put_back(records)
             raise
-
-    def _start_poll(self, deadline_at_ms: int) -> None:
-        application = self._application
-        application.begin_poll()
-        with application.guard:
-            acknowledgements = application.gather()
-            if not application.has_ready:
-                self._ask(deadline_at_ms, acknowledgements)
-                return
-            # Records are at hand: nothing is fetched, and the acknowledgements do not wait for the next fetch.
-            if acknowledgements:
-                self._commit(acknowledgements, self._now_ms() + self._config.default_api_timeout_ms, wait=False)
-        self._post(PollStarted(self._now_ms(), wants_records=False), wake=False)
-
-    def _ask(self, deadline_at_ms: int, acknowledgements: tuple[GatheredAcknowledgements, ...] = ()) -> None:
-        """Have records fetched if that is due; under the application side's guard."""
-        asked = self._application.next_ask()
-        if asked is not None:
-            said = acknowledgements + self._application.gather()
-            self._post(PollStarted(deadline_at_ms, said, wants_records=asked > 0, max_records=asked))
-
-    def _wait_for_records(self, deadline_at_ms: int) -> ShareRecords[K, V]:
-        application = self._application
-        while True:
-            records = application.collect()
-            if records is not None:
-                if self._has_window:  # perhaps without the core's knowing: they were at hand when room was made
-                    self._post(PollEnded(), wake=False)
-                return records  # type: ignore[return-value]
-            self._raise_pending()
-            with application.guard:
-                self._ask(deadline_at_ms)
-            left_ms = deadline_at_ms - self._now_ms()
-            if left_ms <= 0:
-                return ShareRecords({})
-            had_room = application.has_room
-            application.take(self._mailbox.take(left_ms, with_records=had_room, waiting=self._interrupts.waiting()))
-            self._raise_wakeup()
-            if not had_room:
-                self._take_arrived(with_records=application.has_room)
 
     def __iter__(self) -> Iterator[ShareRecord[K, V]]:
         """Endless: yields record by record, polling when the last of a poll has been taken; ends after `close`.
@@ -282,7 +199,7 @@ class KafkaShareConsumer(Observable, Generic[K, V]):
             raise not_a_record(record)
         kind = type if type.__class__ is AcknowledgeType else acknowledge_type(type)
         if self._has_window:
-            self._say(record, kind, None)
+            self._calls.acknowledge_delivery(record, kind, None)
             return
         # Not `with self._exclusive(...)`: called for each record, this saves most of the call's time.
         self._enter("acknowledge")
@@ -309,16 +226,8 @@ class KafkaShareConsumer(Observable, Generic[K, V]):
             raise IllegalStateError("acknowledge_with_result needs an open window: set explicit_window_records")
         future: Future[None] = Future()
         future.set_running_or_notify_cancel()
-        self._say(record, kind, partial(_resolve, future))
+        self._calls.acknowledge_delivery(record, kind, partial(_resolve, future))
         return future
-
-    def _say(self, record: ShareRecord[Any, Any], kind: AcknowledgeType, on_outcome: OnOutcome | None) -> None:
-        must_announce, makes_room = self._application.in_flight.say(record, kind, on_outcome)
-        if must_announce:
-            with contextlib.suppress(ConsumerClosedError):  # close on another thread has just taken it along
-                self._post(AcknowledgementsMade())
-        if makes_room:
-            self._mailbox.interrupt()
 
     def acknowledge_offset(self, topic: str, partition: int, offset: int, type: AcknowledgeType) -> None:  # noqa: A002
         """Override what is said about a record that could not be delivered (a deserializer failed, damaged batch).
@@ -340,57 +249,13 @@ class KafkaShareConsumer(Observable, Generic[K, V]):
         way and are reported to the callback) and `WakeupError`.
         """
         with self._exclusive("commit_sync"):
-            wait_ms = self._config.default_api_timeout_ms if timeout_ms is None else timeout("timeout_ms", timeout_ms)
-            deadline_at_ms = self._now_ms() + wait_ms
-            self._take_arrived()
-            self._application.accept_delivered()
-            request_id = 0
-            with self._application.guard:
-                acknowledgements = self._application.gather()
-                if acknowledgements or self._application.has_unsettled:
-                    request_id = self._commit(acknowledgements, deadline_at_ms, wait=True)
-            timed_out = bool(request_id) and self._wait_for_commit(request_id, deadline_at_ms)
-            results: dict[TopicIdPartition, KafkaShareError | None] = {}
-            for outcome in self._application.peek_outcomes():
-                results[outcome.partition] = results.get(outcome.partition) or outcome.error
-            self._run_callback()
-            if timed_out:
-                raise OperationTimeoutError(
-                    f"No answer to the acknowledgements within {wait_ms} ms; they stay under way, "
-                    f"and their outcome is reported to the acknowledgement commit callback."
-                )
-            return results
-
-    def _wait_for_commit(self, request_id: int, deadline_at_ms: int) -> bool:
-        completion: list[bool] = []
-
-        def ended() -> bool:
-            self._raise_wakeup()
-            timed_out = self._application.pop_completion(request_id)
-            if timed_out is not None:
-                completion.append(timed_out)
-            return timed_out is not None
-
-        self._wait(deadline_at_ms, ended)
-        return not completion or completion[0]
+            wait_ms = None if timeout_ms is None else timeout("timeout_ms", timeout_ms)
+            return self._run(self._calls.commit_sync(wait_ms))
 
     def commit_async(self) -> None:
         """Send the acknowledgements without waiting; their outcome comes through the callback."""
         with self._exclusive("commit_async"):
-            self._take_arrived()
-            self._run_callback()
-            self._application.accept_delivered()
-            with self._application.guard:
-                acknowledgements = self._application.gather()
-                if acknowledgements:
-                    self._commit(acknowledgements, self._now_ms() + self._config.default_api_timeout_ms, wait=False)
-
-    def _commit(
-        self, acknowledgements: tuple[GatheredAcknowledgements, ...], deadline_at_ms: int, *, wait: bool
-    ) -> int:
-        request_id = self._new_request_id()
-        self._post(CommitRequested(request_id, acknowledgements, deadline_at_ms, wait))
-        return request_id
+            self._calls.commit_async()
 
     def set_acknowledgement_commit_callback(self, callback: AcknowledgementCommitCallback | None) -> None:
         """Be told how acknowledgements ended: `callback(offsets by partition, error or None)`.
@@ -401,23 +266,15 @@ class KafkaShareConsumer(Observable, Generic[K, V]):
         if callback is not None and not callable(callback):
             raise TypeError(f"the callback is a callable or None, not {callback.__class__.__name__}")
         with self._exclusive("set_acknowledgement_commit_callback"):
-            if callback is None:
-                self._application.drop_outcomes()
-            self._callback = callback
+            self._calls.report = None if callback is None else partial(self._report, callback)
 
-    def _run_callback(self) -> None:
-        self._take_arrived()
-        if self._callback is None:
-            self._application.drop_outcomes()
-            return
+    def _report(self, callback: AcknowledgementCommitCallback, outcome: AcknowledgementOutcome) -> None:
+        offsets = frozenset(o for run in outcome.runs for o in range(run.first, run.last + 1))
         self._callback_thread = threading.get_ident()
         try:
-            for outcome in iter(self._application.pop_outcome, None):
-                offsets = frozenset(o for run in outcome.runs for o in range(run.first, run.last + 1))
-                try:
-                    self._interrupts.run_outside(self._callback, {outcome.partition: offsets}, outcome.error)
-                except Exception:
-                    log.exception("the acknowledgement commit callback raised")
+            self._interrupts.run_outside(callback, {outcome.partition: offsets}, outcome.error)
+        except Exception:
+            log.exception("the acknowledgement commit callback raised")
         finally:
             self._callback_thread = None
 
@@ -439,13 +296,8 @@ class KafkaShareConsumer(Observable, Generic[K, V]):
         with self._exclusive("close", when_closed=True):
             if self._closed or self._driver is None:
                 return
-            deadline_at_ms = self._now_ms() + limit_ms
             try:
-                with self._application.guard:
-                    self._post(CloseRequested(self._application.gather_last(), deadline_at_ms))
-                # At the deadline the background side gives up by itself, and tells the outcomes a moment later.
-                self._wait(deadline_at_ms + _LAST_WORDS_MS, lambda: self._application.closed)
-                self._run_callback()
+                self._run(self._calls.close(limit_ms))
             finally:
                 self._closed = True
                 self._driver.stop()
@@ -475,44 +327,23 @@ class KafkaShareConsumer(Observable, Generic[K, V]):
 
     # ---- waiting
 
-    @property
-    def _mailbox(self) -> Any:
+    def _run(self, call: Steps[T]) -> T:
+        """Run a call to its end, blocking in the mailbox wherever it waits."""
         assert self._driver is not None
-        return self._driver.mailbox
-
-    def _post(self, event: Event, *, wake: bool = True) -> None:
-        assert self._driver is not None
-        self._driver.post(event, wake=wake)
-
-    def _now_ms(self) -> int:
-        assert self._driver is not None
-        return self._driver.now_ms()
-
-    def _new_request_id(self) -> int:
-        self._next_request_id += 1
-        return self._next_request_id
-
-    def _take_arrived(self, *, with_records: bool = False) -> None:
-        """Empty the mailbox; records only for a poll: what no poll takes in time has to be released."""
-        self._application.take(self._mailbox.take(0, with_records=with_records))
-
-    def _wait(self, deadline_at_ms: int, ended: Callable[[], bool]) -> None:
-        """Take from the mailbox until `ended`, at the latest until the deadline."""
-        while not ended():
-            left_ms = deadline_at_ms - self._now_ms()
-            if left_ms <= 0:
-                return
-            waiting = self._interrupts.waiting()
-            self._application.take(self._mailbox.take(left_ms, with_records=False, waiting=waiting))
-
-    def _raise_pending(self) -> None:
-        error = self._application.pop_error()
-        if error is not None:
-            raise error
-
-    def _raise_wakeup(self) -> None:
-        if self._mailbox.consume_wakeup():
-            raise WakeupError("wakeup() was called")
+        try:
+            wait = next(call)
+            while True:
+                try:
+                    left_ms = wait.deadline_at_ms - self._driver.now_ms()
+                    with self._interrupts.waiting():
+                        self._driver.mailbox.wait(max(0, left_ms), with_records=wait.with_records)
+                except BaseException as error:  # noqa: BLE001 - the call ends by it
+                    wait = call.throw(error)
+                else:
+                    wait = next(call)
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
     @contextlib.contextmanager
     def _exclusive(self, method: str, *, when_closed: bool = False) -> Iterator[None]:

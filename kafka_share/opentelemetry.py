@@ -26,7 +26,7 @@ _READ_AGAIN_S: Final = 0.1
 
 
 class ShareConsumerInstruments:
-    """Observable instruments for any number of consumers.
+    """ConsumerMetrics instruments for any number of consumers.
 
     The instruments have the names of Kafka's telemetry (`org.apache.kafka.consumer.share.fetch.manager.fetch.total`).
     Names that end with `.total` are counters, all others gauges. Each value has the attributes `client_id` and

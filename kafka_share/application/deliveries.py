@@ -161,7 +161,9 @@ class Deliveries:
                 return
         raise _not_in_flight(topic, partition, offset)
 
-    def say(self, record: Record, kind: AcknowledgeType, on_outcome: OnOutcome | None) -> tuple[bool, bool]:
+    def acknowledge_delivery(
+        self, record: Record, kind: AcknowledgeType, on_outcome: OnOutcome | None
+    ) -> tuple[bool, bool]:
         """Open window, any thread: whether to post `AcknowledgementsMade`, and whether to wake the poll.
 
         A record names its delivery by its lock; one that was made by hand is known by its place alone. Raises
@@ -170,7 +172,7 @@ class Deliveries:
         with self.guard:
             if self.is_closed:
                 raise ConsumerClosedError("This consumer has already been closed.")
-            holder = self._say(record, kind, on_outcome)
+            holder = self._acknowledge_delivery(record, kind, on_outcome)
             self._changed[holder] = None
             if kind is not AcknowledgeType.RENEW:
                 self._held -= 1
@@ -178,14 +180,14 @@ class Deliveries:
             makes_room = self._waits_for_room and self._held < self._window_records
             return must_announce, makes_room
 
-    def _say(self, record: Record, kind: AcknowledgeType, on_outcome: OnOutcome | None) -> Delivery:
+    def _acknowledge_delivery(self, record: Record, kind: AcknowledgeType, on_outcome: OnOutcome | None) -> Delivery:
         if record.lock is not None:
             holder = self._by_lock.get(record.lock)
-            if holder is not None and holder.say(record.offset, kind, on_outcome):
+            if holder is not None and holder.acknowledge_delivery(record.offset, kind, on_outcome):
                 return holder
         else:
             for holder in reversed(self._by_place.get((record.topic, record.partition), [])):
-                if holder.say(record.offset, kind, on_outcome):
+                if holder.acknowledge_delivery(record.offset, kind, on_outcome):
                     return holder
         raise _not_in_flight(record.topic, record.partition, record.offset)
 
@@ -255,7 +257,7 @@ class Deliveries:
     # ---- outcomes
 
     @property
-    def has_unsettled(self) -> bool:
+    def awaits_outcomes(self) -> bool:
         return bool(self._unreported)
 
     def reported(self, outcome: AcknowledgementOutcome) -> None:

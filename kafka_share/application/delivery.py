@@ -139,7 +139,7 @@ class Delivery:
     def has_words(self) -> bool:
         return bool(self._types or self._settled or self._accepted)
 
-    def say(self, offset: int, kind: AcknowledgeType, on_outcome: OnOutcome | None) -> bool:
+    def acknowledge_delivery(self, offset: int, kind: AcknowledgeType, on_outcome: OnOutcome | None) -> bool:
         """The same in the open window; False also if the record has had its final word."""
         records = self._look_up() if self._fresh or self._accepted else self._records
         if offset not in records or self._types.get(offset, RENEW) != RENEW:

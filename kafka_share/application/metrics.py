@@ -35,7 +35,7 @@ class PollMeasurement:
         self._driver.measurements.poll_ended(self.records, self._driver.now_ms())
 
 
-class Observable:
+class ConsumerMetrics:
     """The façade sets `_driver` and `_config` before anybody can call these."""
 
     _driver: ConsumerBackground | None
@@ -89,6 +89,6 @@ class Observable:
         self._driver.measurements.application_metrics.pop(name, None)
 
 
-def labels_of(consumer: Observable) -> dict[str, str]:
+def labels_of(consumer: ConsumerMetrics) -> dict[str, str]:
     """Whose metrics these are, for those who collect them from several consumers."""
     return {"client_id": consumer._config.client_id, "group_id": consumer._config.group_id}

@@ -5,7 +5,7 @@ class decides everything else, so that both behave alike. It takes what the mail
 (`collect`) and acknowledgements to be posted (`gather`). It never blocks, and reads a clock for locks alone.
 
 With an open window (`window_records`) records are acknowledged by any thread while another one polls. Those calls
-(`in_flight.say`) and those of the background thread (`observe`, `hand_over`, `ended`) are safe at any time; all others
+(`deliveries.say`) and those of the background thread (`observe`, `hand_over`, `ended`) are safe at any time; all others
 belong to the thread that polls.
 """
 
@@ -91,10 +91,10 @@ class ApplicationSide:
         self.has_window = window_records > 0
         self.guard = nullcontext() if guard is None else guard
         """To be held while acknowledgements are gathered and the event that carries them is posted."""
-        self.in_flight = Deliveries(explicit=explicit, window_records=window_records, guard=self.guard, now_ms=now_ms)
+        self.deliveries = Deliveries(explicit=explicit, window_records=window_records, guard=self.guard, now_ms=now_ms)
         # Called for each record: as attributes they cost one call less.
-        self.acknowledge = self.in_flight.acknowledge
-        self.override = self.in_flight.override
+        self.acknowledge = self.deliveries.acknowledge
+        self.override = self.deliveries.override
         self._decoder = decoder
         self._max_poll_records = max_poll_records
         self._asked: int | None = None
@@ -111,7 +111,7 @@ class ApplicationSide:
     @property
     def acquisition_lock_timeout_ms(self) -> int | None:
         """What a broker said last; None before the first delivery."""
-        return self.in_flight.lock_ms
+        return self.deliveries.lock_ms
 
     # ---- what the mailbox brings
 
@@ -136,12 +136,12 @@ class ApplicationSide:
 
     def _resolve(self, outcome: AcknowledgementOutcome) -> None:
         self._outcomes.append(outcome)
-        self.in_flight.reported(outcome)
+        self.deliveries.reported(outcome)
         if outcome.acquisition_lock_timeout_ms is not None:
-            self.in_flight.lock_ms = outcome.acquisition_lock_timeout_ms
+            self.deliveries.lock_ms = outcome.acquisition_lock_timeout_ms
         if self.has_window:
             return  # `observe` has done the rest, and renewed records were never away
-        self.in_flight.resolve(outcome)
+        self.deliveries.resolve(outcome)
         for run in outcome.runs:
             if run.type == AcknowledgeType.RENEW:
                 self._renewal_ended(outcome.partition, run.first, run.last, succeeded=outcome.error is None)
@@ -179,9 +179,9 @@ class ApplicationSide:
         return self._completed.pop(request_id, None)
 
     @property
-    def has_unsettled(self) -> bool:
+    def awaits_outcomes(self) -> bool:
         """Whether acknowledgements are under way whose outcome is not known."""
-        return self.in_flight.has_unsettled
+        return self.deliveries.awaits_outcomes
 
     # ---- open window: called by the background thread
 
@@ -191,21 +191,21 @@ class ApplicationSide:
         for output in outputs:
             if isinstance(output, ReportOutcomes):
                 for outcome in output.outcomes:
-                    notices += self.in_flight.resolve(outcome)
+                    notices += self.deliveries.resolve(outcome)
         for told, error in notices:
             told(error)
 
     def hand_over(self, post: Callable[[AcknowledgementsGathered], None]) -> None:
         """Post what was said (answer to `GatherAcknowledgements`)."""
         with self.guard:
-            gathered = self.in_flight.gather_announced()
+            gathered = self.deliveries.gather_announced()
             if gathered:
                 post(AcknowledgementsGathered(gathered))
 
     def ended(self) -> None:
         """The background thread has ended, well or badly: nobody is left waiting."""
         error = OutcomeUnknownError("the consumer ended before the outcome of the acknowledgement was known")
-        for told, why in self.in_flight.abandon(error):
+        for told, why in self.deliveries.abandon(error):
             told(why)
 
     # ---- records
@@ -220,7 +220,7 @@ class ApplicationSide:
     @property
     def has_room(self) -> bool:
         """Whether a poll may return records: always, but for a full window."""
-        return not self.has_window or self.in_flight.room() > 0
+        return not self.has_window or self.deliveries.room() > 0
 
     def begin_poll(self) -> None:
         self._asked = None
@@ -230,11 +230,13 @@ class ApplicationSide:
 
         A poll asks when it begins, when there is room in its full window, and when a batch had nothing for it.
         """
-        room = min(self._max_poll_records, max(0, self.in_flight.room())) if self.has_window else self._max_poll_records
+        room = (
+            min(self._max_poll_records, max(0, self.deliveries.room())) if self.has_window else self._max_poll_records
+        )
         if self._asked is None or self._asked == 0 < room:
             self._asked = room
             return room
-        if not self.has_window and self.in_flight.has_words and not self.in_flight.unacknowledged:
+        if not self.has_window and self.deliveries.has_words and not self.deliveries.unacknowledged:
             return room  # the batch had gaps only
         return None
 
@@ -260,7 +262,7 @@ class ApplicationSide:
         if self._problem is not None:
             # What is said about the offsets counts from now on: only now can the application override it.
             (holder, problem), self._problem = self._problem, None
-            self.in_flight.fail(holder, problem.runs)
+            self.deliveries.fail(holder, problem.runs)
             raise problem.error
         return None
 
@@ -269,7 +271,7 @@ class ApplicationSide:
         self._put_back(records)
 
     def _put_back(self, records: Iterable[Record]) -> None:
-        self._returning.extend(_Returning(holder, taken) for holder, taken in self.in_flight.take_back(records))
+        self._returning.extend(_Returning(holder, taken) for holder, taken in self.deliveries.take_back(records))
 
     def _fill(self, found: dict[TopicPartition, list[Record]]) -> None:
         """Returning records, then decoded ones until a problem, or until one broker's answer more would be too much.
@@ -282,7 +284,7 @@ class ApplicationSide:
             self._returning.popleft()
         limit = self._max_poll_records
         if self.has_window:
-            limit = min(limit, _count(found) + self.in_flight.room())
+            limit = min(limit, _count(found) + self.deliveries.room())
         left = limit - _count(found)
         self._drop_unwanted()
         while self._problem is None and not (self.has_window and _count(found) >= limit):
@@ -300,9 +302,9 @@ class ApplicationSide:
 
     def _begin_batch(self, batch: FetchedBatch) -> None:
         lock_ms = batch.acquisition_lock_timeout_ms
-        self.in_flight.lock_ms = lock_ms
+        self.deliveries.lock_ms = lock_ms
         for fetched in batch.partitions:
-            lock = self.in_flight.new_lock(fetched, batch.acquired_at_ms, lock_ms)
+            lock = self.deliveries.new_lock(fetched, batch.acquired_at_ms, lock_ms)
             self._decoding.append(_Decoding(fetched, self._decoder, lock))
 
     def _decode_partition(self, decoding: _Decoding, found: dict[TopicPartition, list[Record]], limit: int) -> None:
@@ -316,7 +318,7 @@ class ApplicationSide:
                 self._problem = (holder, step)
                 break
             self._hold(holder, step, found)
-        self.in_flight.settle(holder, steps.take_gaps())
+        self.deliveries.settle(holder, steps.take_gaps())
 
     def _drop_unwanted(self) -> None:
         """Give back what came for topics that have been left since: no poll returns or raises it.
@@ -335,17 +337,17 @@ class ApplicationSide:
             if self._problem is not None:
                 # It is the partition that is being decoded: nothing is decoded behind a problem.
                 (_, problem), self._problem = self._problem, None
-                self.in_flight.settle(decoding.holder, problem.runs)
-            self.in_flight.settle(decoding.holder, decoding.steps.release_rest())
+                self.deliveries.settle(decoding.holder, problem.runs)
+            self.deliveries.settle(decoding.holder, decoding.steps.release_rest())
 
     def _hold(self, holder: Delivery, records: list[Record], found: dict[TopicPartition, list[Record]]) -> None:
-        self.in_flight.deliver(holder, records)
+        self.deliveries.deliver(holder, records)
         found.setdefault(holder.partition.topic_partition, []).extend(records)
 
     @property
     def holds_records(self) -> bool:
         """Whether the application holds delivered records that it has not acknowledged."""
-        return self.in_flight.unacknowledged > 0
+        return self.deliveries.unacknowledged > 0
 
     # ---- acknowledgements
 
@@ -353,7 +355,7 @@ class ApplicationSide:
         """Explicit mode without a window: raises IllegalStateError while a delivered record has no acknowledgement."""
         if not self.explicit or self.has_window:
             return
-        open_records = self.in_flight.unacknowledged
+        open_records = self.deliveries.unacknowledged
         if open_records:
             raise IllegalStateError(
                 f"{open_records} records of the last poll have not been acknowledged; "
@@ -363,13 +365,13 @@ class ApplicationSide:
     def accept_delivered(self) -> None:
         """Implicit mode: ACCEPT what was delivered. Explicit mode: nothing."""
         if not self.explicit:
-            self.in_flight.accept_rest()
+            self.deliveries.accept_rest()
 
     def gather(self) -> tuple[GatheredAcknowledgements, ...]:
         """Take out all that has been said, to be posted now under the same `guard`; the caller must not drop it."""
         if self.has_window:
-            return self.in_flight.gather_said()
-        gathered, renewing = self.in_flight.gather()
+            return self.deliveries.gather_said()
+        gathered, renewing = self.deliveries.gather()
         for holder, records in renewing:
             self._renewing.setdefault(holder.partition, []).append(_Returning(holder, records))
         return gathered
@@ -377,12 +379,12 @@ class ApplicationSide:
     def gather_last(self) -> tuple[GatheredAcknowledgements, ...]:
         """The same for close, after which nothing can be acknowledged any more."""
         with self.guard:
-            self.in_flight.is_closed = True
+            self.deliveries.is_closed = True
             return self.gather()
 
     def check(self) -> None:
         """Invariants, called by tests after every step."""
-        self.in_flight.check()
+        self.deliveries.check()
 
 
 def _count(found: Mapping[TopicPartition, list[Record]]) -> int:

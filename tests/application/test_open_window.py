@@ -85,7 +85,7 @@ class Side:
         def tell(error: KafkaShareError | None) -> None:
             self.told.append((record.offset, error))
 
-        answer = self.application.in_flight.say(record, kind, tell)
+        answer = self.application.deliveries.acknowledge_delivery(record, kind, tell)
         self.application.check()
         return answer
 
@@ -321,7 +321,7 @@ def test_each_word_is_answered_once_before_any_poll() -> None:
     assert side.told == [(0, None), (1, None)]
     side.settle(Run(0, 0, ACCEPT), Run(2, 2, REJECT), error=error)
     assert side.told == [(0, None), (1, None), (0, error), (2, error)]
-    assert not side.application.has_unsettled
+    assert not side.application.awaits_outcomes
 
 
 def test_a_renewal_is_answered_with_the_final_word_that_overtook_it() -> None:

@@ -106,7 +106,9 @@ class OpenWindow(RuleBasedStateMachine):
     def acknowledge(self, data: st.DataObject, kind: int) -> None:
         key = data.draw(st.sampled_from(sorted(self.held)))
         number, self.words = self.words, self.words + 1
-        self.application.in_flight.say(self.held[key], AcknowledgeType(kind), partial(self.tell, number))
+        self.application.deliveries.acknowledge_delivery(
+            self.held[key], AcknowledgeType(kind), partial(self.tell, number)
+        )
         if kind != AcknowledgeType.RENEW:
             del self.held[key]
 
@@ -161,7 +163,7 @@ class OpenWindow(RuleBasedStateMachine):
     def teardown(self) -> None:
         for record in self.held.values():
             number, self.words = self.words, self.words + 1
-            self.application.in_flight.say(record, AcknowledgeType.ACCEPT, partial(self.tell, number))
+            self.application.deliveries.acknowledge_delivery(record, AcknowledgeType.ACCEPT, partial(self.tell, number))
         self.note(self.application.gather_last())
         while self.under_way:
             self.settle(1, None)
@@ -170,7 +172,7 @@ class OpenWindow(RuleBasedStateMachine):
         for (where, _, offset), count in self.sent.items():
             by_place[where, offset] += count
         assert by_place == self.reported
-        assert not self.application.has_unsettled
+        assert not self.application.awaits_outcomes
         self.application.check()
 
 

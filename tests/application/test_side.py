@@ -178,7 +178,7 @@ def test_what_was_delivered_is_accepted_when_the_mode_is_implicit() -> None:
         GatheredAcknowledgements(A0, 1, 7, (Run(0, 1, ACCEPT), Run(2, 3, GAP)), number=1),
         GatheredAcknowledgements(B0, 1, 7, (Run(9, 9, ACCEPT),), number=2),
     )
-    assert application.has_unsettled
+    assert application.awaits_outcomes
     assert not application.holds_records
     application.accept_delivered()
     assert application.gather() == (), "each acknowledgement is handed over once"
@@ -416,9 +416,9 @@ def test_outcomes_are_reported_once_and_settle_what_was_gathered() -> None:
     collected(application)
     application.accept_delivered()
     application.gather()
-    assert application.has_unsettled
+    assert application.awaits_outcomes
     settle(application, Run(0, 0, ACCEPT))
-    assert not application.has_unsettled
+    assert not application.awaits_outcomes
     assert len(application.peek_outcomes()) == 1
     outcome = application.pop_outcome()
     assert outcome is not None

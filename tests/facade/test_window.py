@@ -158,7 +158,7 @@ def test_a_poll_that_waits_for_room_goes_on_when_another_thread_acknowledges(
     polled: queue.SimpleQueue[list[Record]] = queue.SimpleQueue()
     thread = threading.Thread(target=lambda: polled.put(list(consumer.poll(timeout_ms=PATIENCE_S * 1_000))))
     thread.start()
-    wait_until(lambda: consumer._application.in_flight._waits_for_room)
+    wait_until(lambda: consumer._application.deliveries._waits_for_room)
     future = consumer.acknowledge_with_result(first)
     assert offsets(polled.get(timeout=PATIENCE_S)) == [1]
     thread.join()

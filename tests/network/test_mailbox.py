@@ -39,13 +39,20 @@ class WaitingTakers:
 
     def __init__(self, box: Mailbox, monkeypatch: pytest.MonkeyPatch) -> None:
         self.waits = threading.Event()
-        original = box._changed.wait
+        monkeypatch.setattr(box, "_bell", Bell(box._bell, self.waits.set))
 
-        def wait(timeout: float | None = None) -> bool:
-            self.waits.set()
-            return original(timeout)
 
-        monkeypatch.setattr(box._changed, "wait", wait)
+class Bell:
+    """The lock that a taker waits for; `about_to_wait` is called before each wait."""
+
+    def __init__(self, lock: threading.Lock, about_to_wait: Callable[[], object]) -> None:
+        self.release = lock.release
+        self._lock = lock
+        self._about_to_wait = about_to_wait
+
+    def acquire(self, *, timeout: float) -> bool:
+        self._about_to_wait()
+        return self._lock.acquire(timeout=timeout)
 
 
 def test_all_that_is_pending_is_taken_when_something_was_put() -> None:
@@ -135,30 +142,27 @@ def test_last_outputs_can_be_taken_and_no_wait_blocks_when_the_thread_has_ended(
 
 def test_mailbox_stays_usable_when_a_wait_is_interrupted_by_the_keyboard(monkeypatch: pytest.MonkeyPatch) -> None:
     box = Mailbox()
-    original = box._changed.wait
 
-    def interrupted(timeout: float | None = None) -> bool:
+    def interrupt_soon() -> None:
         # To the main thread, which is this one: the kernel breaks its wait off.
         threading.Timer(0.05, signal.pthread_kill, [threading.main_thread().ident, signal.SIGINT]).start()
-        return original(timeout)
 
-    monkeypatch.setattr(box._changed, "wait", interrupted)
+    monkeypatch.setattr(box, "_bell", Bell(box._bell, interrupt_soon))
     with pytest.raises(KeyboardInterrupt):
         box.take(LONG_MS)
     monkeypatch.undo()
-    assert not box._changed._is_owned()
     box.put(FinishClose())
     assert box.take(LONG_MS) == [FinishClose()]
 
 
 def test_notify_is_called_without_the_lock_when_something_changes() -> None:
     calls: list[bool] = []
-    box = Mailbox(notify=lambda: calls.append(box._changed._is_owned()))
+    box = Mailbox(notify=lambda: calls.append(on_thread(lambda: box.has_news(with_records=True)).result(10)))
     box.put(FinishClose())
     box.wakeup()
     box.fail(ValueError())
     box.stop()
-    assert calls == [False] * 4
+    assert calls == [True] * 4, "another thread could look meanwhile"
 
 
 def test_core_is_stopped_when_it_puts_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,6 +187,21 @@ def test_every_batch_arrives_once_when_two_threads_hurry() -> None:
         taken += [output.batch.batch_id for output in box.take(LONG_MS) if isinstance(output, Deliver)]
     done.result(10)
     assert taken == list(range(count))
+
+
+def test_outputs_are_shown_again_and_cannot_be_taken_back_until_they_are_dropped() -> None:
+    """Who is interrupted between looking and dealing with it finds everything as it was."""
+    mailbox = Mailbox()
+    first, second = CompleteCommit(7, False), deliver(7)
+    mailbox.put_all((first, second))
+    assert mailbox.arrived() == [first, second]
+    assert not mailbox.reclaim(7)
+    mailbox.drop(first)
+    assert mailbox.arrived(with_records=False) == []
+    assert mailbox.arrived() == [second]
+    mailbox.drop(second)
+    mailbox.drop(second)
+    assert mailbox.arrived() == []
 
 
 def test_records_stay_in_the_mailbox_when_only_a_poll_may_take_them() -> None:

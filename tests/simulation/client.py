@@ -7,16 +7,17 @@ not paused to go on.
 from __future__ import annotations
 
 import random
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from simulation.driver import SimulatedDriver
-from simulation.facade import Confidant, SimulatedFacade, Wait
+from simulation.facade import Confidant, SimulatedFacade, Sleep, Steps
 from simulation.fault_profile import API_TIMEOUT_MS, POISON, SETUP_TIMEOUT_MS, ClientProfile
 from simulation.network import Network
 from simulation.trace import Trace
 from simulation.virtual_time import VirtualTime
 
+from kafka_share.application.calls import Wait
 from kafka_share.application.decoding import Decoder
 from kafka_share.application.side import ApplicationSide
 from kafka_share.config import ShareConsumerConfig
@@ -37,7 +38,7 @@ class PoisonDeserializer:
 class Life(Protocol):
     """What the application does, from its first subscription to its end."""
 
-    def __call__(self, client: SimulatedClient) -> Generator[Wait, None, None]: ...
+    def __call__(self, client: SimulatedClient) -> Steps[None]: ...
 
 
 class SimulatedClient:
@@ -67,9 +68,9 @@ class SimulatedClient:
         """Open window: what the application has in work."""
         self.has_ended = False
         self._time = time
-        self._wait: Wait | None = None
+        self._wait: Wait | Sleep | None = None
         self._waits = 0
-        self._life: Generator[Wait, None, None] | None = None
+        self._life: Steps[None] | None = None
         config = ShareConsumerConfig(
             bootstrap_servers=[f"{node.host}:{node.port}" for node in bootstrap],
             client_id=name,
@@ -129,8 +130,9 @@ class SimulatedClient:
     def _resume(self) -> None:
         assert self._life is not None
         self._waits += 1
+        if isinstance(self._wait, Wait):
+            self.driver.mailbox.wait(0, with_records=self._wait.with_records)  # it is over, and uses up an interrupt
         self._wait = None
-        self.driver.mailbox._interrupted = False  # what the end of a wait in `Mailbox.take` does
         try:
             wait = next(self._life)
         except StopIteration:
@@ -138,11 +140,9 @@ class SimulatedClient:
             return
         self._wait = wait
         number = self._waits
-        self._time.after(
-            max(0, wait.deadline_at_ms - self.driver.now_ms()), lambda: self.driver.run(lambda: self._go_on(number))
-        )
-        if wait.for_news:
-            self._on_news()
+        until_ms = wait.until_ms if isinstance(wait, Sleep) else wait.deadline_at_ms
+        self._time.after(max(0, until_ms - self.driver.now_ms()), lambda: self.driver.run(lambda: self._go_on(number)))
+        self._on_news()
 
     def _go_on(self, number: int) -> None:
         if number == self._waits and self._wait is not None:
@@ -150,5 +150,5 @@ class SimulatedClient:
 
     def _on_news(self) -> None:
         wait, number = self._wait, self._waits
-        if wait is not None and wait.for_news and self.driver.mailbox._has_news(wait.with_records):
+        if isinstance(wait, Wait) and self.driver.mailbox.has_news(with_records=wait.with_records):
             self._time.after(0, lambda: self.driver.run(lambda: self._go_on(number)))

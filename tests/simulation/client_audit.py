@@ -1,8 +1,8 @@
 """The auditor's eye on one application: what it gets, what it acknowledges, and the outcomes that are reported.
 
 Every record that a poll returns must be one that this member has acquired, with what the producer wrote; every
-acknowledgement must be of a record that the application holds; every offset that is acknowledged must be reported
-exactly once; and an ACCEPT that is reported as done must have been stored.
+acknowledgement must be of a record that the application holds, and be posted before the consumer has closed; every
+offset that is posted must be reported exactly once; and an ACCEPT that is reported as done must have been stored.
 """
 
 from __future__ import annotations
@@ -42,6 +42,10 @@ class ClientAudit:
         self._in_hand: Counter[tuple[str, int, int]] = Counter()
         self._unreported: Counter[tuple[TopicIdPartition, int, int]] = Counter()
         """(partition, offset, type) that was acknowledged and has had no outcome."""
+        self._unposted: set[tuple[str, int, int]] = set()
+        """What the application has acknowledged by itself, and no event has carried yet."""
+        self._open_runs: dict[int, int] = {}
+        """How many runs of each number that was posted have had no outcome."""
 
     def delivered(self, records: list[ShareRecord[Any, Any]]) -> None:
         acquired = self._books.acquired.get(self._member_id, {})
@@ -56,12 +60,28 @@ class ClientAudit:
         if records and self._trace.is_on:
             self._trace.add(self._name, "polled", [(r.topic, r.partition, r.offset, r.delivery_count) for r in records])
 
-    def said(self, gathered: tuple[GatheredAcknowledgements, ...]) -> None:
+    def acknowledged(self, record: ShareRecord[Any, Any]) -> None:
+        self._unposted.add((record.topic, record.partition, record.offset))
+
+    @property
+    def open_numbers(self) -> frozenset[int]:
+        """The numbers of what was posted and has no outcome that was reported."""
+        return frozenset(self._open_runs)
+
+    def committed(self, waited_for: frozenset[int]) -> None:
+        """commit_sync has returned and not run out of time."""
+        early = waited_for & self._open_runs.keys()
+        if early:
+            raise ComplaintError(f"commit_sync of {self._name} returned before the outcome of {sorted(early)}")
+
+    def posted(self, gathered: tuple[GatheredAcknowledgements, ...]) -> None:
         acquired = self._books.acquired.get(self._member_id, {})
         for one in gathered:
             partition = one.partition
+            self._open_runs[one.number] = len(one.runs)
             for offset, kind in _offsets(one.runs):
                 where = (partition.topic, partition.partition, offset)
+                self._unposted.discard(where)
                 if where not in acquired:
                     raise ComplaintError(f"{self._name} acknowledges {where}, which it was not handed out")
                 if self._in_hand[where]:
@@ -72,6 +92,10 @@ class ClientAudit:
 
     def reported(self, outcome: AcknowledgementOutcome) -> None:
         partition = outcome.partition
+        for ended in outcome.ended:
+            self._open_runs[ended.number] = self._open_runs.get(ended.number, 0) - len(ended.runs)
+            if not self._open_runs[ended.number]:
+                del self._open_runs[ended.number]
         book = self._books.by_key.get(BookKey(self._group_id, partition.topic_id, partition.partition))
         for offset, kind in _offsets(outcome.runs):
             if not self._unreported[partition, offset, kind]:
@@ -83,6 +107,8 @@ class ClientAudit:
         self._trace.count(f"outcome {name}")
 
     def closed(self) -> None:
+        if self._unposted:
+            raise ComplaintError(f"{self._name} has closed and never posted the acknowledgements of {self._unposted}")
         for (partition, offset, kind), times in self._unreported.items():
             if times:
                 raise ComplaintError(f"{self._name} is never told what became of {partition}@{offset}, type {kind}")

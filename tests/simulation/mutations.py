@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from typing import Any
 from unittest.mock import patch
 
 import attrs
 
+from kafka_share.application.calls import ConsumerCalls
+from kafka_share.application.delivery import Delivery
 from kafka_share.application.side import ApplicationSide
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.share import acquisition
@@ -123,6 +126,60 @@ def _takes_refusals_for_success(_: Original) -> Original:
     return mutant
 
 
+# ---- the calls
+
+
+def _commits_nothing(_: Original) -> Original:
+    """Gathered, and not posted."""
+    return lambda calls, acknowledgements, deadline_at_ms, *, wait: 0 if acknowledgements else -1
+
+
+def _polls_without_acknowledgements(ask: Original) -> Original:
+    return lambda calls, deadline_at_ms, acknowledgements=(): ask(calls, deadline_at_ms)
+
+
+def _keeps_what_was_gathered(gather: Original) -> Original:
+    """Posted, and not cleared: it is posted again, under another number."""
+
+    def mutant(delivery: Delivery, numbers: Any) -> Any:
+        before = copy(vars(delivery))
+        gathered = gather(delivery, numbers)
+        vars(delivery).update(before)
+        return gathered
+
+    return mutant
+
+
+def _leaves_its_poll_open(_: Original) -> Original:
+    return lambda calls: None
+
+
+def _does_not_wait_for_outcomes(_: Original) -> Original:
+    def mutant(calls: ConsumerCalls, request_id: int, deadline_at_ms: int) -> Any:
+        return False
+        yield
+
+    return mutant
+
+
+def _closes_without_the_last_acknowledgements(_: Original) -> Original:
+    return lambda side: ()
+
+
+def _reports_nothing_once_it_has_closed(report: Original) -> Original:
+    return lambda calls: None if calls._application.closed else report(calls)
+
+
+def _drops_mail_unseen(take: Original) -> Original:
+    def mutant(calls: ConsumerCalls, *, with_records: bool = False) -> None:
+        mailbox = calls._background.mailbox
+        for output in mailbox.arrived(with_records=with_records)[1:]:
+            mailbox.drop(output)
+        take(calls, with_records=with_records)
+
+    return mutant
+
+
 # ---- the broker
 
 
@@ -192,7 +249,10 @@ MUTATIONS = {
     "accept twice": Mutation(ApplicationSide, "gather", _gathers_twice, "which its application does not hold", 1),
     "forget a partition": Mutation(Fetching, "_by_leader", _forgets_partition_0, "not ended", 5),
     "drop the result of a failed acknowledgement": Mutation(
-        Acknowledgements, "settle", _drops_failed_outcomes, "is never told what became of"
+        Acknowledgements,
+        "settle",
+        _drops_failed_outcomes,
+        "is never told what became of|returned before the outcome",
     ),
     "report an outcome twice": Mutation(ApplicationSide, "pop_outcome", _reports_twice, "once too often"),
     "never rejoin after fencing": Mutation(Membership, "_fenced", _never_rejoins, "is no member of its group", 6),
@@ -208,6 +268,26 @@ MUTATIONS = {
     ),
     "take refusals for success": Mutation(
         answers, "error_for_code", _takes_refusals_for_success, "was accepted; it was not stored", 9
+    ),
+    "gather and not post": Mutation(ConsumerCalls, "_commit", _commits_nothing, "never posted"),
+    "poll without the acknowledgements": Mutation(
+        ConsumerCalls, "_ask", _polls_without_acknowledgements, "never posted"
+    ),
+    "keep what was gathered": Mutation(Delivery, "gather", _keeps_what_was_gathered, "does not hold"),
+    "leave a poll open when it raises": Mutation(
+        ConsumerCalls, "_end_poll", _leaves_its_poll_open, "was not told that it ended"
+    ),
+    "return from commit_sync before the outcomes": Mutation(
+        ConsumerCalls, "_wait_for_commit", _does_not_wait_for_outcomes, "returned before the outcome"
+    ),
+    "close without the last acknowledgements": Mutation(
+        ApplicationSide, "gather_last", _closes_without_the_last_acknowledgements, "never posted the acknowledgements"
+    ),
+    "report nothing after the end": Mutation(
+        ConsumerCalls, "_report_outcomes", _reports_nothing_once_it_has_closed, "is never told what became of"
+    ),
+    "drop mail unseen": Mutation(
+        ConsumerCalls, "_take", _drops_mail_unseen, "is never told what became of|close has returned before"
     ),
     "hand out locked records": Mutation(
         InFlightState, "acquirable", _hands_out_locked_records, "is handed out to (two members at once|its holder)", 1

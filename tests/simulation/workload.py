@@ -6,12 +6,13 @@ what it gets, and so lets every record end.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from simulation.client import SimulatedClient
-from simulation.facade import Records, Wait
+from simulation.facade import Steps
 
+from kafka_share.application.calls import Records
 from kafka_share.errors import CallerError, DataError, KafkaShareError, OperationTimeoutError, WakeupError
 from kafka_share.records import AcknowledgeType, ShareRecord
 
@@ -19,7 +20,7 @@ CLOSE_TIMEOUT_MS = 5_000
 QUIET_POLL_MS = 500
 
 
-def live(client: SimulatedClient) -> Generator[Wait, None, None]:
+def live(client: SimulatedClient) -> Steps[None]:
     """Subscribe, go round until told to close, close."""
     facade, profile = client.facade, client.profile
     facade.subscribe(frozenset(profile.topics))
@@ -35,7 +36,7 @@ def live(client: SimulatedClient) -> Generator[Wait, None, None]:
     client.close_took_ms = client.driver.now_ms() - began_at_ms
 
 
-def _round(client: SimulatedClient) -> Generator[Wait, None, None]:
+def _round(client: SimulatedClient) -> Steps[None]:
     facade, profile, source = client.facade, client.profile, client.source
     timeout_ms = min(profile.poll_timeout_ms, QUIET_POLL_MS) if client.is_quiet else profile.poll_timeout_ms
     try:
@@ -62,7 +63,7 @@ def _round(client: SimulatedClient) -> Generator[Wait, None, None]:
         yield from facade.sleep(source.randint(0, profile.idle_ms))
 
 
-def _acknowledge(client: SimulatedClient, records: Records) -> Generator[Wait, None, None]:
+def _acknowledge(client: SimulatedClient, records: Records) -> Steps[None]:
     if not client.profile.explicit:
         return
     if client.profile.window_records:
@@ -72,11 +73,11 @@ def _acknowledge(client: SimulatedClient, records: Records) -> Generator[Wait, N
     if not client.is_quiet and client.source.random() < client.profile.leave_open:
         left = client.source.randint(0, len(records))
     for record in records[:left]:
-        client.facade.acknowledge(record, _word(client))
+        client.facade.acknowledge(record, _chosen_type(client))
     if left < len(records):
         yield from _commit(client)
         for record in records[left:]:
-            client.facade.acknowledge(record, _word(client))
+            client.facade.acknowledge(record, _chosen_type(client))
 
 
 def _acknowledge_some(client: SimulatedClient, records: Sequence[ShareRecord[Any, Any]]) -> None:
@@ -87,13 +88,13 @@ def _acknowledge_some(client: SimulatedClient, records: Sequence[ShareRecord[Any
     count = len(held) if client.is_quiet else client.source.randint(0, len(held))
     done, client.held = held[:count], held[count:]
     for record in done:
-        kind = _word(client)
+        kind = _chosen_type(client)
         client.facade.acknowledge(record, kind)
         if kind is AcknowledgeType.RENEW:
             client.held.append(record)
 
 
-def _word(client: SimulatedClient) -> AcknowledgeType:
+def _chosen_type(client: SimulatedClient) -> AcknowledgeType:
     if client.is_quiet:
         return AcknowledgeType.ACCEPT
     profile, roll = client.profile, client.source.random()
@@ -108,7 +109,7 @@ def _word(client: SimulatedClient) -> AcknowledgeType:
     return AcknowledgeType.ACCEPT
 
 
-def _commit(client: SimulatedClient) -> Generator[Wait, None, None]:
+def _commit(client: SimulatedClient) -> Steps[None]:
     facade, profile, source = client.facade, client.profile, client.source
     if source.random() < profile.commit_async:
         facade.commit_async()

@@ -1,0 +1,288 @@
+"""The calls of a consumer, each written once, for every façade.
+
+A call that waits is a generator: it yields a `Wait`, goes on when the wait is over, and returns what the call returns.
+`KafkaShareConsumer` runs it by blocking in the mailbox, the simulation under virtual time; an asyncio façade can run it
+by awaiting. Nothing here blocks or knows a thread. The façade sees to it that there is one call at a time; only
+`acknowledge_delivery` may be called at any time, by any thread, in an open window.
+
+The order of the steps is the promise. What has arrived is taken before anything is accepted; acknowledgements are
+gathered and posted under one guard; the callback hears of outcomes however a call ends; a poll that raises is ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+import attrs
+
+from kafka_share.application.awaited_outcomes import OnOutcome
+from kafka_share.application.side import ApplicationSide
+from kafka_share.core.events import (
+    AcknowledgementOutcome,
+    AcknowledgementsMade,
+    CloseRequested,
+    CommitRequested,
+    Event,
+    GatheredAcknowledgements,
+    Output,
+    PollEnded,
+    PollStarted,
+    SubscriptionChanged,
+    Unsubscribed,
+)
+from kafka_share.errors import (
+    ConsumerClosedError,
+    IllegalStateError,
+    KafkaShareError,
+    OperationTimeoutError,
+    WakeupError,
+)
+from kafka_share.records import AcknowledgeType, ShareRecord, ShareRecords, TopicIdPartition
+
+LAST_OUTCOMES_MS = 1_000
+"""What close adds to its timeout for a background side that is late; usually it needs a millisecond of it."""
+
+Records: TypeAlias = ShareRecords[Any, Any]
+CommitResult: TypeAlias = dict[TopicIdPartition, KafkaShareError | None]
+T = TypeVar("T")
+
+
+@attrs.frozen
+class Wait:
+    """Go on when the mailbox has news, at `deadline_at_ms` at the latest. Batches are news only `with_records`."""
+
+    deadline_at_ms: int
+    with_records: bool = False
+
+
+Steps: TypeAlias = Generator[Wait, None, T]
+
+
+class Arrivals(Protocol):
+    """What a call needs of the mailbox."""
+
+    def arrived(self, *, with_records: bool) -> Sequence[Output]: ...
+    def drop(self, output: Output) -> None: ...
+    def consume_wakeup(self) -> bool: ...
+    def interrupt(self) -> None: ...
+
+
+class Background(Protocol):
+    """What a call needs of the side that talks to the brokers."""
+
+    @property
+    def mailbox(self) -> Arrivals: ...
+    def post(self, event: Event, *, wake: bool = True) -> None: ...
+    def now_ms(self) -> int: ...
+
+
+class ConsumerCalls:
+    """The calls of one consumer. `report` hears how acknowledgements ended; None: nobody wants to know."""
+
+    def __init__(self, application: ApplicationSide, background: Background, *, api_timeout_ms: int) -> None:
+        self.report: Callable[[AcknowledgementOutcome], None] | None = None
+        self._application = application
+        self._background = background
+        self._api_timeout_ms = api_timeout_ms
+        self._last_request_id = 0
+
+    # ---- subscription
+
+    def subscribe(self, topics: frozenset[str]) -> None:
+        """Replace the subscription by these topics, of which there is at least one."""
+        self._application.topics = topics
+        self._background.post(SubscriptionChanged(topics), wake=False)
+
+    def unsubscribe(self) -> Steps[None]:
+        if not self._application.topics:
+            return
+        self._application.topics = frozenset()
+        request_id = self._new_request_id()
+        deadline_at_ms = self._deadline(self._api_timeout_ms)
+        self._background.post(Unsubscribed(request_id, deadline_at_ms))
+        yield from self._wait(deadline_at_ms, lambda: self._application.pop_completion(request_id) is not None)
+
+    # ---- records
+
+    def poll(self, timeout_ms: int) -> Steps[Records]:
+        application = self._application
+        deadline_at_ms = self._deadline(timeout_ms)
+        self._take(with_records=application.has_room)
+        self._raise_pending()
+        self._report_outcomes()
+        if not application.topics:
+            raise IllegalStateError("The consumer is not subscribed to any topics.")
+        application.demand_all_acknowledged()
+        self._raise_wakeup()
+        application.accept_delivered()
+        try:
+            self._start_poll(deadline_at_ms)
+            try:
+                return (yield from self._wait_for_records(deadline_at_ms))
+            finally:
+                self._report_outcomes()
+        except BaseException:
+            self._end_poll()
+            raise
+
+    def _start_poll(self, deadline_at_ms: int) -> None:
+        application = self._application
+        application.begin_poll()
+        with application.guard:
+            acknowledgements = application.gather()
+            if not application.has_ready:
+                self._ask(deadline_at_ms, acknowledgements)
+                return
+            # Records are at hand: nothing is fetched, and the acknowledgements do not wait for the next fetch.
+            if acknowledgements:
+                self._commit(acknowledgements, self._deadline(self._api_timeout_ms), wait=False)
+        self._background.post(PollStarted(self._background.now_ms(), wants_records=False), wake=False)
+
+    def _ask(self, deadline_at_ms: int, acknowledgements: tuple[GatheredAcknowledgements, ...] = ()) -> None:
+        """Have records fetched if that is due; under the application side's guard."""
+        asked = self._application.next_ask()
+        if asked is not None:
+            gathered = acknowledgements + self._application.gather()
+            self._background.post(PollStarted(deadline_at_ms, gathered, wants_records=asked > 0, max_records=asked))
+
+    def _wait_for_records(self, deadline_at_ms: int) -> Steps[Records]:
+        application = self._application
+        while True:
+            records = application.collect()
+            if records is not None:
+                if application.has_window:  # perhaps without the core's knowing: they were at hand when room was made
+                    self._end_poll()
+                return records
+            self._raise_pending()
+            with application.guard:
+                self._ask(deadline_at_ms)
+            if self._background.now_ms() >= deadline_at_ms:
+                return ShareRecords({})
+            yield Wait(deadline_at_ms, with_records=application.has_room)
+            self._take(with_records=application.has_room)
+            self._raise_wakeup()
+
+    def _end_poll(self) -> None:
+        self._background.post(PollEnded(), wake=False)
+
+    # ---- acknowledgements
+
+    def acknowledge_delivery(
+        self, record: ShareRecord[Any, Any], kind: AcknowledgeType, on_outcome: OnOutcome | None
+    ) -> None:
+        """Open window, any thread: acknowledge a record, known by its delivery; `on_outcome` hears how it ends."""
+        must_announce, makes_room = self._application.deliveries.acknowledge_delivery(record, kind, on_outcome)
+        if must_announce:
+            with contextlib.suppress(ConsumerClosedError):  # close on another thread has just taken it along
+                self._background.post(AcknowledgementsMade())
+        if makes_room:
+            self._background.mailbox.interrupt()
+
+    def commit_sync(self, timeout_ms: int | None) -> Steps[CommitResult]:
+        wait_ms = self._api_timeout_ms if timeout_ms is None else timeout_ms
+        deadline_at_ms = self._deadline(wait_ms)
+        application = self._application
+        self._take()
+        application.accept_delivered()
+        request_id = 0
+        with application.guard:
+            acknowledgements = application.gather()
+            if acknowledgements or application.awaits_outcomes:
+                request_id = self._commit(acknowledgements, deadline_at_ms, wait=True)
+        timed_out = bool(request_id) and (yield from self._wait_for_commit(request_id, deadline_at_ms))
+        results: CommitResult = {}
+        for outcome in application.peek_outcomes():
+            results[outcome.partition] = results.get(outcome.partition) or outcome.error
+        self._report_outcomes()
+        if timed_out:
+            raise OperationTimeoutError(
+                f"No answer to the acknowledgements within {wait_ms} ms; they are still on their way, "
+                f"and their outcome is reported to the acknowledgement commit callback."
+            )
+        return results
+
+    def _wait_for_commit(self, request_id: int, deadline_at_ms: int) -> Steps[bool]:
+        """Whether time ran out."""
+        completion: list[bool] = []
+
+        def ended() -> bool:
+            self._raise_wakeup()
+            timed_out = self._application.pop_completion(request_id)
+            if timed_out is not None:
+                completion.append(timed_out)
+            return timed_out is not None
+
+        yield from self._wait(deadline_at_ms, ended)
+        return not completion or completion[0]
+
+    def commit_async(self) -> None:
+        """Waits for nothing."""
+        application = self._application
+        self._take()
+        self._report_outcomes()
+        application.accept_delivered()
+        with application.guard:
+            acknowledgements = application.gather()
+            if acknowledgements:
+                self._commit(acknowledgements, self._deadline(self._api_timeout_ms), wait=False)
+
+    def _commit(
+        self, acknowledgements: tuple[GatheredAcknowledgements, ...], deadline_at_ms: int, *, wait: bool
+    ) -> int:
+        request_id = self._new_request_id()
+        self._background.post(CommitRequested(request_id, acknowledgements, deadline_at_ms, wait))
+        return request_id
+
+    def _report_outcomes(self) -> None:
+        """Tell what has arrived so far."""
+        if self.report is None:
+            self._application.drop_outcomes()
+            return
+        for outcome in iter(self._application.pop_outcome, None):
+            self.report(outcome)
+
+    # ---- the end
+
+    def close(self, timeout_ms: int) -> Steps[None]:
+        deadline_at_ms = self._deadline(timeout_ms)
+        with self._application.guard:
+            self._background.post(CloseRequested(self._application.gather_last(), deadline_at_ms))
+        # At the deadline the background side gives up by itself, and reports the outcomes a moment later.
+        yield from self._wait(deadline_at_ms + LAST_OUTCOMES_MS, lambda: self._application.closed)
+        self._report_outcomes()
+
+    # ---- waiting
+
+    def _wait(self, deadline_at_ms: int, ended: Callable[[], bool]) -> Steps[None]:
+        """Take what arrives until `ended`, at the latest until the deadline."""
+        while not ended():
+            if self._background.now_ms() >= deadline_at_ms:
+                return
+            yield Wait(deadline_at_ms)
+            self._take()
+
+    def _take(self, *, with_records: bool = False) -> None:
+        """Take what has arrived; records only for a poll: what no poll takes in time has to be released."""
+        mailbox = self._background.mailbox
+        outputs = mailbox.arrived(with_records=with_records)
+        self._application.take(outputs)
+        for output in outputs:
+            mailbox.drop(output)
+
+    def _deadline(self, timeout_ms: int) -> int:
+        return self._background.now_ms() + timeout_ms
+
+    def _new_request_id(self) -> int:
+        self._last_request_id += 1
+        return self._last_request_id
+
+    def _raise_pending(self) -> None:
+        error = self._application.pop_error()
+        if error is not None:
+            raise error
+
+    def _raise_wakeup(self) -> None:
+        if self._background.mailbox.consume_wakeup():
+            raise WakeupError("wakeup() was called")
