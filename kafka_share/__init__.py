@@ -14,84 +14,84 @@ The map of the package:
 - `kafka_share.core`, `kafka_share.network`, `kafka_share.protocol`: the machinery below; not a public interface
 
 Command-line tools: `kafka-share` and `kafka-share-broker`.
+
+Importing the package loads none of this: each name loads its module when it is first used.
 """
 
-from kafka_share import errors
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from kafka_share._version import VERSION
-from kafka_share.admin import KafkaShareAdmin
-from kafka_share.admin_values import (
-    AclOperation,
-    ClusterDescription,
-    ConfigChange,
-    ConfigEntry,
-    ConfigSource,
-    ConfigSynonym,
-    ConfigType,
-    GroupListing,
-    GroupListings,
-    GroupState,
-    GroupType,
-    ListedOffset,
-    OffsetSpec,
-    PartitionDescription,
-    ShareGroupDescription,
-    ShareMemberDescription,
-    SharePartitionOffset,
-    TopicDescription,
-)
-from kafka_share.aio import AsyncShareAdmin
-from kafka_share.config import ShareAdminConfig, ShareConsumerConfig
-from kafka_share.consumer import KafkaShareConsumer
-from kafka_share.deserializers import Deserializer, from_schema_registry
-from kafka_share.errors import KafkaShareError
-from kafka_share.records import (
-    AcknowledgementCommitCallback,
-    AcknowledgeType,
-    Node,
-    ShareRecord,
-    ShareRecords,
-    TimestampType,
-    TopicIdPartition,
-    TopicPartition,
-)
+
+if TYPE_CHECKING:
+    from kafka_share import errors as errors
+    from kafka_share.admin import KafkaShareAdmin as KafkaShareAdmin
+    from kafka_share.admin_values import AclOperation as AclOperation
+    from kafka_share.admin_values import ClusterDescription as ClusterDescription
+    from kafka_share.admin_values import ConfigChange as ConfigChange
+    from kafka_share.admin_values import ConfigEntry as ConfigEntry
+    from kafka_share.admin_values import ConfigSource as ConfigSource
+    from kafka_share.admin_values import ConfigSynonym as ConfigSynonym
+    from kafka_share.admin_values import ConfigType as ConfigType
+    from kafka_share.admin_values import GroupListing as GroupListing
+    from kafka_share.admin_values import GroupListings as GroupListings
+    from kafka_share.admin_values import GroupState as GroupState
+    from kafka_share.admin_values import GroupType as GroupType
+    from kafka_share.admin_values import ListedOffset as ListedOffset
+    from kafka_share.admin_values import OffsetSpec as OffsetSpec
+    from kafka_share.admin_values import PartitionDescription as PartitionDescription
+    from kafka_share.admin_values import ShareGroupDescription as ShareGroupDescription
+    from kafka_share.admin_values import ShareMemberDescription as ShareMemberDescription
+    from kafka_share.admin_values import SharePartitionOffset as SharePartitionOffset
+    from kafka_share.admin_values import TopicDescription as TopicDescription
+    from kafka_share.aio import AsyncShareAdmin as AsyncShareAdmin
+    from kafka_share.config import ShareAdminConfig as ShareAdminConfig
+    from kafka_share.config import ShareConsumerConfig as ShareConsumerConfig
+    from kafka_share.consumer import KafkaShareConsumer as KafkaShareConsumer
+    from kafka_share.deserializers import Deserializer as Deserializer
+    from kafka_share.deserializers import from_schema_registry as from_schema_registry
+    from kafka_share.errors import KafkaShareError as KafkaShareError
+    from kafka_share.records import AcknowledgementCommitCallback as AcknowledgementCommitCallback
+    from kafka_share.records import AcknowledgeType as AcknowledgeType
+    from kafka_share.records import Node as Node
+    from kafka_share.records import ShareRecord as ShareRecord
+    from kafka_share.records import ShareRecords as ShareRecords
+    from kafka_share.records import TimestampType as TimestampType
+    from kafka_share.records import TopicIdPartition as TopicIdPartition
+    from kafka_share.records import TopicPartition as TopicPartition
 
 __version__ = VERSION
 
-__all__ = [
-    "AcknowledgeType",
-    "AcknowledgementCommitCallback",
-    "AclOperation",
-    "AsyncShareAdmin",
-    "ClusterDescription",
-    "ConfigChange",
-    "ConfigEntry",
-    "ConfigSource",
-    "ConfigSynonym",
-    "ConfigType",
-    "Deserializer",
-    "GroupListing",
-    "GroupListings",
-    "GroupState",
-    "GroupType",
-    "KafkaShareAdmin",
-    "KafkaShareConsumer",
-    "KafkaShareError",
-    "ListedOffset",
-    "Node",
-    "OffsetSpec",
-    "PartitionDescription",
-    "ShareAdminConfig",
-    "ShareConsumerConfig",
-    "ShareGroupDescription",
-    "ShareMemberDescription",
-    "SharePartitionOffset",
-    "ShareRecord",
-    "ShareRecords",
-    "TimestampType",
-    "TopicDescription",
-    "TopicIdPartition",
-    "TopicPartition",
-    "__version__",
-    "errors",
-    "from_schema_registry",
-]
+_NAMES = {
+    "admin": "KafkaShareAdmin",
+    "admin_values": "AclOperation ClusterDescription ConfigChange ConfigEntry ConfigSource ConfigSynonym ConfigType "
+    "GroupListing GroupListings GroupState GroupType ListedOffset OffsetSpec PartitionDescription "
+    "ShareGroupDescription ShareMemberDescription SharePartitionOffset TopicDescription",
+    "aio": "AsyncShareAdmin",
+    "config": "ShareAdminConfig ShareConsumerConfig",
+    "consumer": "KafkaShareConsumer",
+    "deserializers": "Deserializer from_schema_registry",
+    "errors": "KafkaShareError",
+    "records": "AcknowledgeType AcknowledgementCommitCallback Node ShareRecord ShareRecords TimestampType "
+    "TopicIdPartition TopicPartition",
+}
+"""Module -> the names that the package offers of it."""
+
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+if not TYPE_CHECKING:  # they see the imports above
+    __all__ = [*_HOMES, "__version__", "errors"]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    """Load the module of a name, or a module that users import, when it is first used (PEP 562)."""
+    if name in _NAMES:
+        return import_module(f"kafka_share.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"kafka_share.{_HOMES[name]}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES, *_NAMES})

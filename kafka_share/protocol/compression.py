@@ -1,8 +1,9 @@
 """Compress and decompress the records of a batch as Kafka's Java client does, with cramjam.
 
-Called by the record batch codec. Decompression never makes more than a given number of bytes, however much a few
-hostile bytes claim to hold. Snappy is written in the framing of the xerial library and read in both; LZ4 frames are
-written with independent blocks, since Java refuses others.
+Called by the record batch codec and for pushed metrics; they import it only when they meet compressed bytes.
+Decompression never makes more than a given number of bytes, however much a few hostile bytes claim to hold. Snappy is
+written in the framing of the xerial library and read in both; LZ4 frames are written with independent blocks, since
+Java refuses others.
 """
 
 from __future__ import annotations
@@ -13,10 +14,7 @@ from typing import Any, Final
 
 import cramjam
 
-from kafka_share.protocol.record_format import Codec, CorruptBatchError
-
-MAX_DECOMPRESSED_BYTES: Final = 128 * 1024 * 1024
-"""What the records of one batch may grow to. Brokers accept about 1 MB of compressed bytes by default."""
+from kafka_share.protocol.record_format import MAX_DECOMPRESSED_BYTES, Codec, CorruptBatchError
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)

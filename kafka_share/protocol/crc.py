@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-# This package rather than google-crc32c, which is as fast: kafka-python's producer uses it too when it is installed.
-import crc32c as _crc32c
-
 
 def crc32c(data: bytes | memoryview) -> int:
     """The checksum of some bytes, an unsigned 32-bit number."""
-    return int(_crc32c.crc32c(data))
+    # Imported late: the import reads the metadata of installed packages. This package rather than google-crc32c, which
+    # is as fast: kafka-python's producer uses it too when it is installed.
+    from crc32c import crc32c as compute
+
+    return int(compute(data))

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from kafka_share.protocol.compression import MAX_DECOMPRESSED_BYTES, decompress
 from kafka_share.protocol.crc import crc32c
 from kafka_share.protocol.record_decoder import decode_records
 from kafka_share.protocol.record_encoder import control_batch, encode_batch, with_offsets
@@ -24,6 +23,7 @@ from kafka_share.protocol.record_format import (
     LOG_APPEND_TIME_BIT,
     MAGIC,
     MAGIC_AT,
+    MAX_DECOMPRESSED_BYTES,
     TRANSACTIONAL_BIT,
     Codec,
     CorruptBatchError,
@@ -120,6 +120,8 @@ class RecordBatch:
             # The one copy of a batch that was a view: its keys and values are cut out of bytes.
             data, position = bytes(self.data), HEADER.size
         else:
+            from kafka_share.protocol.compression import decompress
+
             data, position = decompress(self.codec, memoryview(self.data)[HEADER.size :], max_bytes), 0
         records = decode_records(
             data, position, self.record_count, self.base_offset, self.last_offset, self.base_timestamp

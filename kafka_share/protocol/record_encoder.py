@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from kafka_share.errors import LocalProtocolError
-from kafka_share.protocol.compression import compress
 from kafka_share.protocol.crc import crc32c
 from kafka_share.protocol.record_format import (
     CHECKED_FROM,
@@ -54,7 +53,11 @@ def encode_batch(
     if not records:
         raise LocalProtocolError("a record batch needs at least one record")
     try:
-        body = compress(codec, _encode_records(records, base_offset))
+        body = _encode_records(records, base_offset)
+        if codec != "none":
+            from kafka_share.protocol.compression import compress
+
+            body = compress(codec, body)
         attributes = CODEC_NUMBERS[codec]
         if timestamp_type == TimestampType.LOG_APPEND_TIME:
             attributes |= LOG_APPEND_TIME_BIT

@@ -39,6 +39,9 @@ LOG_APPEND_TIME_BIT: Final = 0x08
 TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
 
+MAX_DECOMPRESSED_BYTES: Final = 128 * 1024 * 1024
+"""What the records of one batch may grow to. Brokers accept about 1 MB of compressed bytes by default."""
+
 SMALLEST_RECORD_BYTES: Final = 7
 """Length, attributes, timestamp, offset, key length, value length, number of headers: a byte each at least."""
 

@@ -14,7 +14,6 @@ from kafka_share.cli.main import main
 
 _SCRIPT = """
 import json, sys
-import kafka_share
 before = set(sys.modules)
 from {module} import main
 try:
@@ -29,7 +28,7 @@ OURS_AT_WORK = ("admin", "application", "broker", "consumer", "core", "network",
 
 
 def imported(module: str, *arguments: str) -> set[str]:
-    """What a new process has imported, besides the package itself, when it has shown a tool's help."""
+    """What a new process has imported when it has shown a tool's help."""
     script = _SCRIPT.format(module=module, arguments=list(arguments))
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, env=environment(), check=True, timeout=60

@@ -30,7 +30,6 @@ from kafka_share.core.metadata import Metadata
 from kafka_share.core.metrics.metric_table import readings, telemetry_name
 from kafka_share.errors import BrokerError, KafkaShareError, UnsupportedVersionError, error_for_code
 from kafka_share.protocol import otlp
-from kafka_share.protocol.compression import compress
 from kafka_share.protocol.record_format import CODEC_NAMES, CODEC_NUMBERS, Codec
 from kafka_share.protocol.telemetry import GetTelemetrySubscriptionsRequest, PushTelemetryRequest
 from kafka_share.records import Node
@@ -252,6 +251,8 @@ class TelemetryPush:
 
         Stops the machine if the encoder is not installed.
         """
+        from kafka_share.protocol.compression import compress  # late: only brokers that ask for metrics need it
+
         for with_nodes in (True, False):
             points = self._points(subscription, now_ms, with_nodes=with_nodes)
             try:
