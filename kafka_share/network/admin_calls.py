@@ -70,7 +70,7 @@ class AdminCalls:
             future.cancel()  # no effect on one that has ended; this is for an interrupted wait
 
     def close(self, timeout_ms: int) -> None:
-        """End the thread and its connections; what is under way fails. Calling it again does nothing."""
+        """End the thread and its connections; calls that have not ended fail. Calling it again does nothing."""
         check_timeout(timeout_ms)
         self.close_soon()
         self._driver.stop(timeout_ms)
@@ -132,7 +132,7 @@ class AdminCalls:
         try:
             self._driver.post(CallCancelled(call_id))
         except KafkaShareError:
-            pass  # the thread has ended: nothing is under way
+            pass  # the thread has ended, and all calls with it
 
 
 def check_timeout(value: int) -> int:

@@ -18,7 +18,7 @@ from kafka_share.network.turns import Core
 
 
 class ConsumerBackground:
-    """Owns `core` from now on. `notify` is the mailbox's. Raises `ConfigurationError` for TLS that cannot work."""
+    """Owns `core` from now on. `notify` is the mailbox's. Raises `ConfigurationError` as `CoreDriver` does."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """Runs a call that may block (name look-up, a token provider, key derivation) away from the event loop.
 
-Each call has a daemon thread of its own instead of the loop's executor: a resolver that hangs must hold up neither
+Each call has its own daemon thread instead of the loop's executor: a resolver that hangs must hold up neither
 `stop` nor the end of the process, and the executor's threads are joined by both.
 """
 

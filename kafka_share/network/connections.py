@@ -99,11 +99,11 @@ class Connections:
         key = (connection.node.id, connection.channel)
         if self._open.get(key) is connection:
             del self._open[key]
-        words = str(close.error)
-        repeated = self._complaints.get(key[0]) == words
+        text = str(close.error)
+        repeated = self._complaints.get(key[0]) == text
         name = "authentication-failed" if isinstance(close.error, AuthenticationError) else "connection-lost"
-        fields: dict[str, str | int] = {"node_id": key[0], "channel": key[1].value, "error": words}
+        fields: dict[str, str | int] = {"node_id": key[0], "channel": key[1].value, "error": text}
         level = logging.DEBUG if repeated or not close.is_failure else None
         self._log(name, fields, self._owner.measurements.labels, level=level)
         if close.is_failure:
-            self._complaints[key[0]] = words
+            self._complaints[key[0]] = text

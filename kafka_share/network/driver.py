@@ -24,6 +24,7 @@ from kafka_share.network import at_exit
 from kafka_share.network.connection import Connection, Surroundings
 from kafka_share.network.connections import Connections
 from kafka_share.network.logs import log_event
+from kafka_share.network.sasl import load_mechanisms
 from kafka_share.network.tls import make_ssl_context
 from kafka_share.network.turns import ApplicationPort, Core, Turns
 
@@ -44,7 +45,7 @@ def monotonic_ms() -> int:
 class CoreDriver:
     """Owns `core` from now on; nobody else may call it.
 
-    `name` names the thread. Raises `ConfigurationError` for TLS settings that cannot work.
+    `name` names the thread. Raises `ConfigurationError` for TLS or SASL that cannot work.
     """
 
     def __init__(self, core: Core, config: ClientConfig, *, name: str, application: ApplicationPort) -> None:
@@ -57,6 +58,7 @@ class CoreDriver:
         self._application = application
         self._config = config
         self._ssl_context = make_ssl_context(config)
+        load_mechanisms(config)
         self._name = name
         self._process_id = os.getpid()
         self._is_scheduled = False

@@ -56,7 +56,7 @@ Steps: TypeAlias = Generator[Exchange | Challenge, Any, T]
 
 
 def agree_on_versions() -> Steps[VersionRanges]:
-    """The version ranges of the broker. Raises a `BrokerError` if it does not tell them."""
+    """The version ranges of the broker. Raises a `BrokerError` if it refuses to give them."""
     version = ApiVersionsRequest.valid_versions[1]
     while True:
         request = ApiVersionsRequest(client_software_name="kafka-share", client_software_version=VERSION)
@@ -75,7 +75,7 @@ def agree_on_versions() -> Steps[VersionRanges]:
 def authenticate(name: str, versions: VersionRanges) -> Steps[int]:
     """Authenticate with the mechanism `name`; returns the session's lifetime in ms, 0 if it does not end.
 
-    Raises `AuthenticationError` with the broker's own words if it refuses us, and if we do not believe the broker.
+    Raises `AuthenticationError` with the broker's own message if it refuses us, and if we do not believe the broker.
     """
     yield from _choose_mechanism(name, versions)
     version = choose_version(SaslAuthenticateRequest, versions)

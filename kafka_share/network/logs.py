@@ -1,7 +1,7 @@
 """Hands the client's log events to Python's logging: one place for loggers, levels, text and `extra` fields.
 
 Called by the driver for the `Log` outputs of its core and by the connections. Which events there are, and what they may
-say, stands in `core.log_events`.
+contain, stands in `core.log_events`.
 """
 
 from __future__ import annotations

@@ -1,20 +1,45 @@
 """SASL mechanisms from the settings: the client's half of an authentication, without the connection.
 
-The one module that knows kafka-python's `kafka.net.sasl`, which is imported only when an authentication begins.
-Called by `connection.Connection`, on a thread where it may block: a mechanism may call the application's token
+The one module that knows kafka-python's mechanisms, which the driver has loaded only if the settings ask for one. The
+rest is called by `connection.Connection`, on a thread where it may block: a mechanism may call the application's token
 provider, or derive keys. Passwords and tokens never get into a message or a log line.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
 from typing import Any, Protocol, TypeVar
 
 from kafka_share.config import ClientConfig
-from kafka_share.errors import AuthenticationError, RemoteProtocolError
+from kafka_share.errors import AuthenticationError, ConfigurationError, RemoteProtocolError
 from kafka_share.network.handshake import Challenge, Token
 
 T = TypeVar("T")
+
+
+def load_mechanisms(settings: ClientConfig) -> None:
+    """Import kafka-python if the settings need a mechanism of it; it costs more than all of this package.
+
+    Raises `ConfigurationError` if it has none.
+    """
+    if settings.uses_sasl:
+        _kafka_python()
+
+
+@cache
+def _kafka_python() -> tuple[Any, Any]:
+    """The packages of its mechanisms and of its token providers."""
+    with warnings.catch_warnings():
+        # It reads files with a function that Python 3.11 and 3.12 call deprecated.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        for name in ("kafka.net.sasl", "kafka.sasl"):  # its versions 3 and 2
+            with suppress(ModuleNotFoundError):
+                return import_module(name), import_module(f"{name}.oauth")
+    raise ConfigurationError("security_protocol with SASL needs kafka-python 2.1 or newer")
 
 
 class SaslClient:
@@ -81,10 +106,7 @@ class _TokenProvider:
 
 def make_sasl_mechanism(settings: ClientConfig) -> SaslMechanism:
     """A mechanism for one authentication; it keeps state and cannot be used twice."""
-    # Imported late: it costs more than all of this package, and only those who use SASL need it.
-    from kafka.net.sasl import get_sasl_mechanism
-    from kafka.net.sasl.oauth import AbstractTokenProvider
-
+    mechanisms, oauth = _kafka_python()
     name = settings.sasl_mechanism
     assert name is not None, "the settings have been checked"
     username = settings.sasl_plain_username
@@ -92,9 +114,9 @@ def make_sasl_mechanism(settings: ClientConfig) -> SaslMechanism:
         username = username.replace("=", "=3D").replace(",", "=2C")  # RFC 5802, section 5.1: saslname
     config: dict[str, Any] = {"sasl_mechanism": name}
     if name == "OAUTHBEARER":
-        AbstractTokenProvider.register(_TokenProvider)
+        oauth.AbstractTokenProvider.register(_TokenProvider)
         config["sasl_oauth_token_provider"] = _TokenProvider(settings.sasl_oauth_token_provider)
     else:
         config.update(sasl_plain_username=username, sasl_plain_password=settings.sasl_plain_password)
-    mechanism: SaslMechanism = get_sasl_mechanism(name)(**config)
+    mechanism: SaslMechanism = mechanisms.get_sasl_mechanism(name)(**config)
     return mechanism

@@ -1,6 +1,6 @@
-"""TLS contexts from the settings, and what failures of TLS mean in words.
+"""TLS contexts from the settings, and what failures of TLS mean.
 
-Called by the driver, once, and by `connection.Connection` when TLS fails. No I/O but for reading certificate files.
+Called by the driver, once, and by `connection.Connection` when TLS fails. No I/O except for reading certificate files.
 Passwords never get into a message or a log line.
 """
 

@@ -53,7 +53,7 @@ class Turns:
         """To be set before the first step."""
         self.inputs: deque[Any] = deque()
         self.is_finished = False
-        """The core has said its last word: nothing is left to be done."""
+        """`FinishClose` has been performed: nothing is left to be done."""
         self._core = core
         self._application = application
         self._now_ms = now_ms
@@ -78,7 +78,7 @@ class Turns:
         return None if self.is_finished else self._core.wake_at_ms()
 
     def step(self) -> bool:
-        """Run the core until it has nothing to say. Calls from inside it only leave inputs, and return False."""
+        """Run the core until it has no more outputs. Called from inside, it does nothing and returns False."""
         if self._is_stepping or self.is_finished:
             return False
         self._is_stepping = True

@@ -26,6 +26,7 @@ from kafka_share.config import ClientConfig
 from kafka_share.core.events import Channel, ConnectionLost, RequestFailed, ResponseReceived, Send
 from kafka_share.core.metrics.measurements import Measurements
 from kafka_share.errors import AuthenticationError, BrokerUnreachableError, KafkaShareError, RemoteProtocolError
+from kafka_share.network.framing import LENGTH_BYTES
 from kafka_share.network.handshake import Challenge, Exchange, Steps, Token, agree_on_versions, authenticate
 from kafka_share.protocol import messages
 from kafka_share.protocol.versions import VersionRanges, choose_version
@@ -35,8 +36,6 @@ MAX_WAITING: Final = 1_000
 """Requests that wait for one connection. A core has a handful; more means that it sends without looking."""
 REAUTHENTICATE_AFTER: Final = 0.85
 """Part of the session's lifetime after which it is renewed (Java: 85 to 95 %)."""
-LENGTH_BYTES: Final = 4
-"""Of the length before each frame."""
 
 
 class Phase(enum.Enum):
@@ -68,7 +67,7 @@ class Opened:
 
 @attrs.frozen
 class Close:
-    """Close the connection: the last output but for the events about what its end has ended.
+    """Close the connection: the last output, except for the events about what ends with it.
 
     `is_failure` is False where closing is nothing to warn about.
     """

@@ -4,6 +4,8 @@ import base64
 import hashlib
 import hmac
 import ssl
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from network.peer import Accepted, Client, Peer, ask, config, talking
 from kafka_share.core.events import ConnectionLost, RequestFailed, ResponseReceived
 from kafka_share.errors import AuthenticationError, BrokerUnreachableError, ConfigurationError
 from kafka_share.network import wire
+from kafka_share.network.sasl import _kafka_python, load_mechanisms
 from kafka_share.network.tls import make_ssl_context
 from kafka_share.protocol.classic import (
     SaslAuthenticateRequest,
@@ -514,6 +517,38 @@ def test_loss_is_reported_when_authenticating_again_fails(monkeypatch: pytest.Mo
 def test_sasl_settings_are_refused_when_they_cannot_work(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError):
         config(security_protocol="SASL_SSL", **settings)
+
+
+LOADING = """
+import sys
+from kafka_share.config import ClientConfig
+from kafka_share.network.handshake import Challenge
+from kafka_share.network.sasl import SaslClient, load_mechanisms
+load_mechanisms(ClientConfig(bootstrap_servers="unused:9092"))
+print("kafka" in sys.modules)
+sasl = {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN"}
+config = ClientConfig(bootstrap_servers="unused:9092", sasl_plain_username="u", sasl_plain_password="p", **sasl)
+load_mechanisms(config)
+print(SaslClient(config).answer(Challenge(None)).data)
+"""
+
+
+def test_kafka_python_is_loaded_for_sasl_only_and_its_warnings_are_not_ours() -> None:
+    """A program that makes errors of warnings can authenticate; one without SASL does not load kafka-python."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", LOADING], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.stdout.splitlines(), done.stderr) == (["False", r"b'u\x00u\x00p'"], "")
+
+
+def test_a_client_is_refused_when_kafka_python_has_no_mechanisms(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(name: str) -> None:
+        raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr("kafka_share.network.sasl.import_module", nothing)
+    monkeypatch.setattr("kafka_share.network.sasl._kafka_python", _kafka_python.__wrapped__)
+    with pytest.raises(ConfigurationError, match="needs kafka-python"):
+        load_mechanisms(config(**sasl()))
 
 
 def test_secrets_are_not_shown_when_settings_are_printed() -> None:

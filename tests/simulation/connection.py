@@ -14,14 +14,13 @@ from simulation.virtual_time import VirtualTime
 from kafka_share.core.events import Channel, Send
 from kafka_share.errors import KafkaShareError
 from kafka_share.network.connections import ConnectionOwner
+from kafka_share.network.framing import LENGTH_BYTES
 from kafka_share.network.handshake import Challenge
 from kafka_share.network.wire import Close, Dialogue, Opened, Write
 from kafka_share.records import Node
 
 if TYPE_CHECKING:
     from simulation.driver import SimulatedDriver
-
-LENGTH_BYTES = 4
 
 
 class SimulatedConnection:

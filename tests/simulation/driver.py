@@ -145,7 +145,7 @@ class SimulatedDriver:
     # ---- the step
 
     def step(self) -> None:
-        """Run the core until it has nothing to say."""
+        """Run the core until it has no more outputs."""
         if self.is_dead or not self._turns.step():
             return
         if self._turns.is_finished:
