@@ -22,7 +22,7 @@ from kafka_share.records import TopicPartition
 
 @attrs.frozen
 class PartitionSnapshot:
-    """One partition of a group; None is what nobody could tell."""
+    """One partition of a group; None is what is not known."""
 
     where: TopicPartition
     start_offset: int | None
@@ -33,7 +33,7 @@ class PartitionSnapshot:
 
     @property
     def finished(self) -> int | None:
-        """So many records of the log the group is through with, counted from offset 0; what grows is the work done."""
+        """How many records of the log the group has finished, counted from offset 0; its growth is the work done."""
         return None if self.end_offset is None or self.lag is None else self.end_offset - self.lag
 
 
@@ -49,7 +49,7 @@ class GroupSnapshot:
 
     @property
     def lag(self) -> int | None:
-        """Of all partitions that tell it; None if none does."""
+        """Of all partitions where it is known; None if there is none."""
         lags = [p.lag for p in self.partitions if p.lag is not None]
         return sum(lags) if lags else None
 

@@ -48,15 +48,17 @@ def _deserializer(_: click.Context, parameter: click.Parameter, name: str) -> De
 @click.option("--topic", required=True, help="The topic to read, or with --produce to write.")
 @click.option("--group", default="console-share-consumer", show_default=True, help="The share group to read as.")
 @click.option("--max-messages", type=click.IntRange(0), metavar="N", help="End after N records.  [default: never]")
-@click.option("--timeout-ms", type=click.IntRange(0), metavar="MS", help="End after so long without a record.")
+@click.option(
+    "--timeout-ms", type=click.IntRange(0), metavar="MS", help="End after this time without a record, in milliseconds."
+)
 @click.option("--release", is_flag=True, help="Give each record back after printing it, instead of accepting it.")
 @click.option("--reject", is_flag=True, help="Reject each record after printing it, instead of accepting it.")
 @click.option("--reject-message-on-error", is_flag=True, help="Reject a record that cannot be printed, and go on.")
 @click.option(
     "--from-beginning",
     is_flag=True,
-    help="First set the group's share.auto.offset.reset to earliest: a group that has read nothing yet gets what is "
-    "there already.",
+    help="First set the group's share.auto.offset.reset to earliest: a group that has read nothing yet gets "
+    "the records that are already there.",
 )
 @click.option(
     "--formatter",

@@ -23,7 +23,7 @@ Record = ShareRecord[bytes | None, bytes | None]
 
 @attrs.frozen(kw_only=True)
 class Consumption:
-    """What is to be done with the records of one consumer in explicit mode."""
+    """What happens to the records of one consumer in explicit mode."""
 
     consumer: KafkaShareConsumer[bytes | None, bytes | None]
     write: Callable[[Record], None]
@@ -32,7 +32,7 @@ class Consumption:
     """What each printed record is acknowledged with."""
     max_messages: int | None
     timeout_ms: int | None
-    """End after so long without a record; None: never."""
+    """End after this time without a record; None: never."""
     reject_on_error: bool
     """Whether a record that cannot be printed is rejected; otherwise its error is raised."""
 
@@ -62,7 +62,7 @@ class Consumption:
             if not self.reject_on_error:
                 raise ToolFailedError(
                     f"the record of {record.topic}-{record.partition} at offset {record.offset} cannot be printed: "
-                    f"{error} (choose another deserializer, or pass over such records: --reject-message-on-error)"
+                    f"{error} (choose another deserializer, or reject such records: --reject-message-on-error)"
                 ) from error
             self.consumer.acknowledge(record, AcknowledgeType.REJECT)
         else:

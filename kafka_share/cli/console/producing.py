@@ -11,7 +11,7 @@ from kafka.errors import KafkaError
 
 from kafka_share.errors import BrokerUnreachableError, KafkaShareError
 
-_MAX_UNDER_WAY: Final = 1_000
+_MAX_IN_FLIGHT: Final = 1_000
 _SHARED_PREFIXES: Final = ("ssl_", "sasl_", "security_", "bootstrap_", "client_id")
 
 
@@ -32,18 +32,18 @@ def produce(lines: Iterable[bytes], topic: str, key_separator: bytes | None, set
     except KafkaError as error:
         raise BrokerUnreachableError(f"no broker answers at {settings['bootstrap_servers']}: {error}") from error
     count = 0
-    under_way: deque[Any] = deque()
+    in_flight: deque[Any] = deque()
     try:
         for line in lines:
             key, value = _parts(line.rstrip(b"\r\n"), key_separator)
-            under_way.append(producer.send(topic, key=key, value=value))
+            in_flight.append(producer.send(topic, key=key, value=value))
             count += 1
-            if len(under_way) > _MAX_UNDER_WAY:
-                under_way.popleft().get(timeout=60)
-        while under_way:
-            under_way.popleft().get(timeout=60)
+            if len(in_flight) > _MAX_IN_FLIGHT:
+                in_flight.popleft().get(timeout=60)
+        while in_flight:
+            in_flight.popleft().get(timeout=60)
     except KafkaError as error:
-        confirmed = count - len(under_way) - 1
+        confirmed = count - len(in_flight) - 1
         raise ProducingFailedError(f"'{topic}' took {max(0, confirmed)} lines, then: {error}") from error
     finally:
         producer.close(timeout=5)

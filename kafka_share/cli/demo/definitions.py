@@ -49,7 +49,7 @@ class Definitions:
 
 @contextlib.contextmanager
 def quiet_parsing() -> Iterator[None]:
-    """Silence what the parser has to say about the files' style, such as invalid escapes in a string.
+    """Silence the parser's warnings about the files' style, such as invalid escapes in a string.
 
     To be entered once around the whole run: the warning filters belong to the process, not to a thread.
     """
@@ -64,7 +64,7 @@ def count_definitions(name: str, source: bytes) -> Definitions:
         with _one_parse_at_a_time:
             tree = ast.parse(source, filename=_FILENAME_PREFIX + name)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        # ValueError: null bytes, and UnicodeDecodeError below it. MemoryError: CPython's word for too deep a nesting.
+        # ValueError: null bytes, and UnicodeDecodeError below it. MemoryError: CPython found the nesting too deep.
         raise UnparsableError(type(error).__name__, str(error)) from None
     return _count(tree)
 

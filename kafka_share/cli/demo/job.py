@@ -50,14 +50,14 @@ class JobSettings:
 
 
 class Observer(Protocol):
-    """Is told how far the run is; called on the job's thread."""
+    """Learns how far the run is; called on the job's thread."""
 
     def publishing(self, published: int, total: int) -> None: ...
     def working(self, ledger: Ledger) -> None: ...
 
 
 class Pool:
-    """The workers, each on its thread, and the bounded queue through which they tell what happens."""
+    """The workers, each on its thread, and the bounded queue through which they report what happens."""
 
     def __init__(
         self, settings: JobSettings, files: int, open_consumer: Callable[[], AbstractContextManager[ShareConsumer]]
@@ -85,14 +85,14 @@ class Pool:
         return any(thread.is_alive() for thread in self._threads)
 
     def events(self, wait_s: float) -> Iterator[LedgerEvent]:
-        """What has been told, a queue's length at most; waits up to `wait_s` for the first event."""
+        """What the workers have reported, a queue's length at most; waits up to `wait_s` for the first event."""
         with contextlib.suppress(queue.Empty):
             yield self._events.get(timeout=wait_s)
             for _ in range(_MAX_EVENTS):
                 yield self._events.get_nowait()
 
     def stop(self, timeout_s: float) -> Iterator[LedgerEvent]:
-        """Let the workers end; yields what they still have to tell, until all have ended or the time has run out."""
+        """Let the workers end; yields what they still report, until all have ended or the time has run out."""
         self._stopping.set()
         for worker in self._workers:
             worker.wake()

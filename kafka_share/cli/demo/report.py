@@ -1,4 +1,4 @@
-"""What a run of the demo has to tell: one value, made from the ledger when the run has ended.
+"""The result of a run of the demo: one value, made from the ledger when the run has ended.
 
 Made by the job, shown by `kafka_share.cli.demo.command`.
 """

@@ -1,4 +1,4 @@
-"""One worker of the demo: a share consumer in explicit mode on a thread of its own.
+"""One worker of the demo: a share consumer in explicit mode on its own thread.
 
 Called by the job. It tells everything that happens as ledger events, in order; it decides nothing about the outcome
 of the run.
@@ -131,10 +131,10 @@ class Worker:
             if records:
                 consumer.commit_sync()
 
-    def _drop(self, held: Sequence[Record], *, chosen: bool) -> None:
+    def _drop(self, unfinished: Sequence[Record], *, chosen: bool) -> None:
         if chosen:
             self._tell(WorkerStopped(self._number))
-        for record in held:
+        for record in unfinished:
             self._tell(Dropped(self._number, record.partition, record.offset))
 
     def _work_on(self, consumer: ShareConsumer, record: Record) -> None:

@@ -18,7 +18,7 @@ from kafka_share.errors import KafkaShareError, TopicAuthorizationFailedError, U
 
 _CONFIG: Final = "kafka-share-groups --bootstrap-server … --alter --group {group} --add-config {change}"
 _MAX_NAMED: Final = 5
-"""So many members or partitions are named; of more, only their number."""
+"""How many members or partitions are named; of more, only their number."""
 
 
 @attrs.frozen(kw_only=True)
@@ -26,7 +26,7 @@ class Finding:
     """One reason, or one remark."""
 
     code: str
-    """A word for scripts; stays the same between versions."""
+    """For scripts: a name that stays the same between versions."""
     is_cause: bool
     text: str
     remedy: str
@@ -216,11 +216,11 @@ def _locks(facts: Facts) -> Iterator[Finding]:
             "Records arrive at some member: with several members look at all of them.",
         )
     for partition in stuck:
-        yield _held(partition, facts, facts.group)
+        yield _locks_held(partition, facts, facts.group)
 
 
 def _is_stuck(partition: PartitionFacts, facts: Facts) -> bool:
-    """Records are there, members too, and nothing moves: what is there is held by somebody who does not let go."""
+    """There are records and members, and nothing moves: some member keeps what it has acquired."""
     if partition.has_moved:
         return False
     if partition.start_offset is None:
@@ -228,7 +228,7 @@ def _is_stuck(partition: PartitionFacts, facts: Facts) -> bool:
     return (partition.waiting or 0) > 0
 
 
-def _held(partition: PartitionFacts, facts: Facts, group: ShareGroupDescription) -> Finding:
+def _locks_held(partition: PartitionFacts, facts: Facts, group: ShareGroupDescription) -> Finding:
     holders = [m for m in group.members if (facts.topic_name, partition.partition) in m.assignment]
     names = ", ".join(f"{m.member_id} ({m.client_id} at {m.client_host})" for m in holders[:_MAX_NAMED])
     who = {0: "nobody that is a member now", 1: f"member {names}"}.get(len(holders), f"one of the members {names}")

@@ -55,7 +55,7 @@ class PartitionFacts:
 
     @property
     def waiting(self) -> int | None:
-        """Records that the group is not through with: the lag, or what follows the start offset where none is told."""
+        """Records that the group has not finished: the lag, or without one what follows the start offset."""
         if self.lag is not None:
             return self.lag
         if self.start_offset is not None and self.latest is not None:

@@ -25,7 +25,7 @@ _EPOCH_OF_A_NEW_GROUP = 1
 
 
 def run_delete(admin: KafkaShareAdmin, options: Options) -> bool:
-    """Delete groups; those that are no share groups or have members are told of and left alone.
+    """Delete groups; those that are not share groups, or have members, are named and left alone.
 
     They are described first: a broker would delete a group of another type just as well.
     """
@@ -113,11 +113,11 @@ def run_alter(admin: KafkaShareAdmin, options: Options) -> bool:
     if options.json:
         show_json(documents.config_changes(group_id, changes))
         return True
-    click.echo(f"Group {group_id}: {'; '.join(_told(name, changes.get(name)) for name in wanted)}.")
+    click.echo(f"Group {group_id}: {'; '.join(_shown(name, changes.get(name)) for name in wanted)}.")
     return True
 
 
-def _told(name: str, change: ConfigChange | None) -> str:
+def _shown(name: str, change: ConfigChange | None) -> str:
     if change is None:
         return f"{name} is so already"
     before = "" if change.before is None else f" (it was {change.before})"

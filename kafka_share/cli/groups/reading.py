@@ -65,7 +65,7 @@ def chosen_groups(admin: KafkaShareAdmin, options: Options) -> tuple[list[str], 
 
 
 def warn_of_missing(listings: GroupListings) -> bool:
-    """Tell which brokers could not be asked; True if there is none."""
+    """Name the brokers that could not be asked; returns whether there is none."""
     for node, error in listings.errors.items():
         click.echo(f"Warning: the groups of {node} are missing: {with_remedy(error)}", err=True)
     return not listings.errors
@@ -127,7 +127,7 @@ def _members_view(options: Options) -> Callable[[str, ShareGroupDescription], No
         if group.members:
             click.echo(tables.members(group, verbose=options.verbose), nl=False)
         else:
-            _tell_of_no_members(group)
+            _remark_no_members(group)
 
     return as_text
 
@@ -136,7 +136,7 @@ def _state_view(options: Options) -> Callable[[str, ShareGroupDescription], None
     def as_text(_: str, group: ShareGroupDescription) -> None:
         click.echo(tables.state(group, verbose=options.verbose), nl=False)
         if not group.members:
-            _tell_of_no_members(group)
+            _remark_no_members(group)
 
     return as_text
 
@@ -165,7 +165,7 @@ def _offsets(
 
 
 def _all_known(results: Mapping[str, ShareGroupOffsets | KafkaShareError]) -> bool:
-    """Tell which partitions have an error instead of an offset; True if there is none."""
+    """Name the partitions that have an error instead of an offset; returns whether there is none."""
     known = True
     for group_id, offsets in sorted(results.items()):
         for tp, offset in [] if isinstance(offsets, KafkaShareError) else sorted(offsets.items()):
@@ -175,5 +175,5 @@ def _all_known(results: Mapping[str, ShareGroupOffsets | KafkaShareError]) -> bo
     return known
 
 
-def _tell_of_no_members(group: ShareGroupDescription) -> None:
+def _remark_no_members(group: ShareGroupDescription) -> None:
     click.echo(f"\nGroup '{group.group_id}' has no members at the moment.", err=True)

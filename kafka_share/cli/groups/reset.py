@@ -58,7 +58,7 @@ def plan_reset(admin: KafkaShareAdmin, options: Options) -> Plan:
 
 
 def _time_target(options: Options) -> int | None:
-    """Before anything is asked for, so that a time that cannot be read is told at once."""
+    """Read before the cluster is asked anything, so that a time that cannot be read fails at once."""
     if options.to_datetime is not None:
         return parse_time_ms(options.to_datetime)
     if options.by_duration is not None:

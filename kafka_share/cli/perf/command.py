@@ -77,7 +77,7 @@ def _date_format(_: click.Context, parameter: click.Parameter, pattern: str) -> 
     default=10_000,
     show_default=True,
     metavar="MS",
-    help="End after so long without a record.",
+    help="End after this time without a record, in milliseconds.",
 )
 @click.option(
     "--reporting-interval",
@@ -113,7 +113,7 @@ def _date_format(_: click.Context, parameter: click.Parameter, pattern: str) -> 
     default=500,
     show_default=True,
     metavar="N",
-    help="How many records a poll returns at most, but for whole batches.",
+    help="How many records a poll returns at most, except that batches stay whole.",
 )
 @click.option("--apache-columns", is_flag=True, help="Only the columns of Kafka's own tool.")
 @format_option("json: one document per row on standard output, everything else on standard error.")

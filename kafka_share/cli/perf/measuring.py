@@ -16,7 +16,7 @@ from kafka_share.records import ShareRecord
 EXACT_BELOW_MS: Final = 1 << 16
 """Latencies up to a minute are counted by the millisecond."""
 _KEPT_BITS: Final = 12
-"""Of longer ones so many leading bits are kept, which is better than 0.05 %."""
+"""How many leading bits of longer ones are kept; that is better than 0.05 %."""
 _LONGEST_MS: Final = (1 << 48) - 1
 """Of thousands of years, which only a wrong timestamp has; it bounds the number of counters to some 130,000."""
 
@@ -46,7 +46,7 @@ class Latencies:
         self._counts.update(other._counts)
 
     def percentiles(self, per_mille: Sequence[int]) -> list[int]:
-        """For each share, in ascending order: the least latency, in ms, that so many of a thousand do not exceed.
+        """For each share, in ascending order: the least latency, in ms, that this many of a thousand do not exceed.
 
         Raises ValueError if nothing was counted.
         """
@@ -64,7 +64,7 @@ class Latencies:
 
 
 def _counted_as(latency_ms: int) -> int:
-    """The latency itself, or the largest one that shares its counter: what is told is never too short."""
+    """The latency itself, or the largest one that shares its counter: what is shown is never too short."""
     if latency_ms < EXACT_BELOW_MS:
         return latency_ms
     dropped = latency_ms.bit_length() - _KEPT_BITS

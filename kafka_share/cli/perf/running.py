@@ -1,6 +1,6 @@
 """One run of `kafka-share-perf`: a thread per consumer polls until enough has come, or nothing for too long.
 
-The command makes the consumers, calls `run`, prints what it is told, and closes the consumers.
+The command makes the consumers, calls `run`, prints the rows, and closes the consumers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kafka_share.cli.perf.rows import Row
 from kafka_share.consumer import KafkaShareConsumer
 
 _LONGEST_POLL_MS: Final = 100
-"""So soon every thread sees that the run is over."""
+"""How soon every thread sees that the run is over."""
 _LONGEST_WAIT_MS: Final = 1_000
 """On Windows, Ctrl-C does not end a wait without end."""
 
@@ -50,7 +50,7 @@ class Run:
     consumers: Sequence[Consumer]
     wanted_records: int
     timeout_ms: int
-    """End when no consumer has got a record for so long."""
+    """End when no consumer has got a record for this long."""
     acknowledges_each: bool
     """Whether the consumers are in explicit mode."""
     report_every_ms: int | None

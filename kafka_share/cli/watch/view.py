@@ -11,7 +11,7 @@ from kafka_share.cli.groups.tables import UNKNOWN, assignment
 from kafka_share.cli.watch.rates import Reading
 
 MAX_ROWS = 30
-"""So many members and partitions are drawn; the rest is counted."""
+"""How many members and partitions are drawn; the rest is counted."""
 
 
 def line(reading: Reading, time: str) -> str:
@@ -49,7 +49,7 @@ def _partitions(reading: Reading) -> Table:
             _rate(reading.rates.get(one.where)),
             str(len(one.member_ids)),
         )
-    _tell_of_more(table, len(partitions))
+    _count_the_rest(table, len(partitions))
     return table
 
 
@@ -58,11 +58,11 @@ def _members(reading: Reading) -> Table:
     members = reading.snapshot.members
     for member in members[:MAX_ROWS]:
         table.add_row(*map(escape, (member.member_id, member.client_host, member.client_id, assignment(member))))
-    _tell_of_more(table, len(members))
+    _count_the_rest(table, len(members))
     return table
 
 
-def _tell_of_more(table: Table, count: int) -> None:
+def _count_the_rest(table: Table, count: int) -> None:
     if count > MAX_ROWS:
         table.add_row(f"... and {count - MAX_ROWS} more")
 
