@@ -37,7 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 WORLD = {"asyncio", "os", "random", "select", "selectors", "signal", "socket", "ssl", "subprocess", "threading", "time"}
 """Modules with I/O, clocks, threads or randomness."""
 
-DRIVERS_OF_THE_BROKER = {"server.py", "reference_broker.py", "clock.py"}
+DRIVERS_OF_THE_BROKER = {"server.py", "connection.py", "reference_broker.py", "clock.py"}
 """The sockets, the loop's thread, and the real clock."""
 
 

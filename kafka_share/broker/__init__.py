@@ -8,11 +8,12 @@
         broker.produce("jobs", b"payload")
         ...                                  # any Kafka client on broker.bootstrap_servers
 
-Cut like the client: everything but three files is machines without I/O, which the simulation drives under a virtual
+Cut like the client: everything but four files is machines without I/O, which the simulation drives under a virtual
 clock. From the outside in:
 
 - `reference_broker`: the object above; `inspection`: its snapshots; `clock`, `faults`: what tests turn
-- `server`: sockets, frames, the timer; drives one machine
+- `server`: listeners and the timer, drives one machine; `connection`: one client's socket, and what faults do to
+  answers; `conversation`: its requests, one after the other; `request_log`: the last ones
 - `machine`: finds the handler of a request, gives answers that come later; `events`: what goes in and out
 - `cluster`: nodes, topics, groups, and what can be changed about them
 - `handlers/`: one file per family of APIs, between wire messages and machines; `error_answers`: what planned faults
@@ -29,7 +30,8 @@ A single process keeps everything in memory; there is no replication, no retenti
 
 from __future__ import annotations
 
+from kafka_share.broker.api_keys import ApiKey
 from kafka_share.broker.clock import BrokerClock
 from kafka_share.broker.reference_broker import ReferenceBroker
 
-__all__ = ["BrokerClock", "ReferenceBroker"]
+__all__ = ["ApiKey", "BrokerClock", "ReferenceBroker"]

@@ -1,6 +1,6 @@
-"""Faults on order, and a log of requests: what tests of clients need from a broker that otherwise behaves.
+"""Faults on order: what tests of clients need from a broker that otherwise behaves.
 
-`ReferenceBroker.faults` and `.requests` are how users reach it; the server asks `take` for every request before the
+`ReferenceBroker.faults` is how users reach it; the server asks `take` for every request before the
 cluster sees it. Faults are used up in the order in which they were planned; a request takes the first that fits it.
 
 Faults may be planned from any thread: only the server's thread uses them up, and adding to a list or emptying it is one
@@ -10,7 +10,6 @@ step for all threads.
 from __future__ import annotations
 
 import enum
-from collections import deque
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -18,9 +17,8 @@ import attrs
 from kafka_share.broker.error_answers import has_error_answer
 
 if TYPE_CHECKING:
-    from kafka_share.broker.events import Message, RequestContext
+    from kafka_share.broker.events import RequestContext
 
-MAX_LOGGED_REQUESTS: Final = 10_000
 MAX_PLANNED_FAULTS: Final = 10_000
 
 
@@ -141,22 +139,3 @@ class FaultPlan:
         if len(self._faults) >= MAX_PLANNED_FAULTS:
             raise ValueError(f"more than {MAX_PLANNED_FAULTS} faults are planned")
         self._faults.append(fault)
-
-
-class RequestLog:
-    """The last requests that arrived, oldest first; at most `MAX_LOGGED_REQUESTS`. For the server's thread."""
-
-    def __init__(self) -> None:
-        self._requests: deque[tuple[RequestContext, Message]] = deque(maxlen=MAX_LOGGED_REQUESTS)
-
-    def add(self, context: RequestContext, request: Message) -> None:
-        """Called by the server for every request that could be decoded, before a fault or the cluster sees it."""
-        self._requests.append((context, request))
-
-    def of(self, api: int | None = None) -> list[tuple[RequestContext, Message]]:
-        """The logged requests of an API key, or all."""
-        return [one for one in self._requests if api is None or one[0].api_key == api]
-
-    def clear(self) -> None:
-        """Start anew."""
-        self._requests.clear()

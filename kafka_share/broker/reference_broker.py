@@ -23,6 +23,7 @@ from kafka_share.broker.inspection import ShareGroupSnapshot, snapshot_of_group,
 from kafka_share.broker.kafka_version import DEFAULT_VERSION, behaviour_of
 from kafka_share.broker.machine import BrokerMachine
 from kafka_share.broker.refusals import Refusal
+from kafka_share.broker.request_log import RequestLog
 from kafka_share.broker.server import BrokerServer
 from kafka_share.broker.share.share_coordinator import StateKey
 from kafka_share.broker.storage.topics import MAX_PARTITIONS, topic_name_problem
@@ -58,7 +59,8 @@ class ReferenceBroker:
     first node (0: any free port); further nodes get the ports after it, or free ones. `clock` is a `BrokerClock`: real
     time by default, `BrokerClock(manual=True)` stands still until `advance`. `share_version=0` switches share groups
     off. `kafka_version` is the minor version of Kafka whose behaviour it has: "4.1", "4.2", "4.3" or "4.4".
-    `random_seed` makes topic ids and the cluster's id repeatable.
+    `random_seed` makes topic ids and the cluster's id repeatable. `keep_requests=False` keeps no requests for
+    `requests()`.
 
     Raises `ConfigurationError` for an unknown setting or version, or a value out of range. On entering, `OSError` if it
     cannot listen.
@@ -76,6 +78,7 @@ class ReferenceBroker:
         share_version: int = 1,
         kafka_version: str = DEFAULT_VERSION,
         random_seed: int | None = None,
+        keep_requests: bool = True,
     ) -> None:
         if not 1 <= nodes <= MAX_NODES:
             raise InvalidArgumentError(f"a reference broker has 1 to {MAX_NODES} nodes, not {nodes}")
@@ -91,7 +94,8 @@ class ReferenceBroker:
             behaviour=behaviour,
         )
         advertised = advertised_host or ("127.0.0.1" if host in ("0.0.0.0", "") else host)
-        self._server = BrokerServer(BrokerMachine(self._cluster), self.clock, host=host, advertised_host=advertised)
+        machine, requests = BrokerMachine(self._cluster), RequestLog(keep=keep_requests)
+        self._server = BrokerServer(machine, self.clock, requests, host=host, advertised_host=advertised)
         self._port = port
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -212,7 +216,7 @@ class ReferenceBroker:
         return self._server.faults
 
     def requests(self, api: int | None = None) -> list[tuple[RequestContext, Message]]:
-        """The last requests that arrived (of an API key, or all), oldest first; see `RequestLog` for the bound."""
+        """The last requests that arrived (of an API key, or all), oldest first; at most 10,000 or 16 MiB of them."""
         return self._call(lambda: self._server.requests.of(api))
 
     def clear_requests(self) -> None:

@@ -1,10 +1,8 @@
-"""The broker's sockets: listeners, frames, one timer. The only file of the broker that does I/O.
+"""The broker's sockets: listeners, connections by id, one timer.
 
-Drives one `BrokerMachine` on one asyncio loop; everything here runs on that loop. Requests of a connection are worked
-on one after the other, as in Kafka, so that answers keep their order and effects too; while one is in work (or the
-client does not read) the next ones wait, and when too many wait the socket is no longer read.
-
-What it must not do: know what a request means. Bytes that are no request close the connection, with a line in the log.
+Drives one `BrokerMachine` on one asyncio loop; everything here runs on that loop. A connection hands over its requests
+one by one; the server logs them, takes planned faults, has the machine work on them, and gives each reply to its
+connection. What it must not do: know what a request means.
 """
 
 from __future__ import annotations
@@ -13,54 +11,39 @@ import asyncio
 import heapq
 import logging
 import socket
-from collections import deque
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
+from kafka_share.broker.connection import Connection
 from kafka_share.broker.error_answers import error_answer
-from kafka_share.broker.events import (
-    ConnectionClosed,
-    Reply,
-    RequestArrived,
-    RequestContext,
-)
-from kafka_share.broker.faults import Fault, FaultKind, FaultPlan, RequestLog
-from kafka_share.broker.handlers import api_versions
-from kafka_share.errors import RemoteProtocolError
-from kafka_share.protocol.messages import (
-    API_VERSIONS,
-    RequestHeader,
-    decode_request_body,
-    decode_request_header,
-    encode_response,
-)
+from kafka_share.broker.events import ConnectionClosed, Reply
+from kafka_share.broker.faults import FaultKind, FaultPlan
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kafka_share.broker.clock import BrokerClock
+    from kafka_share.broker.events import RequestArrived
     from kafka_share.broker.machine import BrokerMachine
+    from kafka_share.broker.request_log import RequestLog
 
 logger = logging.getLogger(__name__)
 
-MAX_WAITING_REQUESTS: Final = 64
-"""So many requests may wait behind the one in work before the socket is no longer read…"""
-MAX_WAITING_BYTES: Final = 8 * 1024 * 1024
-"""…or so many bytes."""
-_LENGTH_BYTES: Final = 4
 _MAX_TIMER_MS: Final = 3_600_000
 _BACKLOG: Final = 128
 _CLOSING_ROUNDS: Final = 3
-_FRAME_HEAD_BYTES: Final = 8
-"""Length and correlation id: what a garbage answer keeps right, so that the nonsense reaches the decoder."""
 
 
 class BrokerServer:
     """Listeners for the nodes of a machine's cluster. `advertised_host` is what clients are told to connect to."""
 
-    def __init__(self, machine: BrokerMachine, clock: BrokerClock, *, host: str, advertised_host: str) -> None:
+    def __init__(
+        self, machine: BrokerMachine, clock: BrokerClock, requests: RequestLog, *, host: str, advertised_host: str
+    ) -> None:
         self.machine = machine
         self.cluster = machine.cluster
         self.clock = clock
         self.faults = FaultPlan()
-        self.requests = RequestLog()
+        self.requests = requests
         self._host = host
         self._advertised_host = advertised_host
         self._listeners: dict[int, socket.socket] = {}
@@ -73,6 +56,8 @@ class BrokerServer:
         self._delayed_count = 0
         self._timer: asyncio.TimerHandle | None = None
         self._running = False
+        self._has_news = False
+        """Something has happened since the machine was last polled."""
 
     # ---- life
 
@@ -141,129 +126,69 @@ class BrokerServer:
             if node_id in (None, connection.node_id):
                 connection.abort()
 
-    # ---- connections
+    # ---- for the connections
 
     def connection_opened(self, connection: Connection) -> int:
-        """A client connected; answers the connection's id."""
         connection_id = self._next_connection_id
         self._next_connection_id += 1
         self._connections[connection_id] = connection
         return connection_id
 
-    def connection_closed(self, connection_id: int) -> None:
-        """The connection is gone, whoever closed it."""
-        if self._connections.pop(connection_id, None) is not None:
-            self.machine.handle(ConnectionClosed(connection_id), self.clock.now_ms())
+    def connection_closed(self, connection: Connection) -> None:
+        if self._connections.pop(connection.id, None) is not None:
+            self.machine.handle(ConnectionClosed(connection.id), self.clock.now_ms())
             self.run()
 
+    def offered_versions(self) -> Mapping[int, tuple[int, int]]:
+        return self.cluster.api_versions
+
     def max_frame_bytes(self) -> int:
-        """The largest request that is read."""
         return self.cluster.configs.broker_int("socket.request.max.bytes")
 
-    def frame_received(self, connection: Connection, frame: bytes) -> None:
-        """A whole request came; the connection has no other one in work."""
-        try:
-            header = decode_request_header(frame)
-            if not self._is_offered(header):
-                self._refuse_version(connection, header)
-                return
-            request = decode_request_body(header, frame)
-        except RemoteProtocolError as error:
-            logger.warning("closing the connection of %s: %s", connection.client_host, error)
-            connection.abort()
-            return
-        context = RequestContext(
-            connection_id=connection.id,
-            node_id=connection.node_id,
-            client_host=connection.client_host,
-            api_key=header.api_key,
-            api_version=header.api_version,
-            correlation_id=header.correlation_id,
-            client_id=header.client_id or "",
-        )
-        self.requests.add(context, request)
-        fault = self.faults.take(context)
+    def request_arrived(self, connection: Connection, arrived: RequestArrived, size: int) -> None:
+        context, request = arrived.context, arrived.request
+        self.requests.add(context, request, size)
+        connection.fault = fault = self.faults.take(context)
         if fault is not None and fault.kind is FaultKind.DROP_BEFORE:
             connection.abort()
-            return
-        connection.begin(context, fault)
-        if fault is not None and fault.kind is FaultKind.ERROR:
-            self._reply(Reply(context, error_answer(request, context.api_version, fault.error_code)))
-            return
-        self.machine.handle(RequestArrived(context, request), self.clock.now_ms())
-        self.run()
-        if not request.expect_response():
-            self._end_without_answer(connection, fault)
-
-    def _is_offered(self, header: RequestHeader) -> bool:
-        low, high = self.cluster.api_versions.get(header.api_key, (0, -1))
-        return low <= header.api_version <= high
-
-    def _refuse_version(self, connection: Connection, header: RequestHeader) -> None:
-        if header.api_key == API_VERSIONS:
-            answer = api_versions.unsupported(self.cluster.api_versions)
-            connection.send(encode_response(header.correlation_id, answer, 0))
-            return
-        raise RemoteProtocolError(f"API {header.api_key} version {header.api_version} is not offered")
-
-    def _end_without_answer(self, connection: Connection, fault: Fault | None) -> None:
-        if fault is not None and fault.kind in (FaultKind.DROP_AFTER, FaultKind.CUT_FRAME):
-            connection.abort()
+        elif fault is not None and fault.kind is FaultKind.ERROR:
+            connection.answer(Reply(context, error_answer(request, context.api_version, fault.error_code)))
         else:
-            connection.end()
+            self.machine.handle(arrived, self.clock.now_ms())
+            self.run()
+            if not request.expect_response():
+                connection.end_without_answer()
+
+    def answer_later(self, connection: Connection, frame: bytes, delay_ms: int) -> None:
+        at_ms = self.clock.now_ms() + delay_ms
+        self._delayed_count += 1
+        heapq.heappush(self._delayed, (at_ms, self._delayed_count, connection.id, frame))
 
     # ---- outputs and time
 
     def run(self) -> None:
-        """Let the cluster do what is due, send what it puts out, and set the timer anew."""
+        """Let the machine do what is due, send what it puts out, and set the timer anew."""
+        self._has_news = True
         if self._running:
             return
         self._running = True
         try:
-            while self._run_once():
-                pass
+            while self._has_news:
+                self._has_news = False
+                self._run_once(self.clock.now_ms())
         finally:
             self._running = False
         self._arm_timer()
 
-    def _run_once(self) -> bool:
-        """One round; answers whether there may be more to do."""
-        now_ms = self.clock.now_ms()
-        busy = False
+    def _run_once(self, now_ms: int) -> None:
+        """One round. An answer may let the next request of its connection in, which is news again."""
         while self._delayed and self._delayed[0][0] <= now_ms:
             _, _, connection_id, frame = heapq.heappop(self._delayed)
-            connection = self._connections.get(connection_id)
-            if connection is not None:
-                connection.answer(frame)
-            busy = True
+            if connection_id in self._connections:
+                self._connections[connection_id].finish(frame)
         for reply in self.machine.poll(now_ms):
-            self._reply(reply)
-            busy = True
-        return busy
-
-    def _reply(self, reply: Reply) -> None:
-        context = reply.context
-        connection = self._connections.get(context.connection_id)
-        if connection is None or not connection.awaits(context):
-            return
-        frame = encode_response(context.correlation_id, reply.response, context.api_version)
-        fault = connection.fault
-        if fault is None or fault.kind is FaultKind.ERROR:
-            connection.answer(frame)
-        elif fault.kind is FaultKind.DELAY:
-            self._delay(context, frame, fault.delay_ms)
-        elif fault.kind is FaultKind.DROP_AFTER:
-            connection.abort()
-        elif fault.kind is FaultKind.GARBAGE:
-            connection.answer(frame[:_FRAME_HEAD_BYTES] + b"\xff" * (len(frame) - _FRAME_HEAD_BYTES))
-        elif fault.kind is FaultKind.CUT_FRAME:
-            connection.send(frame[: len(frame) // 2])
-            connection.close()
-
-    def _delay(self, context: RequestContext, frame: bytes, delay_ms: int) -> None:
-        at_ms = self.clock.now_ms() + delay_ms
-        self._delayed_count += 1
-        heapq.heappush(self._delayed, (at_ms, self._delayed_count, context.connection_id, frame))
+            if reply.context.connection_id in self._connections:
+                self._connections[reply.context.connection_id].answer(reply)
 
     def _arm_timer(self) -> None:
         if self._timer is not None:
@@ -280,136 +205,3 @@ class BrokerServer:
     def _timer_fired(self) -> None:
         self._timer = None
         self.run()
-
-
-class Connection(asyncio.Protocol):
-    """One client: bytes to frames, one request in work at a time, back-pressure both ways."""
-
-    def __init__(self, server: BrokerServer, node_id: int) -> None:
-        self.node_id = node_id
-        self.id = -1
-        self.client_host = ""
-        self.fault: Fault | None = None
-        """What is to happen to the request in work."""
-        self._server = server
-        self._transport: asyncio.Transport | None = None
-        self._buffer = bytearray()
-        self._waiting: deque[bytes] = deque()
-        self._waiting_bytes = 0
-        self._in_work: RequestContext | None = None
-        self._can_write = True
-        self._pumping = False
-        self._reading_paused = False
-
-    # ---- asyncio
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-        sock = transport.get_extra_info("socket")
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.client_host = transport.get_extra_info("peername")[0]
-        self.id = self._server.connection_opened(self)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._gone()
-
-    def data_received(self, data: bytes) -> None:
-        self._buffer += data
-        limit = self._server.max_frame_bytes()
-        while len(self._buffer) >= _LENGTH_BYTES:
-            size = int.from_bytes(self._buffer[:_LENGTH_BYTES], "big", signed=True)
-            if not 0 < size <= limit:
-                logger.warning("closing the connection of %s: a frame of %d bytes", self.client_host, size)
-                self.abort()
-                return
-            stop = _LENGTH_BYTES + size
-            if len(self._buffer) < stop:
-                break
-            self._waiting.append(bytes(memoryview(self._buffer)[_LENGTH_BYTES:stop]))
-            self._waiting_bytes += size
-            del self._buffer[:stop]
-        self._pump()
-
-    def eof_received(self) -> bool:
-        return False
-
-    def pause_writing(self) -> None:
-        self._can_write = False
-
-    def resume_writing(self) -> None:
-        self._can_write = True
-        self._pump()
-
-    # ---- for the server
-
-    def begin(self, context: RequestContext, fault: Fault | None) -> None:
-        """The request is in work until `answer` or `end`."""
-        self._in_work, self.fault = context, fault
-
-    def awaits(self, context: RequestContext) -> bool:
-        """Whether this is the request in work."""
-        return self._in_work is context
-
-    def answer(self, frame: bytes) -> None:
-        """Send the answer of the request in work; the next request follows."""
-        self.send(frame)
-        self.end()
-
-    def end(self) -> None:
-        """The request in work gets no answer (any more)."""
-        self._in_work = self.fault = None
-        self._pump()
-
-    def send(self, frame: bytes) -> None:
-        """Send bytes if the connection still stands."""
-        if self._transport is not None:
-            self._transport.write(frame)
-
-    def close(self) -> None:
-        """Close as soon as everything sent so far is out."""
-        transport = self._transport
-        self._gone()
-        if transport is not None:
-            transport.close()
-
-    def abort(self) -> None:
-        """Close at once."""
-        transport = self._transport
-        self._gone()
-        if transport is not None:
-            transport.abort()
-
-    # ---- inside
-
-    def _gone(self) -> None:
-        if self._transport is None:
-            return
-        self._transport = None
-        self._waiting.clear()
-        self._waiting_bytes = 0
-        self._buffer.clear()
-        self._server.connection_closed(self.id)
-
-    def _pump(self) -> None:
-        """Hand the next request over while none is in work. Not re-entered: an answer may come at once."""
-        if self._pumping:
-            return
-        self._pumping = True
-        try:
-            while self._waiting and self._in_work is None and self._can_write:
-                frame = self._waiting.popleft()
-                self._waiting_bytes -= len(frame)
-                self._server.frame_received(self, frame)
-        finally:
-            self._pumping = False
-        self._regulate_reading()
-
-    def _regulate_reading(self) -> None:
-        if self._transport is None:
-            return
-        full = len(self._waiting) >= MAX_WAITING_REQUESTS or self._waiting_bytes >= MAX_WAITING_BYTES
-        if full and not self._reading_paused:
-            self._transport.pause_reading()
-        elif self._reading_paused and not full:
-            self._transport.resume_reading()
-        self._reading_paused = full

@@ -79,12 +79,14 @@ Exit codes:
     help="What is logged to standard error.",
 )
 @debug_option
+@click.option("--log-requests", is_flag=True, help="Log every request that arrives to standard error.")
 @click.version_option(VERSION, prog_name="kafka-share-broker")
 def main(
     list_config: bool,
     ready_file: Path | None,
     log_level: str,
     debug: bool,
+    log_requests: bool,
     settings: Mapping[str, str],
     **given: Any,
 ) -> None:
@@ -94,7 +96,9 @@ def main(
         return
     config = {name: value.strip() for name, value in settings.items()}
     with logging_to_stderr(debug, logging.getLevelNamesMapping()[log_level]):
-        asyncio.run(_serve(ReferenceBroker(config=config, **given), ready_file))
+        if log_requests:
+            logging.getLogger("kafka_share.broker.request_log").setLevel(logging.DEBUG)
+        asyncio.run(_serve(ReferenceBroker(config=config, keep_requests=False, **given), ready_file))
 
 
 def _list_config(kafka_version: str) -> None:

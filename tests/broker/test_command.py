@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from support.wire_client import WireClient
 
 from kafka_share.cli.broker import main
+from kafka_share.protocol.classic import MetadataRequest
 
 
 def start(tmp_path: Path, *arguments: str) -> tuple[subprocess.Popen[str], str]:
@@ -47,6 +49,17 @@ def test_it_says_where_it_is_and_ends_cleanly_when_a_signal_comes(tmp_path: Path
     process.send_signal(number)
     output, errors = process.communicate(timeout=60)
     assert (process.returncode, output, errors) == (0, "", "")
+
+
+@pytest.mark.parametrize(("arguments", "lines"), [([], 0), (["--log-requests"], 1)])
+def test_it_logs_requests_when_it_is_asked_to(tmp_path: Path, arguments: list[str], lines: int) -> None:
+    process, line = start(tmp_path, *arguments)
+    client = WireClient(line.removeprefix("bootstrap: ").strip(), "m")
+    client.call(MetadataRequest(topics=[]), 12)
+    client.close()
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    assert errors.count("METADATA v12 MetadataRequest(") == lines == len(errors.splitlines())
 
 
 @pytest.mark.parametrize(

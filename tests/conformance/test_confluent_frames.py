@@ -8,7 +8,7 @@ import pytest
 from conformance.confluent_peer import confluent_kafka, poll_until, produce, share_consumer
 
 from kafka_share.broker import ReferenceBroker
-from kafka_share.broker.server import BrokerServer
+from kafka_share.broker.conversation import Conversation
 from kafka_share.protocol.messages import decode_request, decode_request_header, encode_request
 
 pytestmark = pytest.mark.foreign
@@ -19,14 +19,14 @@ SHARE_APIS = {76: "ShareGroupHeartbeat", 78: "ShareFetch", 79: "ShareAcknowledge
 def test_its_share_requests_encode_to_the_same_bytes_when_they_were_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each ShareGroupHeartbeat, ShareFetch and ShareAcknowledge of librdkafka survives our codecs unchanged."""
     frames: list[bytes] = []
-    receive = BrokerServer.frame_received
+    read = Conversation.read
 
-    def capture(server: BrokerServer, connection: Any, frame: bytes) -> None:
+    def capture(conversation: Conversation, frame: bytes, offered: Any) -> Any:
         if decode_request_header(frame).api_key in SHARE_APIS:
-            frames.append(bytes(frame))
-        receive(server, connection, frame)
+            frames.append(frame)
+        return read(conversation, frame, offered)
 
-    monkeypatch.setattr(BrokerServer, "frame_received", capture)
+    monkeypatch.setattr(Conversation, "read", capture)
     with ReferenceBroker(
         config={"group.share.min.heartbeat.interval.ms": 100, "group.share.heartbeat.interval.ms": 100}
     ) as broker:

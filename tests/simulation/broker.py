@@ -1,14 +1,13 @@
-"""The brokers of the simulation: one real `Cluster`, its listeners, and its restarts.
+"""The brokers of the simulation: one real `BrokerMachine`, its listeners, and its restarts.
 
-A twin of `kafka_share.broker.server` without sockets: frames in, one request of a connection in work at a time, frames
-out. After each step the auditor looks, and every few steps the cluster's invariants are checked. Requests can be given
-a fate (`sim_fates`): refused, applied and never answered, answered late.
+It does what `kafka_share.broker.server` does, with the package's own conversations, over the simulated network instead
+of sockets. After each step the auditor looks, and every few steps the cluster's invariants are checked. Requests can be
+given a fate (`simulation.fates`): refused, applied and never answered, answered late.
 """
 
 from __future__ import annotations
 
 import random
-from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -19,13 +18,15 @@ from simulation.trace import Trace
 from simulation.virtual_time import CHECK_EVERY, VirtualTime
 
 from kafka_share.broker.cluster import Cluster
+from kafka_share.broker.conversation import Conversation
 from kafka_share.broker.error_answers import error_answer
 from kafka_share.broker.events import ConnectionClosed, Reply, RequestArrived, RequestContext
 from kafka_share.broker.kafka_version import behaviour_of
 from kafka_share.broker.machine import BrokerMachine
-from kafka_share.protocol.messages import decode_request_body, decode_request_header, encode_response
+from kafka_share.protocol.messages import encode_response
 from kafka_share.records import Node
 
+MAX_FRAME_BYTES = 100 * 1024 * 1024
 EPOCH_MS = 1_800_000_000_000
 """What the broker's clock shows when the virtual one shows 0."""
 
@@ -56,9 +57,9 @@ class _Listening:
     """The broker's end of a wire."""
 
     wire: Wire
-    in_work: tuple[RequestContext, Any] | None = None
+    conversation: Conversation
     fate: Fate | None = None
-    waiting: deque[bytes] = attrs.Factory(deque)
+    """What is to become of the request in work."""
 
 
 class SimulatedBroker:
@@ -108,12 +109,12 @@ class SimulatedBroker:
         return self.running[node_id]
 
     def opened(self, wire: Wire) -> None:
-        self._listening[wire.id] = _Listening(wire)
+        self._listening[wire.id] = _Listening(wire, Conversation(wire.id, wire.node_id, "10.0.0.1"))
 
     def received(self, wire: Wire, frame: bytes) -> None:
         listening = self._listening.get(wire.id)
         if listening is not None:
-            listening.waiting.append(frame)
+            listening.conversation.received(frame, MAX_FRAME_BYTES)
             self._pump(listening)
 
     def closed(self, wire: Wire) -> None:
@@ -124,55 +125,46 @@ class SimulatedBroker:
     # ---- requests
 
     def _pump(self, listening: _Listening) -> None:
-        while listening.waiting and listening.in_work is None and listening.wire.id in self._listening:
-            self._request(listening, listening.waiting.popleft())
+        while listening.wire.id in self._listening:
+            arrived = listening.conversation.next_request(self.cluster.api_versions)
+            if arrived is None:
+                return
+            assert isinstance(arrived, RequestArrived), "clients ask for versions that are offered"
+            self._request(listening, arrived)
 
-    def _request(self, listening: _Listening, frame: bytes) -> None:
-        body = memoryview(frame)[4:]
-        header = decode_request_header(body)
-        request = decode_request_body(header, body)
-        wire = listening.wire
-        context = RequestContext(
-            connection_id=wire.id,
-            node_id=wire.node_id,
-            client_host="10.0.0.1",
-            api_key=header.api_key,
-            api_version=header.api_version,
-            correlation_id=header.correlation_id,
-            client_id=header.client_id or "",
-        )
+    def _request(self, listening: _Listening, arrived: RequestArrived) -> None:
+        context, request, wire = arrived.context, arrived.request, listening.wire
         if self._trace.is_on:
-            self._trace.add(wire.process.name, f"-> node {wire.node_id}", _shown(request), f"#{header.correlation_id}")
-        fate = self.fates.take(context)
+            self._trace.add(wire.process.name, f"-> node {wire.node_id}", _shown(request), f"#{context.correlation_id}")
+        listening.fate = fate = self.fates.take(context)
         if fate is not None:
             self._trace.fault(fate.name, type(request).__name__)
             if fate.kind is FateKind.LOSE_REQUEST:
                 wire.lost_up = True
                 wire.up.clear()
-                listening.waiting.clear()
+                listening.conversation.clear()
                 return
             if fate.kind is FateKind.CUT_BEFORE:
                 self._network.cut(wire)
                 return
-        listening.in_work, listening.fate = (context, request), fate
-        if fate is not None and fate.kind is FateKind.ERROR:
-            self._reply(Reply(context, error_answer(request, header.api_version, fate.number)))
-            return
+            if fate.kind is FateKind.ERROR:
+                self._reply(Reply(context, error_answer(request, context.api_version, fate.number)))
+                return
         self.witness.asked(context, request)
-        self.machine.handle(RequestArrived(context, request), self.now_ms)
+        self.machine.handle(arrived, self.now_ms)
         self._run()
 
     def _reply(self, reply: Reply) -> None:
         context = reply.context
         listening = self._listening.get(context.connection_id)
-        frame = encode_response(context.correlation_id, reply.response, context.api_version)
-        if listening is None or listening.in_work is None or listening.in_work[0] is not context:
+        if listening is None or not listening.conversation.awaits(context):
             return
+        frame = encode_response(context.correlation_id, reply.response, context.api_version)
         if self._trace.is_on:
             words = (listening.wire.process.name, f"<- node {context.node_id}", _shown(reply.response))
             self._trace.add(*words, f"#{context.correlation_id}")
         fate, wire = listening.fate, listening.wire
-        listening.in_work = listening.fate = None
+        listening.conversation.ended()
         if fate is not None and fate.kind is FateKind.CUT_AFTER:
             self._network.cut(wire)
             return
@@ -196,8 +188,10 @@ class SimulatedBroker:
             while outputs := self.machine.poll(self.now_ms):
                 for output in outputs:
                     listening = self._listening.get(output.context.connection_id)
-                    if listening is not None and listening.in_work and listening.in_work[0] is output.context:
-                        self.witness.answered(output.context, listening.in_work[1], output.response)
+                    if listening is not None and listening.conversation.awaits(output.context):
+                        asked = listening.conversation.in_work
+                        assert asked is not None
+                        self.witness.answered(output.context, asked.request, output.response)
                 for output in outputs:
                     self._reply(output)
         finally:

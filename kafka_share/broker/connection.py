@@ -1,0 +1,198 @@
+"""One client's socket: bytes to its conversation and answers to the wire, with back-pressure both ways.
+
+Made by `BrokerServer` for each accepted client; lives on its loop. While the client does not read, its requests wait;
+when too many wait, the socket is no longer read. It performs what a planned fault does to an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+from kafka_share.broker.conversation import Conversation
+from kafka_share.broker.faults import FaultKind
+from kafka_share.errors import RemoteProtocolError
+from kafka_share.protocol.messages import encode_response
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafka_share.broker.events import Reply, RequestArrived
+    from kafka_share.broker.faults import Fault
+
+logger = logging.getLogger(__name__)
+
+_FRAME_HEAD_BYTES: Final = 8
+"""Length and correlation id: what a garbage answer keeps right, so that the nonsense reaches the decoder."""
+
+
+class Server(Protocol):
+    """What a connection asks of the server."""
+
+    def connection_opened(self, connection: Connection) -> int:
+        """A client connected; returns the connection's id."""
+
+    def connection_closed(self, connection: Connection) -> None:
+        """The connection is gone, whoever closed it."""
+
+    def offered_versions(self) -> Mapping[int, tuple[int, int]]: ...
+    def max_frame_bytes(self) -> int: ...
+    def request_arrived(self, connection: Connection, arrived: RequestArrived, size: int) -> None:
+        """The request is in work until `Connection.answer` or `end_without_answer`."""
+
+    def answer_later(self, connection: Connection, frame: bytes, delay_ms: int) -> None:
+        """Call `finish` with the frame when this time has passed."""
+
+
+class Connection(asyncio.Protocol):
+    """One client of a node."""
+
+    def __init__(self, server: Server, node_id: int) -> None:
+        self.node_id = node_id
+        self.fault: Fault | None = None
+        """What is to happen to the request in work."""
+        self._server = server
+        self._transport: asyncio.Transport | None = None
+        self._conversation = Conversation(-1, node_id, "")
+        self._can_write = True
+        self._pumping = False
+        self._reading_paused = False
+
+    @property
+    def id(self) -> int:
+        return self._conversation.connection_id
+
+    # ---- asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        sock = transport.get_extra_info("socket")
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        client_host = transport.get_extra_info("peername")[0]
+        self._conversation = Conversation(self._server.connection_opened(self), self.node_id, client_host)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._gone()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._conversation.received(data, self._server.max_frame_bytes())
+        except RemoteProtocolError as error:
+            self._refuse(error)
+        self._pump()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._can_write = False
+
+    def resume_writing(self) -> None:
+        self._can_write = True
+        self._pump()
+
+    # ---- for the server
+
+    def answer(self, reply: Reply) -> None:
+        """Send the answer of the request in work, or do to it what its fault wants. Another one is thrown away."""
+        context = reply.context
+        if not self._conversation.awaits(context):
+            return
+        frame = encode_response(context.correlation_id, reply.response, context.api_version)
+        kind = None if self.fault is None else self.fault.kind
+        if kind is FaultKind.DELAY:
+            assert self.fault is not None
+            self._server.answer_later(self, frame, self.fault.delay_ms)
+        elif kind is FaultKind.DROP_AFTER:
+            self.abort()
+        elif kind is FaultKind.CUT_FRAME:
+            self._send(frame[: len(frame) // 2])
+            self._close()
+        elif kind is FaultKind.GARBAGE:
+            self.finish(frame[:_FRAME_HEAD_BYTES] + b"\xff" * (len(frame) - _FRAME_HEAD_BYTES))
+        elif kind is not FaultKind.LOSE_REPLY:
+            self.finish(frame)
+
+    def end_without_answer(self) -> None:
+        """The request in work asks for no answer; a fault that closes the connection still does."""
+        if self.fault is not None and self.fault.kind in (FaultKind.DROP_AFTER, FaultKind.CUT_FRAME):
+            self.abort()
+        else:
+            self.finish(b"")
+
+    def finish(self, frame: bytes) -> None:
+        """Send the answer of the request in work; the next request follows."""
+        self._send(frame)
+        self._conversation.ended()
+        self.fault = None
+        self._pump()
+
+    def abort(self) -> None:
+        """Close at once."""
+        transport = self._transport
+        self._gone()
+        if transport is not None:
+            transport.abort()
+
+    # ---- inside
+
+    def _send(self, frame: bytes) -> None:
+        if self._transport is not None and frame:
+            self._transport.write(frame)
+
+    def _close(self) -> None:
+        """Close as soon as everything sent so far is out."""
+        transport = self._transport
+        self._gone()
+        if transport is not None:
+            transport.close()
+
+    def _refuse(self, error: RemoteProtocolError) -> None:
+        logger.warning("closing the connection of %s: %s", self._conversation.client_host, error)
+        self.abort()
+
+    def _gone(self) -> None:
+        if self._transport is None:
+            return
+        self._transport = None
+        self._conversation.clear()
+        self._server.connection_closed(self)
+
+    def _pump(self) -> None:
+        """Hand over one request after the other. Not re-entered: an answer may come at once."""
+        if self._pumping:
+            return
+        self._pumping = True
+        try:
+            while self._can_write and self._hand_over():
+                pass
+        finally:
+            self._pumping = False
+        self._regulate_reading()
+
+    def _hand_over(self) -> bool:
+        """Hand the next request to the server; returns whether there was anything to do."""
+        try:
+            arrived = self._conversation.next_request(self._server.offered_versions())
+        except RemoteProtocolError as error:
+            self._refuse(error)
+            return False
+        if arrived is None:
+            return False
+        if isinstance(arrived, bytes):
+            self._send(arrived)
+        else:
+            self._server.request_arrived(self, arrived, self._conversation.in_work_bytes)
+        return True
+
+    def _regulate_reading(self) -> None:
+        if self._transport is None:
+            return
+        full = self._conversation.is_full
+        if full and not self._reading_paused:
+            self._transport.pause_reading()
+        elif self._reading_paused and not full:
+            self._transport.resume_reading()
+        self._reading_paused = full

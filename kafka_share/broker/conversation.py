@@ -1,0 +1,113 @@
+"""The requests of one connection, as a machine without I/O: bytes in, one request in work at a time.
+
+Owned by the connection of `server.py` or by the simulation's broker. Requests are worked on one after the other, as in
+Kafka, so that answers keep their order and effects too; while one is in work the next ones wait here as bytes. A
+request that is not offered ends the connection, but for ApiVersions, which is answered whatever its version is.
+
+What it must not do: know what a request means, or who answers it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from kafka_share.broker.events import RequestArrived, RequestContext
+from kafka_share.broker.handlers.api_versions import unsupported
+from kafka_share.errors import RemoteProtocolError
+from kafka_share.protocol.messages import (
+    API_VERSIONS,
+    decode_request_body,
+    decode_request_header,
+    encode_response,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MAX_WAITING_REQUESTS: Final = 64
+"""This many requests may wait behind the one in work before the connection is full…"""
+MAX_WAITING_BYTES: Final = 8 * 1024 * 1024
+"""…or this many bytes."""
+_LENGTH_BYTES: Final = 4
+
+
+class Conversation:
+    """What has arrived on one connection and has not been answered."""
+
+    def __init__(self, connection_id: int, node_id: int, client_host: str) -> None:
+        self.connection_id = connection_id
+        self.node_id = node_id
+        self.client_host = client_host
+        self.in_work: RequestArrived | None = None
+        self.in_work_bytes = 0
+        """The size of the request in work."""
+        self._buffer = bytearray()
+        self._waiting: deque[bytes] = deque()
+        self._waiting_bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more should be read for now."""
+        return len(self._waiting) >= MAX_WAITING_REQUESTS or self._waiting_bytes >= MAX_WAITING_BYTES
+
+    def received(self, data: bytes, max_frame_bytes: int) -> None:
+        """Take bytes. Raises `RemoteProtocolError` for a frame of an impossible length."""
+        self._buffer += data
+        while len(self._buffer) >= _LENGTH_BYTES:
+            size = int.from_bytes(self._buffer[:_LENGTH_BYTES], "big", signed=True)
+            if not 0 < size <= max_frame_bytes:
+                raise RemoteProtocolError(f"a frame of {size} bytes")
+            stop = _LENGTH_BYTES + size
+            if len(self._buffer) < stop:
+                return
+            self._waiting.append(bytes(memoryview(self._buffer)[_LENGTH_BYTES:stop]))
+            self._waiting_bytes += size
+            del self._buffer[:stop]
+
+    def next_request(self, offered: Mapping[int, tuple[int, int]]) -> RequestArrived | bytes | None:
+        """The next request, in work until `ended`; bytes to be sent instead of one; None while there is nothing to do.
+
+        Raises `RemoteProtocolError` for what is no request, or one that is not offered.
+        """
+        if self.in_work is not None or not self._waiting:
+            return None
+        frame = self._waiting.popleft()
+        self._waiting_bytes -= len(frame)
+        arrived = self.read(frame, offered)
+        if isinstance(arrived, RequestArrived):
+            self.in_work, self.in_work_bytes = arrived, len(frame)
+        return arrived
+
+    def read(self, frame: bytes, offered: Mapping[int, tuple[int, int]]) -> RequestArrived | bytes:
+        """The request in a frame, or the answer to an ApiVersions request of an unknown version."""
+        header = decode_request_header(frame)
+        low, high = offered.get(header.api_key, (0, -1))
+        if not low <= header.api_version <= high:
+            if header.api_key == API_VERSIONS:
+                return encode_response(header.correlation_id, unsupported(offered), 0)
+            raise RemoteProtocolError(f"API {header.api_key} version {header.api_version} is not offered")
+        context = RequestContext(
+            connection_id=self.connection_id,
+            node_id=self.node_id,
+            client_host=self.client_host,
+            api_key=header.api_key,
+            api_version=header.api_version,
+            correlation_id=header.correlation_id,
+            client_id=header.client_id or "",
+        )
+        return RequestArrived(context, decode_request_body(header, frame))
+
+    def awaits(self, context: RequestContext) -> bool:
+        """Whether this is the request in work."""
+        return self.in_work is not None and self.in_work.context is context
+
+    def ended(self) -> None:
+        """The request in work has its answer, or gets none."""
+        self.in_work = None
+
+    def clear(self) -> None:
+        """Nothing that waits will be worked on."""
+        self._waiting.clear()
+        self._waiting_bytes = 0
+        self._buffer.clear()
