@@ -227,7 +227,7 @@ def failing_at(*offsets: int) -> Decoder:
 
 @pytest.mark.behaviour("fetching")
 def test_decoding_goes_on_behind_each_failure_when_a_deserializer_raises() -> None:
-    """A record whose deserializer fails becomes a problem of its own; decoding goes on behind it."""
+    """A record whose deserializer fails becomes a problem of this record alone; decoding goes on behind it."""
     bad_key = Decoder(as_deserializer(_raise_for(b"k1")), as_deserializer(_raise_for(b"v2")))
     first, key, value, last = steps_of(PartitionDecoding(fetched(batch(range(4)), (0, 3, 1)), bad_key))
     assert [r.offset for r in first] == [0]

@@ -171,7 +171,7 @@ def test_records_of_another_member_cannot_be_acknowledged(p: Probe) -> None:
 
 @pytest.mark.behaviour("broker")
 def test_an_acknowledgement_counts_once(p: Probe) -> None:
-    """What was released or rejected is not held any more: a second acknowledgement is refused."""
+    """What was released or rejected is not acquired any more: a second acknowledgement is refused."""
     one = Member(p, topic(p))
     p.produce(one.t, 10)
     one.fetch()
@@ -222,7 +222,7 @@ def test_leader_and_records_are_there_but_empty_when_a_partition_has_only_a_resu
 
 @pytest.mark.behaviour("broker")
 def test_only_the_released_middle_comes_back_when_the_rest_of_the_batch_is_held(p: Probe) -> None:
-    """Records released from the middle of a held batch come with the next fetch, with count 2; the held ones do not."""
+    """Records released from the middle of an acquired batch come with the next fetch, with count 2; others do not."""
     one = Member(p, topic(p))
     p.produce(one.t, 10)
     p.produce(one.t, 5)

@@ -111,7 +111,7 @@ def test_renewal_is_refused_when_the_group_does_not_allow_it() -> None:
 
 @pytest.mark.behaviour("acquisition locks")
 def test_held_locks_keep_their_duration_when_the_setting_changes() -> None:
-    """A changed lock duration counts for later acquisitions; locks that are held keep theirs."""
+    """A changed lock duration counts for later acquisitions; locks that are running keep theirs."""
     bench = Bench()
     bench.acquire((0, 4))
     bench.settings = attrs.evolve(bench.settings, record_lock_duration_ms=1_000)
@@ -131,7 +131,7 @@ def test_only_the_rest_comes_back_when_part_of_a_batch_was_acknowledged() -> Non
 
 @pytest.mark.behaviour("acquisition locks")
 def test_nothing_is_applied_when_one_offset_is_not_held_any_more() -> None:
-    """An acknowledgement of several ranges applies to none of them when one record is not held any more."""
+    """An acknowledgement of several ranges applies to none of them when one record is not acquired any more."""
     bench = Bench()
     bench.acquire((0, 4), (5, 9), size=1)
     bench.ack((7, 7, 2))
@@ -244,7 +244,7 @@ def test_offsets_in_a_hole_of_the_log_are_archived_when_the_log_answers_a_later_
 
 @pytest.mark.behaviour("start offset")
 def test_held_records_below_the_log_start_are_archived_when_they_are_released() -> None:
-    """Held records that were deleted from the log are gone once they are released."""
+    """Acquired records that were deleted from the log are gone once they are released."""
     bench = Bench()
     bench.acquire((0, 9))
     bench.partition.log_start_raised(5)

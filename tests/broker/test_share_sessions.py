@@ -95,7 +95,7 @@ def test_a_session_is_known_by_its_member_only() -> None:
 
 @pytest.mark.behaviour("share sessions")
 def test_held_records_stay_held_when_their_session_is_replaced() -> None:
-    """Replacing a share session releases nothing: what was held can be acknowledged in the new one."""
+    """Replacing a share session releases nothing: acquired records can be acknowledged in the new one."""
     broker = Broker()
     assert acquired(broker.fetch(M1, 0, partitions=1)) == ["0~9x1"]
     assert acquired(broker.fetch(M1, 0, partitions=1)) == []

@@ -57,7 +57,7 @@ def test_the_next_holder_keeps_the_record_when_the_lock_of_the_one_before_would_
 
 @pytest.mark.behaviour("broker")
 def test_only_what_was_released_is_acquired_when_all_locks_are_taken(p: Probe) -> None:
-    """With all locks taken only released records can be acquired again, and nothing behind the held ones."""
+    """With all locks taken only released records can be acquired again, and nothing behind the others."""
     t = _topic(p, max_record_locks=100)
     for _ in range(3):
         p.produce(t, 60)
@@ -162,7 +162,7 @@ def test_only_what_was_written_is_remembered_when_the_broker_restarts(p: Probe) 
 def test_deliveries_count_when_the_session_ended_before_the_broker_restarts(
     p: Probe, end: Callable[[Probe, Connection], object]
 ) -> None:
-    """The end of a session stores how often the records it held were delivered, and a restart keeps that."""
+    """The end of a session stores how often its acquired records were delivered, and a restart keeps that."""
     t = _topic(p)
     p.produce(t, 3)
     c = p.connect()

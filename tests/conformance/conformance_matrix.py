@@ -26,12 +26,13 @@ _HEAD: Final = """\
 
 Generated on {date} with kafka_share {version} on Python {python}; `python3 -m tox run -e conformance` does it again.
 Each row is a test of `tests/conformance/test_main_flows.py`: the same code on each broker, through the public API of
-`KafkaShareConsumer`, everything else over the wire too. The Apache Kafka brokers are the released artifacts with their
-default settings, but for `group.share.min.record.lock.duration.ms=1000`, which lets a test wait for a lock's end.
+`KafkaShareConsumer`; what else the test needs goes over the wire, too. The Apache Kafka brokers are the released
+artifacts with their default settings, except `group.share.min.record.lock.duration.ms=1000`, which lets a test wait
+until a lock ends.
 
 "yes": the test passed. "refused": the broker is too old for it, and the test passed by showing that the consumer raises
-`UnsupportedVersionError` instead of doing something else. "not counted": passed, and the delivery that ended with close
-did not stay counted, as is Kafka 4.1's way.
+`UnsupportedVersionError` instead of doing something else. "not counted": the test passed, and the delivery that ended
+with close did not stay counted, as usual with Kafka 4.1.
 """
 
 

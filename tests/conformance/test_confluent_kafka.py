@@ -135,7 +135,7 @@ def test_records_are_shared_without_loss_when_two_of_it_read_one_partition(boots
 
 @pytest.mark.behaviour("misuse and close")
 def test_held_records_go_to_another_member_when_it_closes(bootstrap: str, unique: Names) -> None:
-    """Records that a closing member of confluent-kafka held go to another member, with delivery count 2."""
+    """Unacknowledged records of a closing confluent-kafka member go to another member, with delivery count 2."""
     topic, group = unique("t"), unique("g")
     create_topic(bootstrap, topic)
     read_from_start(bootstrap, group)

@@ -85,7 +85,7 @@ def test_an_open_transaction_holds_back_what_is_behind_it(flow: Flow, unique: Na
 
 @pytest.mark.behaviour("start offset")
 def test_deleted_records_never_come_and_held_ones_can_be_accepted(flow: Flow) -> None:
-    """Records are deleted while some are held: accepting those succeeds, deleted ones never come, the rest does."""
+    """Records are deleted while some are acquired: accepting those succeeds, deleted ones never come, the rest does."""
     flow.produce(*(b"%d" % number for number in range(3)))
     consumer = flow.explicit()
     held = poll_until(consumer, 3)

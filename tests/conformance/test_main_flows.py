@@ -139,7 +139,7 @@ def test_the_callback_is_told_when_commit_async_is_called(flow: Flow) -> None:
 
 
 def test_release_comes_back_and_reject_does_not_when_acknowledged_explicitly(flow: Flow) -> None:
-    """Explicit mode: accept and reject settle, release delivers again with count 2."""
+    """Explicit mode: accept and reject are final, release delivers again with count 2."""
     flow.produce(b"accept", b"release", b"reject")
     consumer = flow.explicit()
     told = outcomes_of(consumer)
@@ -237,7 +237,7 @@ def test_a_record_stays_with_its_member_when_the_lock_is_renewed(flow: Flow, rec
 
 
 def test_held_records_go_to_the_next_member_when_their_holder_closes(flow: Flow, record_property: Note) -> None:
-    """close gives held records back at once; their delivery stays counted."""
+    """close releases records at once; their delivery stays counted."""
     flow.produce(b"1", b"2")
     first = flow.member()
     poll_until(first, 2)
@@ -342,7 +342,7 @@ def test_new_partitions_are_consumed_when_a_topic_grows(flow: Flow) -> None:
 
 @pytest.mark.behaviour("membership")
 def test_held_records_stay_valid_and_polls_go_on_when_the_application_stalled(flow: Flow) -> None:
-    """A member that polls too late has left the group: what it holds can be acknowledged, and it joins again."""
+    """A member that polls too late has left the group: its records can be acknowledged, and it joins again."""
     flow.produce(b"1")
     slow = flow.explicit(max_poll_interval_ms=500)
     [held] = poll_until(slow, 1)
@@ -377,7 +377,7 @@ def test_a_group_with_an_odd_id_is_served_like_any_other(
 
 @pytest.mark.behaviour("fetching")
 def test_a_record_can_be_rejected_when_its_deserializer_fails(flow: Flow) -> None:
-    """A record whose deserializer fails is reported with its place, can be rejected, and holds up no other."""
+    """A record whose deserializer fails is reported with its place, can be rejected, and delays no other."""
 
     def parse(data: bytes) -> Any:
         if data == b"bad":

@@ -259,7 +259,7 @@ def test_nothing_is_lost_and_nothing_settled_twice_when_a_leader_is_killed(
     three_nodes: KafkaServer, mode: str, record_property: Callable[[str, object], None]
 ) -> None:
     # Node 1 is the controller too; without it no leader would be chosen.
-    """One of three brokers is killed: its partitions get other leaders, and every record is settled once."""
+    """One of three brokers is killed: its partitions get other leaders, and every record is finished once."""
     account, held = work_through(
         three_nodes, f"moved-{mode}", mode, lambda leaders: next(node for node in leaders.values() if node != 1)
     )

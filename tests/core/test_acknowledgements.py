@@ -244,7 +244,7 @@ def test_a_partition_that_the_answer_leaves_out_ends_as_invalid_when_it_was_ackn
 
 @pytest.mark.behaviour("explicit acknowledgement")
 def test_each_partition_has_its_own_result_when_one_of_them_fails() -> None:
-    """Each partition of an acknowledgement has a result of its own."""
+    """Each partition of an acknowledgement has its own result."""
     h = Harness({tp(): 1, tp(1): 1}).joined()
     h.answer(h.fetch(), fetch_answer(fetch_data(tp(), (0, 9, 1)), fetch_data(tp(1), (0, 9, 1))))
     h.commit(1, h.said((0, 9, 1)), h.said((0, 9, 1), where=tp(1)))

@@ -575,7 +575,7 @@ def test_the_leave_follows_the_join_under_way_when_closed_meanwhile() -> None:
 
 @pytest.mark.behaviour("membership")
 def test_unseen_records_are_given_back_at_once_when_the_application_stalled() -> None:
-    """Records that arrive for a member that has left because no poll came are given back at once."""
+    """Records that arrive for a member that has left because no poll came are released at once."""
     h = Harness({tp(): 1}, max_poll_interval_ms=5_000).joined(timeout_ms=100)
     h.advance(5_200)
     assert -1 in [request.member_epoch for _, request in h.sent_of(Heartbeat)]

@@ -54,7 +54,7 @@ def test_acknowledged_records_stay_away_when_the_consumer_closes(
 def test_held_records_come_to_others_at_once_when_the_consumer_closes(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """Records that a closing consumer held go to another member at once, before any lock has run out."""
+    """Unacknowledged records of a closing consumer go to another member at once, before any lock has run out."""
     broker.create_topic("t")
     produce_values(broker, "t", 5)
     consumer = make_consumer("t", share_acknowledgement_mode="explicit")
@@ -67,7 +67,7 @@ def test_held_records_come_to_others_at_once_when_the_consumer_closes(
 def test_only_the_other_half_comes_back_when_half_was_acknowledged(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """When half of a batch was acknowledged before close, that half stays away and the other is given back."""
+    """When half of a batch was acknowledged before close, that half stays away and the other is released."""
     broker.create_topic("t")
     produce_values(broker, "t", 10)
     consumer = make_consumer("t", share_acknowledgement_mode="explicit")
@@ -339,7 +339,7 @@ def test_nothing_happens_when_a_consumer_that_was_never_made_is_collected() -> N
 def test_with_block_closes_and_passes_the_exception_on_when_its_body_raises(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """When the body of a with block raises, its exception comes out unchanged, and held records are free again."""
+    """When the body of a with block raises, its exception comes out unchanged, and its records are released."""
     broker.create_topic("t")
     produce_values(broker, "t", 1)
     consumer = make_consumer("t")

@@ -149,7 +149,7 @@ def test_polls_are_empty_and_records_come_again_when_a_deleted_topic_is_made_aga
 def test_close_ends_when_the_topic_is_made_again_at_that_moment(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """The topic of held records is deleted and made again just before close: close ends, and tells their outcome."""
+    """The topic of acquired records is deleted and created again before close: close ends and reports their outcome."""
     broker.create_topic("t")
     produce_values(broker, "t", 2)
     consumer = make_consumer("t")

@@ -63,7 +63,7 @@ def test_every_record_is_seen_twice_when_the_limit_is_two(broker: ReferenceBroke
 def test_close_counts_as_a_delivery_when_records_were_held(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """A close with held records counts as a delivery of them, so that each close brings a batch nearer to its limit.
+    """A close with acquired records counts as a delivery of them: each close brings a batch nearer to its limit.
 
     A batch whose count nears the limit is cut, so that one poisonous record does not take the others with it.
     """
@@ -82,7 +82,7 @@ def test_close_counts_as_a_delivery_when_records_were_held(
 def test_released_and_held_records_count_alike_when_the_consumer_closes(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """One record released and committed, the other held until close: the next member sees both with count 2."""
+    """One record released and committed, the other kept until close: the next member sees both with count 2."""
     broker.create_topic("t")
     produce_values(broker, "t", 2)
     consumer = make_consumer("t", share_acknowledgement_mode="explicit")

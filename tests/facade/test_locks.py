@@ -33,7 +33,7 @@ def primed_member(broker: ReferenceBroker, make_consumer: MakeConsumer, **config
 
 @pytest.mark.behaviour("acquisition locks")
 def test_record_comes_again_when_its_lock_has_ended(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
-    """One record accepted, the next held for longer than its lock: exactly that one comes again."""
+    """One record accepted, the next kept for longer than its lock: exactly that one comes again."""
     broker.create_topic("t")
     broker.produce("t", b"first")
     consumer = make_consumer("t")
@@ -177,7 +177,7 @@ def test_third_member_sees_nothing_when_two_locks_have_ended_and_the_limit_is_tw
 
 @pytest.mark.behaviour("acquisition locks")
 def test_new_lock_time_applies_to_later_acquisitions_only(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
-    """A changed share.record.lock.duration.ms is in later deliveries; a lock that is held keeps its length."""
+    """A changed share.record.lock.duration.ms is in later deliveries; a lock that is running keeps its length."""
     broker.create_topic("t")
     other = primed_member(broker, make_consumer)
     long_holder = make_consumer("t")
@@ -238,7 +238,7 @@ def test_no_more_than_the_limit_of_locks_is_held_rounded_up_to_a_batch(
 def test_exactly_the_limit_is_held_when_the_acquire_mode_is_record_limit(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """In record_limit mode exactly the limit of locks is held; the rest of a cut batch comes with the next fetch."""
+    """In record_limit mode exactly as many records as the limit are acquired; the rest comes with the next fetch."""
     broker.create_topic("t")
     broker.set_group_config("g", {"share.partition.max.record.locks": "100"})
     for _ in range(3):

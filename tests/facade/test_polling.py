@@ -195,7 +195,7 @@ def test_the_answer_comes_at_once_when_fetch_min_bytes_is_zero(
 def test_the_answer_comes_when_the_wait_is_over_if_fetch_min_bytes_is_never_reached(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """fetch_min_bytes at its maximum: records are held back until fetch_max_wait_ms has passed, then all drain."""
+    """fetch_min_bytes at its maximum: no records come until fetch_max_wait_ms has passed, then all do."""
     broker.create_topic("t")
     consumer = make_consumer("t", fetch_min_bytes=INT32_MAX, fetch_max_wait_ms=20_000)
     poll_while(consumer, lambda: not broker.requests(SHARE_FETCH))

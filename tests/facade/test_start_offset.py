@@ -167,7 +167,7 @@ def test_held_records_can_be_acknowledged_and_never_return_when_they_are_deleted
 def test_what_a_member_held_below_the_log_start_is_gone_when_it_closes(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """Deleted records that a closing member held are gone: another member gets only what comes behind them."""
+    """Deleted records that a closing member had acquired are gone: another member gets only what comes behind them."""
     broker.create_topic("t")
     produce_one_batch(broker, "t", 5)
     holder = make_consumer("t")

@@ -137,7 +137,7 @@ def test_a_subscription_replaces_the_one_before_when_the_topics_differ(
 def test_nothing_of_the_old_topic_is_delivered_when_its_fetch_was_under_way(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """Records of a fetch that was waiting when the subscription changed are given back, not delivered."""
+    """Records of a fetch that was waiting when the subscription changed are released, not delivered."""
     for topic in ("a", "b"):
         broker.create_topic(topic)
     consumer = make_consumer("a", fetch_max_wait_ms=20_000)

@@ -91,7 +91,7 @@ def test_records_of_new_partitions_come_when_a_topic_grows(
 
 @pytest.mark.behaviour("explicit acknowledgement")
 def test_acknowledgements_are_not_sent_to_the_new_leader_when_the_leader_moves(make_consumer: MakeConsumer) -> None:
-    """The leader moves while records are held: acknowledging them fails, and only the old leader was ever asked.
+    """The leader moves while records are acquired: acknowledging them fails, and only the old leader was ever asked.
 
     The new leader does not know their locks; it delivers them again.
     """

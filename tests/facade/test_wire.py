@@ -148,7 +148,7 @@ def test_renewal_is_refused_for_its_partition_when_it_is_not_announced(
 def test_nothing_of_a_partition_is_applied_when_one_offset_is_no_longer_held(
     broker: ReferenceBroker, member: MakeMember
 ) -> None:
-    """Acknowledging records of which some are not held any more fails as a whole; those still held can be accepted."""
+    """Acknowledging records of which some are not acquired any more fails as a whole; the others can be accepted."""
     client = member("a")
     produce_one_batch(broker, "t", 10)
     assert acquired(client.fetch(0)) == [(0, 9, 1)]
@@ -205,7 +205,7 @@ def test_waiting_fetch_is_answered_when_an_acknowledgement_moves_the_start(
 
 @pytest.mark.behaviour("share sessions")
 def test_final_fetch_acquires_nothing_and_releases_what_was_held(broker: ReferenceBroker, member: MakeMember) -> None:
-    """A fetch that ends its session acquires nothing and releases what the member held, for others to get."""
+    """A fetch that ends its session acquires nothing and releases the member's records for others."""
     first, second, third = member("a"), member("b"), member("c")
     for _ in range(2):
         produce_one_batch(broker, "t", 3)

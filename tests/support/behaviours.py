@@ -61,7 +61,7 @@ class NotShown:
 
 NOT_SHOWN: Final = (
     NotShown(
-        "With a rack-aware assignor of its own in the broker, members get the partitions that are led in their rack.",
+        "With a rack-aware assignor in the broker, members get the partitions that are led in their rack.",
         "The assignor is Java code inside Apache's broker, and neither a client nor the reference broker has one.",
     ),
     NotShown(
@@ -77,7 +77,7 @@ NOT_SHOWN: Final = (
         "It concerns groups of the new consumer protocol, which the reference broker does not offer.",
     ),
     NotShown(
-        "On a broker that looks for ended locks every few seconds only, late acknowledgements are accepted.",
+        "On a broker that looks for ended locks only every few seconds, late acknowledgements are accepted.",
         "Apache's broker and the reference broker end each lock by a timer of its own, so that there is no such delay.",
     ),
 )
