@@ -28,7 +28,9 @@ from kafka_share.config import ShareAdminConfig
 from kafka_share.core.admin import cluster as cluster_operations
 from kafka_share.core.admin import configs as config_operations
 from kafka_share.core.admin import groups as group_operations
-from kafka_share.core.admin import offsets as offset_operations
+from kafka_share.core.admin import log_offsets as log_operations
+from kafka_share.core.admin import share_offsets as offset_operations
+from kafka_share.core.admin import topics as topic_operations
 from kafka_share.errors import KafkaShareError
 from kafka_share.network.admin_calls import DEFAULT_CLOSE_TIMEOUT_MS, AdminCalls
 from kafka_share.records import TopicPartition
@@ -128,7 +130,7 @@ class KafkaShareAdmin:
         self, partitions: Mapping[TopicPartition, OffsetSpec | int], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, ListedOffset | KafkaShareError | None]:
         """Offsets by `OffsetSpec`, or by time (ms since 1970): of the first record at or after it, None without one."""
-        return self._calls.run(cluster_operations.list_offsets(partitions), timeout_ms)
+        return self._calls.run(log_operations.list_offsets(partitions), timeout_ms)
 
     def describe_topics(
         self,
@@ -138,7 +140,7 @@ class KafkaShareAdmin:
         timeout_ms: int | None = None,
     ) -> dict[str, TopicDescription | KafkaShareError]:
         """Partitions, leaders and ids; None: of all topics that the caller may see. Creates no topic."""
-        return self._calls.run(cluster_operations.describe_topics(topics, include_authorized_operations), timeout_ms)
+        return self._calls.run(topic_operations.describe_topics(topics, include_authorized_operations), timeout_ms)
 
     def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:
         """Nodes, the level of share.version, and the API versions that a broker offers."""

@@ -29,7 +29,9 @@ from kafka_share.config import ShareAdminConfig
 from kafka_share.core.admin import cluster as cluster_operations
 from kafka_share.core.admin import configs as config_operations
 from kafka_share.core.admin import groups as group_operations
-from kafka_share.core.admin import offsets as offset_operations
+from kafka_share.core.admin import log_offsets as log_operations
+from kafka_share.core.admin import share_offsets as offset_operations
+from kafka_share.core.admin import topics as topic_operations
 from kafka_share.core.admin.conversation import Operation
 from kafka_share.errors import KafkaShareError
 from kafka_share.network.admin_calls import DEFAULT_CLOSE_TIMEOUT_MS, AdminCalls
@@ -125,7 +127,7 @@ class AsyncShareAdmin:
         self, partitions: Mapping[TopicPartition, OffsetSpec | int], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, ListedOffset | KafkaShareError | None]:
         """As `KafkaShareAdmin.list_offsets`."""
-        return await self._run(cluster_operations.list_offsets(partitions), timeout_ms)
+        return await self._run(log_operations.list_offsets(partitions), timeout_ms)
 
     async def describe_topics(
         self,
@@ -135,7 +137,7 @@ class AsyncShareAdmin:
         timeout_ms: int | None = None,
     ) -> dict[str, TopicDescription | KafkaShareError]:
         """As `KafkaShareAdmin.describe_topics`."""
-        return await self._run(cluster_operations.describe_topics(topics, include_authorized_operations), timeout_ms)
+        return await self._run(topic_operations.describe_topics(topics, include_authorized_operations), timeout_ms)
 
     async def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:
         """As `KafkaShareAdmin.describe_cluster`."""

@@ -46,7 +46,7 @@ _AFTER_CLOSE = (PollEnded, BatchReclaimed, AcknowledgementsMade)
 
 
 class ShareConsumerCore:
-    """Membership says what may be fetched, metadata where it is, fetching does it."""
+    """Membership knows what may be fetched, metadata where it is; fetching does it."""
 
     def __init__(self, config: ShareConsumerConfig, member_id: str, source: random.Random) -> None:
         self.measurements = Measurements(config.metrics_num_samples, config.metrics_sample_window_ms)

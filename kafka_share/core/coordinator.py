@@ -43,7 +43,7 @@ class Coordinator:
         self._is_wanted = is_wanted
 
     def forget(self) -> None:
-        """The broker says it is not, or cannot be reached: look again. Not faster than the back-off allows."""
+        """The broker is not the coordinator, or cannot be reached: look again. Not faster than the back-off allows."""
         if self.node is not None:
             self._outputs.note("coordinator-lost", node_id=self.node.id)
         self.node = None

@@ -28,7 +28,7 @@ Message: TypeAlias = Any
 
 
 class Channel(enum.Enum):
-    """Which connection to a node a request travels on: a parked ShareFetch must not hold up a heartbeat."""
+    """Which connection to a node a request travels on: a ShareFetch that waits there must not hold up a heartbeat."""
 
     CONTROL = "control"
     """Metadata, FindCoordinator, ShareGroupHeartbeat."""
@@ -69,7 +69,7 @@ class FetchedPartition:
     acquired: tuple[AcquiredRange, ...]
     """(first, last, delivery_count), ascending, without overlap: the core has cleaned what the broker sent."""
     locks: LockGeneration = attrs.field(factory=LockGeneration, eq=False, repr=False)
-    """Told by the core when all locks of the partition in this session have ended; the one thing that is shared."""
+    """The core marks in it when all locks of the partition in this session have ended; the one thing that is shared."""
 
 
 @attrs.frozen
@@ -145,7 +145,7 @@ class PollStarted:
     acknowledgements: tuple[GatheredAcknowledgements, ...] = ()
     wants_records: bool = True
     max_records: int | None = None
-    """How many to ask each node for, if less than `max_poll_records`. 0: not even what is parked is taken."""
+    """How many to ask each node for, if less than `max_poll_records`. 0: not even what has arrived already is taken."""
 
 
 @attrs.frozen
@@ -160,7 +160,7 @@ class AcknowledgementsMade:
 
 @attrs.frozen
 class AcknowledgementsGathered:
-    """What the application's side had to hand over when it was asked; sent with the next fetch, or by itself."""
+    """What the application's side had gathered when it was asked; sent with the next fetch, or by itself."""
 
     acknowledgements: tuple[GatheredAcknowledgements, ...]
 
@@ -218,7 +218,7 @@ class RequestFailed:
 
 @attrs.frozen
 class ConnectionLost:
-    """An idle or busy connection broke. Requests under way on it have had their `RequestFailed` before this."""
+    """An idle or busy connection broke. Requests on it have had their `RequestFailed` before this."""
 
     node_id: int
     channel: Channel
@@ -268,7 +268,7 @@ class Reclaim:
 
 @attrs.frozen
 class GatherAcknowledgements:
-    """Ask the application's side for what was said (after `AcknowledgementsMade`); the driver brings it at once."""
+    """Ask the application's side for what was acknowledged since `AcknowledgementsMade`; the driver brings it now."""
 
 
 @attrs.frozen
@@ -299,7 +299,7 @@ class CompleteUnsubscribe:
 
 @attrs.frozen
 class FinishClose:
-    """All is said: sessions closed, group left (or the deadline passed). The driver may stop."""
+    """All is done: sessions closed, group left (or the deadline passed). The driver may stop."""
 
 
 @attrs.frozen

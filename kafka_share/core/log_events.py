@@ -2,7 +2,7 @@
 
 The core emits `Log` outputs with these names and the driver hands them to Python's logging; the network side logs its
 own. Each record has `event` and the fields below as attributes (`extra`), besides `group_id`, `member_id` and
-`client_id`, and says the same as text. No field ever holds a part of a record, a password or a token.
+`client_id`, and the same as text. No field ever holds a part of a record, a password or a token.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ _EVENTS: Final = (
     LogEvent("leader-moved", INFO, _FETCHING, ("topic", "partition", "node_id"),
              "A partition has another leader."),
     LogEvent("acknowledgement-failed", WARNING, _FETCHING, ("topic", "partition", "records", "error"),
-             "Acknowledgements of so many records ended with an error, which the callback is told too."),
+             "Acknowledgements ended with an error, which the callback gets too; `records` is their number."),
     LogEvent("telemetry-subscribed", INFO, _TELEMETRY, ("node_id", "client_instance_id"),
-             "A broker told which metrics it wants to be pushed."),
+             "A broker named the metrics that it wants to be pushed."),
     LogEvent("telemetry-stopped", DEBUG, _TELEMETRY, ("error",),
              "No metrics are pushed any more; also, once, where the brokers take none."),
     LogEvent("telemetry-unavailable", WARNING, _TELEMETRY, ("error",),

@@ -55,7 +55,7 @@ class State(enum.Enum):
     UNSUBSCRIBED = "unsubscribed"
     """No member, no heartbeats."""
     JOINING = "joining"
-    """A heartbeat with epoch 0 is due or under way."""
+    """A heartbeat with epoch 0 is due, or its answer awaited."""
     RECONCILING = "reconciling"
     """A new assignment is being taken over."""
     ACKNOWLEDGING = "acknowledging"
@@ -65,7 +65,7 @@ class State(enum.Enum):
     FENCED = "fenced"
     """The coordinator does not know the member any more; the assignment is lost."""
     LEAVING = "leaving"
-    """A heartbeat with epoch -1 is due or under way, because the application wants to leave."""
+    """A heartbeat with epoch -1 is due, or its answer awaited, because the application wants to leave."""
     EXPIRING = "expiring"
     """The same, because no poll came for max.poll.interval.ms."""
     STALE = "stale"
@@ -186,7 +186,7 @@ class Membership:
         self._poll_ends_at_ms = min(self._poll_ends_at_ms, now_ms)
 
     def leave(self) -> None:
-        """Leave the group; `is_out` tells when that has ended. Nothing happens if there is nothing to leave."""
+        """Leave the group; `is_out` is true when that has ended. Nothing happens if there is nothing to leave."""
         self._polled = False
         self.subscription = frozenset()
         if self.state in _ACTIVE or self.state in (State.EXPIRING, State.STALE):

@@ -45,7 +45,7 @@ class _Topic:
 
 
 class Metadata:
-    """At most one Metadata request under way; `version` grows with every change of what is known."""
+    """At most one Metadata request at a time; `version` grows with every change of what is known."""
 
     def __init__(self, context: CoreContext) -> None:
         self.version = 0
@@ -58,7 +58,7 @@ class Metadata:
         self._interest: frozenset[str] = frozenset()
         self._complained: dict[str, None] = {}
         self._asked: frozenset[str] | None = None
-        """The interest that the request under way was made for; None: no request is under way."""
+        """The interest that the awaited answer is about; None: no answer is awaited."""
         self._is_needed = False
         self._expires_at_ms: int | None = None
         self._bootstrap_used = False
@@ -97,10 +97,10 @@ class Metadata:
             soonest_ms = ready_at_ms if soonest_ms < 0 else min(soonest_ms, ready_at_ms)
         return None, soonest_ms
 
-    # ---- what others tell
+    # ---- what others find out
 
     def set_interest(self, topics: frozenset[str], now_ms: int) -> None:
-        """The names subscribed to now. What is known of the names before stays for records still under way."""
+        """The names subscribed to now. What is known of the names before stays for records still in flight."""
         if topics == self._interest:
             return
         known = [topic.name for topic in self._topics.values()]
@@ -227,7 +227,7 @@ class Metadata:
             if name is None or name not in asked:
                 continue
             if answer.error_code == InvalidTopicError.code:
-                # A topic that has been left while the request was under way concerns nobody any more.
+                # A topic that has been left while the answer was awaited concerns nobody any more.
                 if name in self._interest and name not in self._complained:
                     self._complained[name] = None
                     invalid.append(name)

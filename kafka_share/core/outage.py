@@ -1,6 +1,6 @@
 """What is raised about requests without an answer, so that an application learns of it that only polls.
 
-Owned by `ShareConsumerCore`, which tells it of every answer and every failure. A single broker may be down for as long
+Owned by `ShareConsumerCore`, which passes on every answer and every failure. A single broker may be down for as long
 as it likes; only when nothing at all answers is there something to raise. What no retry is likely to mend is raised at
 once. It stops nothing: trying goes on.
 """

@@ -1,4 +1,4 @@
-"""What the machines of one consumer's core want done, in the order in which they say it.
+"""What the machines of one consumer's core want done, in their order.
 
 Owned by `ShareConsumerCore`, which hands it to the driver after every step. Every machine adds to it; none reads it.
 """

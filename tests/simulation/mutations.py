@@ -68,11 +68,11 @@ def _forgets_partition_0(by_leader: Original) -> Original:
     return mutant
 
 
-def _drops_failed_outcomes(settle: Original) -> Original:
+def _drops_failed_outcomes(resolve: Original) -> Original:
     def mutant(acknowledgements: Acknowledgements, units: Any, error: Any, *rest: Any) -> None:
         for unit in units:
             unit.is_internal |= error is not None
-        settle(acknowledgements, units, error, *rest)
+        resolve(acknowledgements, units, error, *rest)
 
     return mutant
 
@@ -250,7 +250,7 @@ MUTATIONS = {
     "forget a partition": Mutation(Fetching, "_by_leader", _forgets_partition_0, "not ended", 5),
     "drop the result of a failed acknowledgement": Mutation(
         Acknowledgements,
-        "settle",
+        "resolve",
         _drops_failed_outcomes,
         "is never told what became of|returned before the outcome",
     ),

@@ -64,7 +64,7 @@ def test_deleted_records_keep_no_share_partition_from_the_others(seed: int) -> N
 def test_a_consumer_does_not_spin_when_fetches_are_answered_with_nothing_at_once(seed: int) -> None:
     """Such a share partition answered 49,700 fetches in one virtual millisecond: now the consumer pauses between them.
 
-    The pauses themselves are shown in tests/core/test_empty_answers.py.
+    The pauses themselves are shown in tests/core/fetching/test_empty_answers.py.
     """
     ends_well(seed)
 

@@ -60,14 +60,14 @@ def offset_spec(partition: TopicPartition, value: Any) -> int:
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _INT64_MAX:
         raise InvalidArgumentError(
-            f"{value!r} says no offset of {partition}: give OffsetSpec.EARLIEST, OffsetSpec.LATEST, or milliseconds "
+            f"{value!r} names no offset of {partition}: give OffsetSpec.EARLIEST, OffsetSpec.LATEST, or milliseconds "
             "since 1970"
         )
     return int(value)
 
 
-def words(what: str, values: Iterable[Enum | str] | None) -> list[str]:
-    """The words of a filter, as they travel; brokers compare them in any case."""
+def filter_values(what: str, values: Iterable[Enum | str] | None) -> list[str]:
+    """The values of a filter, as they travel; brokers compare them in any case."""
     if values is None:
         return []
     if isinstance(values, str | bytes | Enum):

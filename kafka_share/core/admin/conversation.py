@@ -1,4 +1,4 @@
-"""What an operation and the machine that runs it say to each other.
+"""What an operation and the machine that runs it give to each other.
 
 An operation is a generator. It yields an `Ask` and gets one reply per question, in their order; or it yields a `Pause`
 and gets nothing. Replies are response messages or exceptions; the operation decides what they mean and what to ask

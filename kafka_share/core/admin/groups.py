@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafka_share.admin_values import (
     AclOperation,
@@ -46,7 +46,10 @@ def list_groups(
     Raises the first broker's error if none answered, `UnsupportedVersionError` among them where types are asked for
     and ListGroups is older than version 5.
     """
-    states_filter, types_filter = arguments.words("group state", states), arguments.words("group type", types)
+    states_filter, types_filter = (
+        arguments.filter_values("group state", states),
+        arguments.filter_values("group type", types),
+    )
     request = ListGroupsRequest(states_filter=states_filter, types_filter=types_filter)
     min_version = _WITH_TYPES if types_filter else _WITH_STATES if states_filter else 0
     return partial(_list_groups, request, min_version)
@@ -72,9 +75,9 @@ def _listings(response: ListGroupsResponse, node: Node) -> Iterable[GroupListing
         yield GroupListing(group.group_id, state, group.protocol_type, group_type, node)
 
 
-def parsed(kind: type[E], word: str | None) -> E:
-    """The member of an enum that a broker's word means; its UNKNOWN for others. Brokers differ in the case."""
-    wanted = (word or "").lower()
+def parsed(kind: type[E], name: str | None) -> E:
+    """The member of an enum that a broker names; its UNKNOWN for others. Brokers differ in the case."""
+    wanted = (name or "").lower()
     return next((member for member in kind if member.value.lower() == wanted), kind["UNKNOWN"])
 
 
@@ -92,11 +95,7 @@ def describe_share_groups(
             group_ids=groups, include_authorized_operations=bool(include_authorized_operations)
         )
 
-    return partial(_by_coordinator, ids, GroupRequest(build, _descriptions, min_version=1))
-
-
-def _by_coordinator(ids: tuple[str, ...], what: GroupRequest[Any], call: Call) -> Conversation[dict[str, Any]]:
-    return (yield from ask_coordinators(call, ids, what))
+    return partial(ask_coordinators, ids, GroupRequest(build, _descriptions, min_version=1))
 
 
 def _descriptions(
@@ -157,7 +156,7 @@ def known_operations(codes: Iterable[int]) -> frozenset[AclOperation]:
 def delete_share_groups(group_ids: Iterable[str]) -> Operation[dict[str, KafkaShareError | None]]:
     """DeleteGroups to each coordinator. It does not look at the type: a group of another type is deleted as well."""
     ids = arguments.names("group id", group_ids)
-    return partial(_by_coordinator, ids, GroupRequest(_delete_request, _deletions))
+    return partial(ask_coordinators, ids, GroupRequest(_delete_request, _deletions))
 
 
 def _delete_request(groups: list[str]) -> DeleteGroupsRequest:

@@ -173,7 +173,7 @@ class AdminCore:
             self._finish_with(run.call_id, defect)
 
     def _time_out(self, run: _Run) -> None:
-        """Nothing more is sent, and answers that are still under way find nobody."""
+        """Nothing more is sent, and answers that are still awaited find nobody."""
         run.steps_after_the_end += 1
         assert run.steps_after_the_end <= _STEPS_AFTER_THE_END, "an operation goes on and on after its deadline"
         run.unsent = {}

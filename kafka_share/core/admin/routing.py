@@ -130,7 +130,7 @@ class GroupRequest(Generic[V]):
 
 
 def ask_coordinators(
-    call: Call, group_ids: Iterable[str], what: GroupRequest[V]
+    group_ids: Iterable[str], what: GroupRequest[V], call: Call
 ) -> Conversation[dict[str, V | KafkaShareError]]:
     """Per group a value or an error, in the order of `group_ids`. Raises `AuthenticationError`."""
     order = tuple(dict.fromkeys(group_ids))

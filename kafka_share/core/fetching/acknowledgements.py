@@ -50,7 +50,7 @@ class Unit:
     is_urgent: bool
     """Must not wait for a fetch."""
     is_internal: bool
-    """Made by the client itself, about records that the application never saw: nobody is told the outcome."""
+    """Made by the client itself, about records that the application never saw: their outcome is not reported."""
     retry_until_ms: int
     backoff: Backoff
     waiting: list[Commit] = attrs.field(factory=list)
@@ -93,14 +93,14 @@ class Acknowledgements:
 
     # ---- commands of the application
 
-    def add(self, said: Iterable[GatheredAcknowledgements], now_ms: int, *, is_urgent: bool) -> None:
-        for gathered in said:
+    def add(self, made: Iterable[GatheredAcknowledgements], now_ms: int, *, is_urgent: bool) -> None:
+        for gathered in made:
             self._queue(gathered, now_ms + self._config.default_api_timeout_ms, is_urgent=is_urgent)
 
-    def release(self, said: GatheredAcknowledgements, now_ms: int) -> None:
+    def release(self, release: GatheredAcknowledgements, now_ms: int) -> None:
         """Give back records that the application will never see."""
         retry_until_ms = now_ms + self._config.default_api_timeout_ms
-        self._queue(said, retry_until_ms, is_urgent=True, is_internal=True)
+        self._queue(release, retry_until_ms, is_urgent=True, is_internal=True)
 
     def commit(self, event: CommitRequested) -> None:
         for gathered in event.acknowledgements:
@@ -219,7 +219,9 @@ class Acknowledgements:
 
     # ---- outcomes
 
-    def settle(self, units: list[Unit], error: KafkaShareError | None, new_lock: tuple[int, int] | None = None) -> None:
+    def resolve(
+        self, units: list[Unit], error: KafkaShareError | None, new_lock: tuple[int, int] | None = None
+    ) -> None:
         """End these units, all of one partition; a new lock is (from when it counts, its length), milliseconds."""
         ended: list[EndedAcknowledgements] = []
         for unit in units:
@@ -234,12 +236,12 @@ class Acknowledgements:
             sent_at_ms, lock_ms = (None, None) if new_lock is None else new_lock
             self._outcomes.append(AcknowledgementOutcome(where, tuple(ended), error, lock_ms, sent_at_ms))
 
-    def settle_or_retry(
+    def resolve_or_retry(
         self, units: list[Unit], error: BrokerError | None, new_lock: tuple[int, int] | None, now_ms: int
     ) -> None:
         """The same for the answer to a ShareAcknowledge, which is repeated after a passing error until the deadline."""
         if error is None or not error.retriable or isinstance(error, ENDS_LOCK):
-            self.settle(units, error, new_lock)
+            self.resolve(units, error, new_lock)
             return
         ended: list[Unit] = []
         late: list[Unit] = []
@@ -254,9 +256,9 @@ class Acknowledgements:
             unit.backoff.ready_at_ms = max(other.backoff.ready_at_ms for other in again)
         self.give_back(again)
         if ended:
-            self.settle(ended, error)
+            self.resolve(ended, error)
         if late:
-            self.settle(late, OperationTimeoutError(f"acknowledging was repeated until time ran out; last: {error}"))
+            self.resolve(late, OperationTimeoutError(f"acknowledging was repeated until time ran out; last: {error}"))
 
     def fail_queued(self, node_id: int, verdict: Callable[[Unit], KafkaShareError | None]) -> None:
         """End queued units without sending them, each with the error that `verdict` finds for it."""
@@ -276,7 +278,7 @@ class Acknowledgements:
                 errors[key] = error
         for key, units in failed.items():
             for unit in units:  # one by one: units of a dead session may speak about the same offset
-                self.settle([unit], errors[key])
+                self.resolve([unit], errors[key])
         if left:
             self._queues[node_id] = left
         else:
@@ -308,7 +310,7 @@ class Acknowledgements:
         )
 
     def poll(self, now_ms: int) -> None:
-        """Complete the commits whose time has run out; their acknowledgements stay under way."""
+        """Complete the commits whose time has run out; their acknowledgements go on."""
         for commit in list(self._commits.values()):
             if now_ms >= commit.deadline_at_ms:
                 del self._commits[commit.request_id]
@@ -330,7 +332,7 @@ class Acknowledgements:
 def _in_order(queue: list[Unit]) -> tuple[list[Unit], list[Unit]]:
     """Split a queue into units that may go and those that overlap an earlier one.
 
-    Two units about the same offset (a renewal, and later the final word) never go together, nor the later one first.
+    Two units about the same offset (a renewal, and later the final type) never go together, nor the later one first.
     Nor do late ones and others of one partition.
     """
     first: list[Unit] = []

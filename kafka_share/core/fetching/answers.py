@@ -1,4 +1,4 @@
-"""Reads the answers to ShareFetch and ShareAcknowledge: what they say about each partition that was asked for.
+"""Reads the answers to ShareFetch and ShareAcknowledge: what is in them about each partition that was asked for.
 
 Pure functions, used by `node_exchange`. Answers may be hostile: what cannot be is left out, never an exception.
 """

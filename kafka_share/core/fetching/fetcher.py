@@ -23,7 +23,7 @@ from kafka_share.core.events import (
 from kafka_share.core.fetching.acknowledgements import Acknowledgements
 from kafka_share.core.fetching.node_exchange import NodeExchange
 from kafka_share.core.fetching.share_session import ShareSession, Wanted
-from kafka_share.core.fetching.untaken_batches import ParkedBatches, releases
+from kafka_share.core.fetching.untaken_batches import UntakenBatches, releases
 from kafka_share.core.membership import Assignment, Membership
 from kafka_share.core.metadata import Metadata
 from kafka_share.errors import NotLeaderOrFollowerError, OutcomeUnknownError
@@ -48,7 +48,7 @@ class Fetching:
         self._metadata = metadata
         self._membership = membership
         self._exchanges: dict[int, NodeExchange] = {}
-        self._parked = ParkedBatches()
+        self._untaken = UntakenBatches()
         self._session_ids = itertools.count(1)
         self._batch_ids = itertools.count(1)
         self._poll_ends_at_ms: int | None = None
@@ -72,7 +72,7 @@ class Fetching:
     def poll_started(self, event: PollStarted, now_ms: int) -> None:
         self.acknowledgements.add(event.acknowledgements, now_ms, is_urgent=False)
         if event.max_records != 0:
-            self._parked.poll_started()
+            self._untaken.poll_started()
         limit = self._config.max_poll_records
         self._max_records = limit if event.max_records is None else min(limit, event.max_records)
         self._is_poll_new = event.wants_records
@@ -90,8 +90,8 @@ class Fetching:
         self.acknowledgements.commit(event)
 
     def batch_reclaimed(self, batch_id: int, now_ms: int) -> None:
-        for said in self._parked.reclaimed(batch_id):
-            self.acknowledgements.release(said, now_ms)
+        for release in self._untaken.reclaimed(batch_id):
+            self.acknowledgements.release(release, now_ms)
 
     def connection_lost(self, node_id: int, channel: Channel) -> None:
         exchange = self._exchanges.get(node_id)
@@ -99,7 +99,7 @@ class Fetching:
             exchange.connection_lost()
 
     def close(self, deadline_at_ms: int) -> None:
-        """Send what is queued with the end of each session; `is_closed` tells when all have ended."""
+        """Send what is queued with the end of each session; `is_closed` is true when all have ended."""
         self._closing_until_ms = deadline_at_ms
         self._poll_ends_at_ms = None
         self._is_poll_new = False
@@ -127,8 +127,8 @@ class Fetching:
         if self._closing_until_ms is not None:
             self._close_sessions(now_ms, self._closing_until_ms)
         else:
-            self._outputs.add(*self._parked.poll(now_ms, is_abandoned=self._membership.is_abandoned))
-            self._wake(self._parked.wake_at_ms())
+            self._outputs.add(*self._untaken.poll(now_ms, is_abandoned=self._membership.is_abandoned))
+            self._wake(self._untaken.wake_at_ms())
             self._send_due(now_ms)
         self.acknowledgements.poll(now_ms)
         self._wake(self.acknowledgements.wake_at_ms())
@@ -305,7 +305,7 @@ class Fetching:
         if kept:
             batch = attrs.evolve(batch, partitions=kept)
             self._outputs.add(Deliver(batch))
-            self._parked.park(batch, now_ms)
+            self._untaken.delivered(batch, now_ms)
             self._poll_ends_at_ms = None
             self._is_poll_new = False
             self._membership.poll_ended(now_ms)

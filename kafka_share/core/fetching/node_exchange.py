@@ -155,7 +155,7 @@ class NodeExchange:
         for units in self._take_back().values():
             renewals, finals = self._acknowledgements.split_renewals(units)
             if renewals:
-                self._acknowledgements.settle(renewals, error)
+                self._acknowledgements.resolve(renewals, error)
             self._acknowledgements.give_back(finals)
         self._acknowledgements.flush(now_ms)
 
@@ -205,7 +205,7 @@ class NodeExchange:
 
     def _end_all(self, units: Units, error: KafkaShareError) -> None:
         for unit_list in units.values():
-            self._acknowledgements.settle(unit_list, error)
+            self._acknowledgements.resolve(unit_list, error)
 
     # ---- answers
 
@@ -225,10 +225,10 @@ class NodeExchange:
             ended = units.pop(answer.where)
             self._learn_leader(answer, endpoints)
             if self.session.epoch < 0:  # closing: no second try
-                self._acknowledgements.settle(ended, answer.acknowledge_error)
+                self._acknowledgements.resolve(ended, answer.acknowledge_error)
             else:
-                self._acknowledgements.settle_or_retry(ended, answer.acknowledge_error, new_lock, now_ms)
-        self._settle_missing(units)
+                self._acknowledgements.resolve_or_retry(ended, answer.acknowledge_error, new_lock, now_ms)
+        self._resolve_missing(units)
         self._acknowledgements.flush(now_ms)
 
     def _fetched(self, response: ShareFetchResponse, now_ms: int) -> None:
@@ -241,7 +241,7 @@ class NodeExchange:
             return
         self.session.advance()
         answers = list(read_fetch(response, _finder(request.units, self.session)))
-        self._settle_riding(answers, request.units, now_ms)
+        self._resolve_riding(answers, request.units, now_ms)
         self._take_fetch_errors(answers, node_endpoints(response))
         acquired = tuple(self._acquired(answer) for answer in answers if answer.acquired)
         has_errors = any(answer.fetch_error is not None for answer in answers)
@@ -266,7 +266,7 @@ class NodeExchange:
         if isinstance(error, SESSION_ENDS):
             self.reset()
         else:
-            # The broker may not have advanced; if so, its next answer tells, and the session begins anew.
+            # The broker may not have advanced; if so, its next answer shows it, and the session begins anew.
             self.session.advance()
         self._pacing.failed(now_ms)
         reaction = top_level_reaction(error)
@@ -275,12 +275,12 @@ class NodeExchange:
         elif reaction is Reaction.RAISE and self._reported.new_whole(error):
             self._outputs.raise_error(error)
 
-    def _settle_riding(self, answers: list[PartitionAnswer], units: Units, now_ms: int) -> None:
+    def _resolve_riding(self, answers: list[PartitionAnswer], units: Units, now_ms: int) -> None:
         """End the acknowledgements that rode on the fetch; they are never tried again."""
         for answer in answers:
             if answer.where in units:
-                self._acknowledgements.settle(units.pop(answer.where), answer.acknowledge_error)
-        self._settle_missing(units)
+                self._acknowledgements.resolve(units.pop(answer.where), answer.acknowledge_error)
+        self._resolve_missing(units)
         self._acknowledgements.flush(now_ms)
 
     def _take_fetch_errors(self, answers: list[PartitionAnswer], endpoints: list[Node]) -> None:
@@ -315,10 +315,10 @@ class NodeExchange:
             answer.where, self.node.id, self.session.session_id, answer.records, answer.acquired, locks
         )
 
-    def _settle_missing(self, units: Units) -> None:
+    def _resolve_missing(self, units: Units) -> None:
         for where, unit_list in units.items():
             error = InvalidRecordStateError(f"the answer of {self.node} says nothing about {where}")
-            self._acknowledgements.settle(unit_list, error)
+            self._acknowledgements.resolve(unit_list, error)
 
     # ---- queued acknowledgements that can never be sent
 

@@ -1,6 +1,6 @@
 """The client's half of one share session: its epoch, what the broker believes to be in it, and its requests.
 
-Owned by `core.node_exchange`, one per broker. The broker keeps the list of partitions; after the first request only
+Owned by `fetching.node_exchange`, one per broker. The broker keeps the list of partitions; after the first request only
 differences travel. A session that was reset begins again at epoch 0 with the complete list and a new `session_id`:
 what was acquired in the old one cannot be acknowledged any more (KIP-932).
 """
@@ -19,7 +19,7 @@ from kafka_share.protocol.share_values import FINAL_EPOCH, INITIAL_EPOCH, MAX_EP
 from kafka_share.records import AcknowledgeType, TopicIdPartition
 
 Wanted = tuple[TopicIdPartition, ...]
-Said = Mapping[TopicIdPartition, list[AcknowledgementRun]]
+Runs = Mapping[TopicIdPartition, list[AcknowledgementRun]]
 """Acknowledgements by partition; the runs do not overlap."""
 
 _FetchPartition = ShareFetchRequest.FetchTopic.FetchPartition
@@ -49,7 +49,7 @@ class ShareSession:
         return None if topic_id is None else self._partitions.get((topic_id, partition))
 
     def differs_from(self, wanted: Wanted) -> bool:
-        """Whether the broker has to be told of partitions to add or to forget."""
+        """Whether there are partitions that the broker has to add to the session or to forget."""
         if not self.is_open:
             return bool(wanted)
         if wanted is self._synced:
@@ -87,14 +87,14 @@ class ShareSession:
 
     # ---- requests
 
-    def fetch(self, wanted: Wanted, said: Said, *, max_records: int, max_wait_ms: int) -> ShareFetchRequest:
+    def fetch(self, wanted: Wanted, runs: Runs, *, max_records: int, max_wait_ms: int) -> ShareFetchRequest:
         """A ShareFetch; without `max_records` all limits are zero, and it carries changes and acknowledgements only."""
-        assert self.is_open or not said, "acknowledgements cannot be sent at epoch 0"
+        assert self.is_open or not runs, "acknowledgements cannot be sent at epoch 0"
         added, forgotten = self._differences(wanted)
-        listed = [*added, *(p for p in said if p not in added)]
+        listed = [*added, *(p for p in runs if p not in added)]
         # A partition that is listed for its acknowledgements joins the broker's session by that, wanted or not.
         in_session = self._partitions
-        left = [*forgotten, *(p for p in said if (p.topic_id, p.partition) not in in_session and p not in forgotten)]
+        left = [*forgotten, *(p for p in runs if (p.topic_id, p.partition) not in in_session and p not in forgotten)]
         config = self._config
         is_real = max_records > 0
         return ShareFetchRequest(
@@ -109,7 +109,7 @@ class ShareSession:
             share_acquire_mode=1 if config.has_record_limit else 0,
             topics=[
                 ShareFetchRequest.FetchTopic(
-                    topic_id=topic_id, partitions=[_fetch_partition(p, said.get(p, [])) for p in partitions]
+                    topic_id=topic_id, partitions=[_fetch_partition(p, runs.get(p, [])) for p in partitions]
                 )
                 for topic_id, partitions in _by_topic(listed).items()
             ],
@@ -132,7 +132,7 @@ class ShareSession:
         self._synced = wanted
         return [p for key, p in new.items() if key not in old], [p for key, p in old.items() if key not in new]
 
-    def acknowledge(self, said: Said, *, is_final: bool) -> ShareAcknowledgeRequest:
+    def acknowledge(self, runs: Runs, *, is_final: bool) -> ShareAcknowledgeRequest:
         """A ShareAcknowledge; a final one ends the session, and the broker releases what is still acquired in it."""
         assert self.is_open, "ShareAcknowledge is never sent at epoch 0"
         epoch = self.epoch
@@ -145,12 +145,12 @@ class ShareSession:
             group_id=self._config.group_id,
             member_id=self._member_id,
             share_session_epoch=epoch,
-            is_renew_ack=has_renewal(said),
+            is_renew_ack=has_renewal(runs),
             topics=[
                 ShareAcknowledgeRequest.AcknowledgeTopic(
-                    topic_id=topic_id, partitions=[_acknowledge_partition(p, said[p]) for p in partitions]
+                    topic_id=topic_id, partitions=[_acknowledge_partition(p, runs[p]) for p in partitions]
                 )
-                for topic_id, partitions in _by_topic(said).items()
+                for topic_id, partitions in _by_topic(runs).items()
             ],
         )
 
@@ -159,8 +159,8 @@ class ShareSession:
         assert self._synced is None or len(self._partitions) == len(self._synced), "a wanted partition is named twice"
 
 
-def has_renewal(said: Said) -> bool:
-    return any(run.type == AcknowledgeType.RENEW for runs in said.values() for run in runs)
+def has_renewal(runs: Runs) -> bool:
+    return any(run.type == AcknowledgeType.RENEW for of_one in runs.values() for run in of_one)
 
 
 def _by_topic(partitions: Iterable[TopicIdPartition]) -> dict[UUID, list[TopicIdPartition]]:

@@ -2,7 +2,7 @@
 
 An answer may come after its poll has ended; its records then wait with their locks running. If no poll comes within
 half the lock time they are taken back and released, so that another member gets them; at once if the consumer has left
-its group meanwhile. Owned by `core.fetching`.
+its group meanwhile. Owned by `fetching.fetcher`.
 """
 
 from __future__ import annotations
@@ -20,42 +20,42 @@ _DEFAULT_LOCK_MS = 30_000
 
 
 @attrs.frozen
-class _Parked:
+class _Untaken:
     releases: tuple[GatheredAcknowledgements, ...]
     reclaim_at_ms: int
 
 
-class ParkedBatches:
+class UntakenBatches:
     """Remembers offsets, not records; bounded by the nodes, as no fetch is sent while nobody polls."""
 
     def __init__(self) -> None:
-        self._parked: dict[int, _Parked] = {}
-        self._reclaiming: dict[int, _Parked] = {}
+        self._waiting: dict[int, _Untaken] = {}
+        self._reclaiming: dict[int, _Untaken] = {}
 
-    def park(self, batch: FetchedBatch, now_ms: int) -> None:
+    def delivered(self, batch: FetchedBatch, now_ms: int) -> None:
         lock_ms = batch.acquisition_lock_timeout_ms
         reclaim_at_ms = now_ms + (lock_ms if lock_ms > 0 else _DEFAULT_LOCK_MS) // 2
-        self._parked[batch.batch_id] = _Parked(releases(batch.partitions), reclaim_at_ms)
+        self._waiting[batch.batch_id] = _Untaken(releases(batch.partitions), reclaim_at_ms)
 
     def poll_started(self) -> None:
-        """The poll takes what is parked; what is being taken back may still come back."""
-        self._parked.clear()
+        """The poll takes what waits; what is being taken back may still come back."""
+        self._waiting.clear()
 
     def poll(self, now_ms: int, *, is_abandoned: bool) -> list[Output]:
         """What has to be taken back now: what is due, and everything if no poll is expected."""
-        due = [batch_id for batch_id, p in self._parked.items() if is_abandoned or now_ms >= p.reclaim_at_ms]
+        due = [batch_id for batch_id, b in self._waiting.items() if is_abandoned or now_ms >= b.reclaim_at_ms]
         if due:
             # The driver answers at once; what it has not answered by the next time was not in the mailbox any more.
-            self._reclaiming = {batch_id: self._parked.pop(batch_id) for batch_id in due}
+            self._reclaiming = {batch_id: self._waiting.pop(batch_id) for batch_id in due}
         return [Reclaim(batch_id) for batch_id in due]
 
     def reclaimed(self, batch_id: int) -> tuple[GatheredAcknowledgements, ...]:
         """The mailbox gave the batch back: what has to be sent."""
-        parked = self._reclaiming.pop(batch_id, None) or self._parked.pop(batch_id, None)
-        return () if parked is None else parked.releases
+        untaken = self._reclaiming.pop(batch_id, None) or self._waiting.pop(batch_id, None)
+        return () if untaken is None else untaken.releases
 
     def wake_at_ms(self) -> int | None:
-        return min((parked.reclaim_at_ms for parked in self._parked.values()), default=None)
+        return min((untaken.reclaim_at_ms for untaken in self._waiting.values()), default=None)
 
 
 def releases(partitions: Iterable[FetchedPartition]) -> tuple[GatheredAcknowledgements, ...]:

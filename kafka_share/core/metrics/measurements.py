@@ -1,6 +1,6 @@
 """What a client counts and times: windows of samples, and one `Measurements` that everything records into.
 
-The core, the network thread and the façade record, each with the time that it knows; `core.metric_table` gives the
+The core, the network thread and the façade record, each with the time that it knows; `metrics.metric_table` gives the
 numbers Kafka's names and reads them. Recording is a few additions and never fails. A number is recorded by one thread
 and may be read by any: reading changes nothing, and at worst misses what is being recorded at that moment.
 """

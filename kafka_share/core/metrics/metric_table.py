@@ -1,4 +1,4 @@
-"""The names of the metrics, and how each is read from `core.measurements`: Kafka's names, groups and meanings.
+"""The names of the metrics, and how each is read from `metrics.measurements`: Kafka's names, groups and meanings.
 
 Read by the façade's `metrics()`, by the push to brokers (KIP-714), and by the test that compares the documentation.
 Source: the groups and names of Apache Kafka's KafkaShareConsumer 4.3. A metric whose name ends with `-total` only

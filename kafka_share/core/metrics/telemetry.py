@@ -153,7 +153,7 @@ class TelemetryPush:
             self._outputs.add(TellClientInstanceId(self._client_instance_id))
 
     def close(self, deadline_at_ms: int) -> None:
-        """Push for the last time, if there is somebody who wants it; `is_closed` tells when that has ended."""
+        """Push for the last time, if there is somebody who wants it; `is_closed` is true when that has ended."""
         self._closing_until_ms = deadline_at_ms
         if self.state is State.PUSHING:
             self._taken()  # most likely; its answer is not waited for
@@ -374,7 +374,7 @@ class TelemetryPush:
         self._go(Trigger.PUSHED)
 
     def _taken(self) -> None:
-        """The broker has what the push under way carries: differences count from that moment."""
+        """The broker has what the push carries: differences count from that moment."""
         assert self._subscription is not None
         if self._subscription.is_delta:
             self._base = self._carried
@@ -383,7 +383,7 @@ class TelemetryPush:
     def _refused(self, error: BrokerError, now_ms: int) -> None:
         interval_ms = DEFAULT_INTERVAL_MS if self._subscription is None else self._subscription.interval_ms
         if error.code in _AT_ONCE:
-            # A broker that refuses what it has just told would be asked in a circle.
+            # A broker that refuses what it has just named would be asked in a circle.
             self._due_at_ms = now_ms + (interval_ms if self._refused_in_a_row else 0)
             self._refused_in_a_row += 1
             self._go(Trigger.REFUSED)

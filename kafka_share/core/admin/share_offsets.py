@@ -73,7 +73,7 @@ def _list(
                 found[group.group_id] = {**dict.fromkeys(asked.get(group.group_id) or ()), **_offsets(group)}
         return found
 
-    return (yield from ask_coordinators(call, asked, GroupRequest(build, read)))
+    return (yield from ask_coordinators(asked, GroupRequest(build, read), call))
 
 
 def _asked_group(group_id: str, partitions: tuple[TopicPartition, ...] | None) -> _AskedGroup:
@@ -192,7 +192,7 @@ def _ask_one(call: Call, group_id: str, build: Any, read: Any) -> Conversation[d
         error = error_for_code(response.error_code, response.error_message or None)
         return {group_id: read(response) if error is None else error}
 
-    results = yield from ask_coordinators(call, (group_id,), GroupRequest(build, read_group, one_group_each=True))
+    results = yield from ask_coordinators((group_id,), GroupRequest(build, read_group, one_group_each=True), call)
     result: Any = results[group_id]
     if isinstance(result, KafkaShareError):
         raise result

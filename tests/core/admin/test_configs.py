@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from core.scripted_admin import Cluster, in_turn, run, script
+from core.admin.scripted_admin import Cluster, in_turn, run, script
 
 from kafka_share.admin_values import ConfigChange, ConfigEntry, ConfigSource, ConfigSynonym, ConfigType
 from kafka_share.core.admin import configs

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from core.scripted_admin import BOOTSTRAP, NODES, Cluster, in_turn, run, script
+from core.admin.scripted_admin import BOOTSTRAP, NODES, Cluster, in_turn, run, script
 
 from kafka_share.config import ShareAdminConfig
 from kafka_share.core.admin import configs, groups

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from core.scripted_admin import NODES, Cluster, in_turn, run, script
+from core.admin.scripted_admin import NODES, Cluster, in_turn, run, script
 
 from kafka_share.admin_values import AclOperation, GroupState, GroupType
 from kafka_share.core.admin import groups

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from core.scripted_admin import Cluster, in_turn, run, script
+from core.admin.scripted_admin import Cluster, in_turn, run, script
 
 from kafka_share.admin_values import SharePartitionOffset
-from kafka_share.core.admin import offsets
+from kafka_share.core.admin import share_offsets
 from kafka_share.errors import (
     CoordinatorNotAvailableError,
     GroupAuthorizationFailedError,
@@ -76,7 +76,7 @@ def answer(*groups: _Group) -> Any:
 def test_a_partition_has_its_start_and_lag_and_none_while_nothing_is_stored() -> None:
     """A partition is shown with start, epoch and lag, even a lag below zero; with nothing stored it is None."""
     found = run(
-        offsets.list_share_group_offsets({"g": None}),
+        share_offsets.list_share_group_offsets({"g": None}),
         answer(described("g", partition(2, 7, 5), partition(0, -1), partition(1, 100, -90, epoch=-1))),
     )
     assert list(found["g"].items()) == [
@@ -89,7 +89,7 @@ def test_a_partition_has_its_start_and_lag_and_none_while_nothing_is_stored() ->
 @pytest.mark.behaviour("administration")
 def test_the_lag_is_none_when_the_broker_does_not_know_it() -> None:
     """A lag that the broker does not know is None, never a wrong number; Kafka 4.1 knows none."""
-    found = run(offsets.list_share_group_offsets({"g": [T0]}), answer(described("g", partition(0, 7))))
+    found = run(share_offsets.list_share_group_offsets({"g": [T0]}), answer(described("g", partition(0, 7))))
     assert found["g"][T0] == SharePartitionOffset(7, 3, None)
 
 
@@ -98,7 +98,7 @@ def test_partitions_asked_for_by_name_are_always_there() -> None:
     """A group without state has no offsets; a partition asked for by name is then there with None."""
     groups = {"all": None, "some": [T0, U0], "none": []}
     found = run(
-        offsets.list_share_group_offsets(groups), answer(described("all"), described("some"), described("none"))
+        share_offsets.list_share_group_offsets(groups), answer(described("all"), described("some"), described("none"))
     )
     assert found == {"all": {}, "some": {T0: None, U0: None}, "none": {}}
 
@@ -108,7 +108,7 @@ def test_all_partitions_named_ones_and_none_travel_differently() -> None:
     cluster = Cluster({"a": 1, "b": 2, "c": 1})
     groups = {"a": None, "b": [T1, U0, T0, T1], "c": ()}
     replies = answer(described("a"), described("b"), described("c"))
-    run(offsets.list_share_group_offsets(groups), replies, cluster)
+    run(share_offsets.list_share_group_offsets(groups), replies, cluster)
     sent = {
         (node, group.group_id): None if group.topics is None else [(t.topic_name, t.partitions) for t in group.topics]
         for request, node in cluster.requests(DescribeShareGroupOffsetsRequest)
@@ -122,7 +122,7 @@ def test_all_partitions_named_ones_and_none_travel_differently() -> None:
 def test_a_partition_in_error_has_it_beside_the_others(code: int, kind: type[KafkaShareError]) -> None:
     """An error of one partition (no right, or the lag could not be read) is its value."""
     found = run(
-        offsets.list_share_group_offsets({"g": None}),
+        share_offsets.list_share_group_offsets({"g": None}),
         answer(described("g", partition(0, 0, error=code), partition(1, 4, 0))),
     )
     assert type(found["g"][T0]) is kind
@@ -133,7 +133,7 @@ def test_a_partition_in_error_has_it_beside_the_others(code: int, kind: type[Kaf
 def test_a_group_in_error_has_it_beside_the_others(code: int, kind: type[KafkaShareError]) -> None:
     """An error of one group is its value; the others have their offsets."""
     found = run(
-        offsets.list_share_group_offsets({"g": None, "h": None}),
+        share_offsets.list_share_group_offsets({"g": None, "h": None}),
         answer(described("g", error=code), described("h", partition(0, 1, 1))),
     )
     assert type(found["g"]) is kind
@@ -152,7 +152,7 @@ def test_the_group_coordinator_is_asked_and_looked_up_again_when_it_moved(code: 
         return DescribeShareGroupOffsetsResponse(groups=[group])
 
     found = run(
-        offsets.list_share_group_offsets({"g": None}), script((DescribeShareGroupOffsetsRequest, moved)), cluster
+        share_offsets.list_share_group_offsets({"g": None}), script((DescribeShareGroupOffsetsRequest, moved)), cluster
     )
     assert found["g"] == {T0: SharePartitionOffset(1, 3, 1)}
     assert [r.key_type for r, _ in cluster.requests(FindCoordinatorRequest)] == [0, 0]
@@ -184,7 +184,7 @@ def alter_refused(code: int) -> AlterShareGroupOffsetsResponse:
 
 def alter(wanted: Any, reply: Any, cluster: Cluster | None = None, **options: Any) -> Any:
     replies = script((AlterShareGroupOffsetsRequest, reply if callable(reply) else lambda *_: reply))
-    return run(offsets.alter_share_group_offsets("g", wanted), replies, cluster, **options)
+    return run(share_offsets.alter_share_group_offsets("g", wanted), replies, cluster, **options)
 
 
 @pytest.mark.behaviour("administration")
@@ -270,7 +270,7 @@ def test_altering_times_out_with_what_stood_in_the_way() -> None:
 
 def delete(reply: Any, *topics: str, cluster: Cluster | None = None) -> Any:
     replies = script((DeleteShareGroupOffsetsRequest, reply if callable(reply) else lambda *_: reply))
-    return run(offsets.delete_share_group_offsets("g", topics), replies, cluster)
+    return run(share_offsets.delete_share_group_offsets("g", topics), replies, cluster)
 
 
 @pytest.mark.behaviour("administration")
@@ -307,18 +307,18 @@ def test_what_concerns_the_group_is_raised_when_deleting_offsets(code: int, kind
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: offsets.list_share_group_offsets(["g"]),  # type: ignore[arg-type]
-        lambda: offsets.list_share_group_offsets({"g": T0}),  # type: ignore[dict-item]
-        lambda: offsets.list_share_group_offsets({"g": ["t"]}),  # type: ignore[list-item]
-        lambda: offsets.list_share_group_offsets({"": None}),
-        lambda: offsets.alter_share_group_offsets("", {T0: 1}),
-        lambda: offsets.alter_share_group_offsets("g", {T0: "1"}),  # type: ignore[dict-item]
-        lambda: offsets.alter_share_group_offsets("g", {T0: 2**63}),
-        lambda: offsets.alter_share_group_offsets("g", {T0: True}),
-        lambda: offsets.alter_share_group_offsets("g", {TopicPartition("t", -1): 1}),
-        lambda: offsets.alter_share_group_offsets("g", {TopicPartition("", 0): 1}),
-        lambda: offsets.delete_share_group_offsets("g", "t"),
-        lambda: offsets.delete_share_group_offsets("", ["t"]),
+        lambda: share_offsets.list_share_group_offsets(["g"]),  # type: ignore[arg-type]
+        lambda: share_offsets.list_share_group_offsets({"g": T0}),  # type: ignore[dict-item]
+        lambda: share_offsets.list_share_group_offsets({"g": ["t"]}),  # type: ignore[list-item]
+        lambda: share_offsets.list_share_group_offsets({"": None}),
+        lambda: share_offsets.alter_share_group_offsets("", {T0: 1}),
+        lambda: share_offsets.alter_share_group_offsets("g", {T0: "1"}),  # type: ignore[dict-item]
+        lambda: share_offsets.alter_share_group_offsets("g", {T0: 2**63}),
+        lambda: share_offsets.alter_share_group_offsets("g", {T0: True}),
+        lambda: share_offsets.alter_share_group_offsets("g", {TopicPartition("t", -1): 1}),
+        lambda: share_offsets.alter_share_group_offsets("g", {TopicPartition("", 0): 1}),
+        lambda: share_offsets.delete_share_group_offsets("g", "t"),
+        lambda: share_offsets.delete_share_group_offsets("", ["t"]),
     ],
 )
 def test_arguments_about_offsets_that_cannot_work_are_refused_at_once(make: Callable[[], Any]) -> None:

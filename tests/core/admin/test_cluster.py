@@ -7,10 +7,12 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from core.scripted_admin import NODES, PASS, Cluster, in_turn, run, script
+from core.admin.scripted_admin import NODES, PASS, Cluster, in_turn, run, script
 
 from kafka_share.admin_values import AclOperation, ListedOffset, OffsetSpec, PartitionDescription
-from kafka_share.core.admin import cluster as operations
+from kafka_share.core.admin import cluster as cluster_operations
+from kafka_share.core.admin import log_offsets as log_operations
+from kafka_share.core.admin import topics as topic_operations
 from kafka_share.errors import (
     AuthenticationError,
     BrokerUnreachableError,
@@ -74,7 +76,7 @@ def listed(request: Any, _: int, *, errors: dict[tuple[str, int], int] | None = 
 
 
 def list_offsets(wanted: Any, answer: Any = listed, cluster: Cluster | None = None, **options: Any) -> Any:
-    return run(operations.list_offsets(wanted), script((ListOffsetsRequest, answer)), cluster, **options)
+    return run(log_operations.list_offsets(wanted), script((ListOffsetsRequest, answer)), cluster, **options)
 
 
 # ---- the cluster
@@ -83,7 +85,7 @@ def list_offsets(wanted: Any, answer: Any = listed, cluster: Cluster | None = No
 @pytest.mark.parametrize("level", [None, 1, 2])
 def test_a_cluster_has_nodes_controller_features_and_versions(level: int | None) -> None:
     """Nodes by id, the level of share.version (0 when it is off) and the API versions that a broker offers."""
-    found = run(operations.describe_cluster(), script((ApiVersionsRequest, lambda *_: offered(level))))
+    found = run(cluster_operations.describe_cluster(), script((ApiVersionsRequest, lambda *_: offered(level))))
     assert (found.cluster_id, found.nodes, found.controller) == ("c", tuple(NODES.values()), NODES[2])
     assert found.share_version == (level or 0)
     assert found.finalized_features["kraft.version"] == 1
@@ -93,7 +95,7 @@ def test_a_cluster_has_nodes_controller_features_and_versions(level: int | None)
 def test_a_broker_that_refuses_to_tell_its_versions_is_raised() -> None:
     """An error in the answer to ApiVersions concerns the whole call."""
     with pytest.raises(InvalidRequestError):
-        run(operations.describe_cluster(), script((ApiVersionsRequest, lambda *_: offered(1, error=42))))
+        run(cluster_operations.describe_cluster(), script((ApiVersionsRequest, lambda *_: offered(1, error=42))))
 
 
 # ---- topics
@@ -103,7 +105,7 @@ def test_a_topic_has_id_partitions_and_leaders() -> None:
     """Partitions come in order with leader, epoch and replicas; a partition without leader has None."""
     cluster = Cluster()
     cluster.leaders["t", 1] = -1
-    found = run(operations.describe_topics(["t"], False), script(), cluster)["t"]
+    found = run(topic_operations.describe_topics(["t"], False), script(), cluster)["t"]
     assert (found.name, found.topic_id, found.is_internal) == ("t", UUID(int=7), False)
     assert found.partitions[0] == PartitionDescription(0, NODES[1], 4, (1, 2), ())
     assert [p.leader for p in found.partitions] == [NODES[1], None, NODES[3]]
@@ -112,10 +114,10 @@ def test_a_topic_has_id_partitions_and_leaders() -> None:
 def test_all_topics_are_described_when_none_is_named() -> None:
     """None means every topic that the caller may see; an empty collection means none."""
     cluster = Cluster()
-    assert list(run(operations.describe_topics(None, True), script(), cluster)) == ["t", "u"]
+    assert list(run(topic_operations.describe_topics(None, True), script(), cluster)) == ["t", "u"]
     ((request, _),) = cluster.requests(MetadataRequest)
     assert (request.topics, request.include_topic_authorized_operations) == (None, True)
-    assert run(operations.describe_topics([], False), script()) == {}
+    assert run(topic_operations.describe_topics([], False), script()) == {}
 
 
 def test_authorized_operations_of_a_topic_are_told_when_asked_for() -> None:
@@ -127,14 +129,14 @@ def test_authorized_operations_of_a_topic_are_told_when_asked_for() -> None:
         answer.topics[0].authorized_operations = {3, 8, 77}
         return answer
 
-    found = run(operations.describe_topics(["t"], True), script((MetadataRequest, with_operations)), cluster)
+    found = run(topic_operations.describe_topics(["t"], True), script((MetadataRequest, with_operations)), cluster)
     assert found["t"].authorized_operations == {AclOperation.READ, AclOperation.DESCRIBE}
 
 
 def test_no_topic_is_created_by_asking() -> None:
     """Metadata requests forbid the broker to create what is asked for."""
     cluster = Cluster()
-    run(operations.describe_topics(["nix"], False), script(), cluster)
+    run(topic_operations.describe_topics(["nix"], False), script(), cluster)
     list_offsets({T0: 0}, cluster=cluster)
     assert [r.allow_auto_topic_creation for r, _ in cluster.requests(MetadataRequest)] == [False] * 4
 
@@ -142,7 +144,7 @@ def test_no_topic_is_created_by_asking() -> None:
 def test_an_unknown_topic_is_asked_for_a_few_times() -> None:
     """A new topic may not have reached every broker; one that does not exist must not take the whole timeout."""
     cluster = Cluster()
-    found = run(operations.describe_topics(["nix", "t"], False), script(), cluster)
+    found = run(topic_operations.describe_topics(["nix", "t"], False), script(), cluster)
     assert list(found) == ["nix", "t"]
     assert isinstance(found["nix"], UnknownTopicOrPartitionError)
     assert found["t"].name == "t"
@@ -158,7 +160,9 @@ def test_an_error_of_one_topic_is_its_result(code: int, kind: type[KafkaShareErr
     """A topic that may not be seen, or whose name is not allowed, has its error at once."""
     cluster = Cluster()
     answer = MetadataResponse(brokers=[], topics=[_Topic(error_code=code, name="t", partitions=[])])
-    found = run(operations.describe_topics(["t", "w"], False), script((MetadataRequest, lambda *_: answer)), cluster)
+    found = run(
+        topic_operations.describe_topics(["t", "w"], False), script((MetadataRequest, lambda *_: answer)), cluster
+    )
     assert type(found["t"]) is kind
     assert isinstance(found["w"], RemoteProtocolError)
     assert len(cluster.requests(MetadataRequest)) == 1
@@ -168,10 +172,12 @@ def test_a_topic_that_is_being_created_is_waited_for() -> None:
     """LEADER_NOT_AVAILABLE passes, at the latest with the timeout."""
     cluster = Cluster()
     being_made = MetadataResponse(brokers=[], topics=[_Topic(error_code=5, name="t", partitions=[])])
-    found = run(operations.describe_topics(["t"], False), script((MetadataRequest, in_turn(being_made, PASS))), cluster)
+    found = run(
+        topic_operations.describe_topics(["t"], False), script((MetadataRequest, in_turn(being_made, PASS))), cluster
+    )
     assert found["t"].name == "t"
     answers = script((MetadataRequest, lambda *_: being_made))
-    found = run(operations.describe_topics(["t"], False), answers, timeout_ms=800)
+    found = run(topic_operations.describe_topics(["t"], False), answers, timeout_ms=800)
     assert isinstance(found["t"], OperationTimeoutError)
     assert isinstance(found["t"].__cause__, LeaderNotAvailableError)
 
@@ -272,14 +278,14 @@ def test_refused_credentials_are_raised_by_a_look_up() -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: operations.list_offsets({T0: -1}),
-        lambda: operations.list_offsets({T0: "latest"}),  # type: ignore[dict-item]
-        lambda: operations.list_offsets({T0: True}),
-        lambda: operations.list_offsets({("t",): 0}),  # type: ignore[dict-item]
-        lambda: operations.list_offsets({TopicPartition("t", 2**31): 0}),
-        lambda: operations.list_offsets([T0]),  # type: ignore[arg-type]
-        lambda: operations.describe_topics("t", False),
-        lambda: operations.describe_topics([""], False),
+        lambda: log_operations.list_offsets({T0: -1}),
+        lambda: log_operations.list_offsets({T0: "latest"}),  # type: ignore[dict-item]
+        lambda: log_operations.list_offsets({T0: True}),
+        lambda: log_operations.list_offsets({("t",): 0}),  # type: ignore[dict-item]
+        lambda: log_operations.list_offsets({TopicPartition("t", 2**31): 0}),
+        lambda: log_operations.list_offsets([T0]),  # type: ignore[arg-type]
+        lambda: topic_operations.describe_topics("t", False),
+        lambda: topic_operations.describe_topics([""], False),
     ],
 )
 def test_arguments_about_topics_that_cannot_work_are_refused_at_once(make: Callable[[], Any]) -> None:
