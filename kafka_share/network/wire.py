@@ -80,7 +80,7 @@ WireOutput: TypeAlias = Write | Challenge | Opened | Close | ResponseReceived | 
 """Of these the last three are events for the core."""
 
 
-@attrs.frozen
+@attrs.define
 class _SentRequest:
     correlation_id: int
     api_key: int
@@ -110,6 +110,8 @@ class Dialogue:
         self._sasl_began_at_ms = now_ms
         self._reauthenticate_at_ms: int | None = None
         self._active_at_ms = now_ms
+        self._look_at_ms = now_ms
+        """No deadline is before this: until then `poll` does not look."""
         self._versions: VersionRanges = {}
         self._correlation_id = 0
         self._in_flight: deque[_SentRequest] = deque()
@@ -126,7 +128,7 @@ class Dialogue:
         """A request, to be sent as soon as can be. `send.timeout_ms` runs from now."""
         assert not self.is_closed, "a request for a connection that is closed"
         if len(self._waiting) < MAX_WAITING:
-            self._waiting.append((send, now_ms + send.timeout_ms))
+            self._waiting.append((send, self._deadline(now_ms + send.timeout_ms)))
             self._measurements.unsent_count += 1
         else:
             self._fail(send.send_id, BrokerUnreachableError(f"too many requests are waiting for {self._address}"))
@@ -205,7 +207,7 @@ class Dialogue:
             self._outputs.append(Opened())
         self._phase = Phase.OPEN
         self._setup_ends_at_ms = None
-        self._active_at_ms = now_ms
+        self._active_at_ms = self._look_at_ms = now_ms
 
     # ---- answers
 
@@ -220,6 +222,7 @@ class Dialogue:
             return
         self._in_flight.popleft()
         self._active_at_ms = now_ms
+        self._deadline(now_ms + self._settings.connections_max_idle_ms)
         latency_ms = now_ms - sent.sent_at_ms
         self._measurements.response_received(self._node.id, len(frame) + LENGTH_BYTES, latency_ms, now_ms)
         if sent.send_id is None:
@@ -248,8 +251,11 @@ class Dialogue:
 
     def poll(self, now_ms: int) -> list[WireOutput]:
         """Look at the time and send what can be sent; at most one waiting request, so that `pause` can come between."""
-        self._look_at_deadlines(now_ms)
-        if self._phase is Phase.OPEN and not self._is_paused and self._waiting:
+        if now_ms >= self._look_at_ms:
+            self._look_at_deadlines(now_ms)
+        if self._phase is Phase.DRAINING and not self._in_flight:
+            self._authenticate_again(now_ms)
+        if self._waiting and self._phase is Phase.OPEN and not self._is_paused:
             self._send(*self._waiting.popleft(), now_ms)
         outputs, self._outputs = self._outputs, []
         return outputs
@@ -268,7 +274,8 @@ class Dialogue:
             self.close(idle, now_ms, is_failure=False)
         else:
             self._fail_late_waiting(now_ms)
-            self._reauthenticate_when_due(now_ms)
+            self._drain_when_due(now_ms)
+        self._look_at_ms = self.wake_at_ms() or now_ms
 
     @property
     def _is_idle(self) -> bool:
@@ -281,14 +288,20 @@ class Dialogue:
             what = f"{self._address} was not ready in time ({self._phase.value})"
             self._fail(entry[0].send_id, BrokerUnreachableError(what))
 
-    def _reauthenticate_when_due(self, now_ms: int) -> None:
-        """Hold new requests back; once the answers to the old ones are here, authenticate again."""
+    def _drain_when_due(self, now_ms: int) -> None:
+        """Before the session ends: hold new requests back until the old ones are answered."""
         due_at_ms = self._reauthenticate_at_ms
         if self._phase is Phase.OPEN and due_at_ms is not None and due_at_ms <= now_ms:
             self._phase = Phase.DRAINING
-        if self._phase is Phase.DRAINING and not self._in_flight:
-            self._setup_ends_at_ms = now_ms + self._settings.socket_connection_setup_timeout_ms
-            self._authenticate(now_ms)
+
+    def _authenticate_again(self, now_ms: int) -> None:
+        self._setup_ends_at_ms = self._deadline(now_ms + self._settings.socket_connection_setup_timeout_ms)
+        self._authenticate(now_ms)
+
+    def _deadline(self, at_ms: int) -> int:
+        """A new deadline, which `poll` will look at."""
+        self._look_at_ms = min(self._look_at_ms, at_ms)
+        return at_ms
 
     def wake_at_ms(self) -> int | None:
         """When to call `poll` if nothing else happens; None once it is closed."""
@@ -397,5 +410,6 @@ class Dialogue:
             assert (sent.send_id is None) == is_setting_up, (
                 f"{sent.api_name} in flight in the phase {self._phase.value}"
             )
+        assert self._look_at_ms <= (self.wake_at_ms() or self._look_at_ms), "a deadline would pass unseen"
         numbers = [sent.correlation_id for sent in self._in_flight]
         assert len(set(numbers)) == len(numbers), "two requests with one number"
