@@ -24,6 +24,7 @@ from kafka_share.broker.share.record_state import InFlightState, RecordState
 from kafka_share.broker.share.share_coordinator import ShareCoordinator
 from kafka_share.broker.share.window import InFlightWindow
 from kafka_share.core.coordinator import Coordinator
+from kafka_share.core.events import RequestFailed
 from kafka_share.core.fetching import answers
 from kafka_share.core.fetching.acknowledgements import Acknowledgements
 from kafka_share.core.fetching.fetcher import Fetching
@@ -31,6 +32,7 @@ from kafka_share.core.fetching.node_exchange import NodeExchange
 from kafka_share.core.fetching.offsets import clean_acquired
 from kafka_share.core.membership import Membership
 from kafka_share.errors import InvalidRecordStateError, error_for_code
+from kafka_share.network.wire import Dialogue
 from kafka_share.protocol.share_values import AcquiredRange
 
 Original = Callable[..., Any]
@@ -109,6 +111,14 @@ def _never_looks_for_the_coordinator(_: Original) -> Original:
 
 def _keeps_a_dead_session(_: Original) -> Original:
     return lambda exchange: None
+
+
+def _forgets_requests_of_a_lost_connection(close: Original) -> Original:
+    def mutant(dialogue: Dialogue, *arguments: Any, **options: Any) -> None:
+        close(dialogue, *arguments, **options)
+        dialogue._outputs = [output for output in dialogue._outputs if not isinstance(output, RequestFailed)]
+
+    return mutant
 
 
 def _takes_one_offset_more(_: Original) -> Original:
@@ -263,6 +273,9 @@ MUTATIONS = {
         Coordinator, "forget", _never_looks_for_the_coordinator, "is no member of its group", 20
     ),
     "keep a dead share session": Mutation(NodeExchange, "reset", _keeps_a_dead_session, "not ended"),
+    "forget the requests of a lost connection": Mutation(
+        Dialogue, "close", _forgets_requests_of_a_lost_connection, "is no member of its group|not ended|ms to close"
+    ),
     "take one offset more than was acquired": Mutation(
         answers, "clean_acquired", _takes_one_offset_more, "which it was not handed out", 1
     ),

@@ -1,6 +1,6 @@
 """The virtual network: connections that carry frames both ways, late, in order, and sometimes not at all.
 
-Joins the connections of `sim_connection` to the listeners of `sim_broker`. A `Wire` is one TCP connection; what it
+Joins the clients' connections to the brokers' listeners. A `Wire` is one TCP connection; what it
 loses it loses for good, as TCP does: behind a lost frame nothing else arrives. Latencies come from a seeded source.
 """
 
