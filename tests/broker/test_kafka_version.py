@@ -9,7 +9,7 @@ from uuid import UUID
 import attrs
 import pytest
 from broker.cluster_world import World, batch
-from broker.share_probe import Probe
+from broker.share.probe import Probe
 from click.testing import CliRunner
 
 from kafka_share.broker import ReferenceBroker

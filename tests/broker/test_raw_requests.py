@@ -6,7 +6,7 @@ import re
 from uuid import UUID
 
 import pytest
-from broker.share_probe import Probe
+from broker.share.probe import Probe
 
 NOT_HELD, LIMIT_BYTES = "121:INVALID_RECORD_STATE", 10_000
 UUID_MEMBER = "AAAAAAAAQACAAAAAAAAAAQ"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from broker.share_probe import Probe
+from broker.share.probe import Probe
 
-_FILE = Path(__file__).with_name("kafka_4_3_share_conversations.txt")
+_FILE = Path(__file__).with_name("kafka_4_3_conversations.txt")
 
 
 def _recorded() -> dict[str, list[str]]:

@@ -6,7 +6,7 @@ import re
 from uuid import UUID
 
 import pytest
-from broker.share_probe import Connection, Probe
+from broker.share.probe import Connection, Probe
 
 M1, M2 = "M1", "M2"
 NOT_FOUND, WRONG_EPOCH, INVALID = "122:SHARE_SESSION_NOT_FOUND", "123:INVALID_SHARE_SESSION_EPOCH", "42:INVALID_REQUEST"

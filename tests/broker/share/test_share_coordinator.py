@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from broker.share_probe import Probe
+from broker.share.probe import Probe
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from broker.share_probe import Connection, Probe
+from broker.share.probe import Connection, Probe
 
 LOCK_MS = 1_000
 REFUSED = "e=121:INVALID_RECORD_STATE"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 import pytest
-from broker.share_probe import Probe
+from broker.share.probe import Probe
 
 from kafka_share.broker.inspection import snapshot_of_window
 from kafka_share.broker.share.sessions import MAX_EPOCH, SessionKey, next_epoch, rotated

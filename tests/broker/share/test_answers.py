@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 import pytest
-from broker.share_scenarios import SCENARIOS, Scene
+from broker.share.scene import SCENARIOS, Scene
 
-_FILE = Path(__file__).with_name("kafka_4_3_share_answers.txt")
+for _part in ("sessions", "fetching", "acknowledging", "limits_and_offsets", "finer_points"):
+    importlib.import_module(f"broker.share.scenarios_of_{_part}")
+
+_FILE = Path(__file__).with_name("kafka_4_3_answers.txt")
 
 
 def _recorded() -> dict[str, list[tuple[str, str]]]:
@@ -26,7 +30,7 @@ RECORDED = _recorded()
 def test_answers_are_those_of_kafka_when_asked_the_same(name: str) -> None:
     scene = Scene(name)
     SCENARIOS[name](scene)
-    assert [(step, answer.rstrip()) for step, answer in scene.lines] == RECORDED[name]
+    assert [(step, answer.rstrip()) for step, answer in scene.answers] == RECORDED[name]
 
 
 def test_every_conversation_has_a_recording() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 import pytest
-from broker.share_probe import Probe
+from broker.share.probe import Probe
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule

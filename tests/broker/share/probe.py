@@ -1,7 +1,7 @@
 """A hand-driven `ShareNode` behind its handlers for tests: virtual time, logs in memory, and answers as short texts.
 
 `Probe` asks in the way of a raw client, so a test reads like a conversation: topic, fetch, acknowledge, wait. The text
-of an answer is the one that `kafka_4_3_share_answers.txt` has for a real broker.
+of an answer is the one that `kafka_4_3_answers.txt` has for a real broker.
 """
 
 from __future__ import annotations
