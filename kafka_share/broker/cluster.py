@@ -211,7 +211,7 @@ class Cluster:
         return appended
 
     def append_unchecked(self, partition: Partition, records: bytes, now_ms: int) -> int:
-        """Append record batches that no producer could send; answers the offset of the first."""
+        """Append record batches that no producer could send; returns the offset of the first."""
         base_offset, _ = partition.log.append(records, partition.leader_epoch, now_ms)
         self._log_advanced(partition, now_ms)
         return base_offset
@@ -226,7 +226,7 @@ class Cluster:
             self.share_nodes[partition.leader_id].log_advanced(partition.topic_id, partition.partition, now_ms)
 
     def delete_records(self, partition: Partition, before_offset: int, now_ms: int) -> int:
-        """Raise the log's start; answers the new one."""
+        """Raise the log's start; returns the new one."""
         start_offset = partition.log.delete_records(before_offset)
         self.fetches.partition_moved(partition)
         self.share_nodes[partition.leader_id].log_start_moved(partition.topic_id, partition.partition, now_ms)

@@ -35,7 +35,7 @@ class Server(Protocol):
         """A client connected; returns the connection's id."""
 
     def connection_closed(self, connection: Connection) -> None:
-        """The connection is gone, whoever closed it."""
+        """The connection is gone, from whichever side."""
 
     def offered_versions(self) -> Mapping[int, tuple[int, int]]: ...
     def max_frame_bytes(self) -> int: ...

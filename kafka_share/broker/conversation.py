@@ -2,7 +2,7 @@
 
 Owned by the connection of `server.py` or by the simulation's broker. Requests are worked on one after the other, as in
 Kafka, so that answers keep their order and effects too; while one is in work the next ones wait here as bytes. A
-request that is not offered ends the connection, but for ApiVersions, which is answered whatever its version is.
+request that is not offered ends the connection; only ApiVersions is answered whatever its version is.
 
 What it must not do: know what a request means, or who answers it.
 """

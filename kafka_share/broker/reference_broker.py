@@ -47,7 +47,7 @@ T = TypeVar("T")
 MAX_NODES: Final = 16
 _CALL_TIMEOUT_S: Final = 60.0
 EMBEDDED_DEFAULTS: Final = {"group.share.assignment.interval.ms": "0", "group.initial.rebalance.delay.ms": "0"}
-"""Where this broker differs from Kafka unless it is told otherwise: a share member's second heartbeat brings its
+"""Where this broker differs from Kafka unless it is configured otherwise: a share member's second heartbeat brings its
 assignment, also when another member joined within the same second, and the first member of a classic group does not
 wait three seconds for others."""
 
@@ -234,7 +234,7 @@ class ReferenceBroker:
         replication_factor: int | None = None,
         config: Mapping[str, str] | None = None,
     ) -> UUID:
-        """Make a topic; answers its id. Raises `InvalidArgumentError` if it exists or the arguments cannot work."""
+        """Make a topic; returns its id. Raises `InvalidArgumentError` if it exists or the arguments cannot work."""
 
         def create() -> UUID:
             cluster = self._cluster
@@ -272,7 +272,7 @@ class ReferenceBroker:
         headers: Iterable[tuple[str, bytes | None]] = (),
         timestamp_ms: int | None = None,
     ) -> int:
-        """Append one record, as a batch of its own; answers its offset. The topic has to exist."""
+        """Append one record, as a batch by itself; returns its offset. The topic has to exist."""
         return self.produce_batch(topic, [value], key, partition, headers=headers, timestamp_ms=timestamp_ms)
 
     def produce_batch(
@@ -285,7 +285,7 @@ class ReferenceBroker:
         headers: Iterable[tuple[str, bytes | None]] = (),
         timestamp_ms: int | None = None,
     ) -> int:
-        """Append records as one batch; answers the offset of the first."""
+        """Append records as one batch; returns the offset of the first."""
         at_ms = self.clock.now_ms() if timestamp_ms is None else timestamp_ms
         shared = list(headers)
         batch = encode_batch([(index, at_ms, key, value, shared) for index, value in enumerate(values)])
@@ -294,7 +294,7 @@ class ReferenceBroker:
         )
 
     def append_batches(self, topic: str, batches: bytes, partition: int = 0) -> int:
-        """Append record batches as they are, without the checks of a producer's; answers the offset of the first.
+        """Append record batches as they are, without the checks of a producer's; returns the offset of the first.
 
         For logs that time or damage made: holes that compaction left, a wrong checksum, other codecs. The batches get
         the next offsets. Raises `CorruptBatchError` for bytes that cannot even be told apart into batches, and
@@ -307,7 +307,7 @@ class ReferenceBroker:
         )
 
     def delete_records(self, topic: str, partition: int, before_offset: int) -> int:
-        """Delete the records below an offset; answers the partition's new start offset."""
+        """Delete the records below an offset; returns the partition's new start offset."""
         return self._call(
             lambda: self._cluster.delete_records(self._partition(topic, partition), before_offset, self.clock.now_ms())
         )

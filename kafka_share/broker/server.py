@@ -121,7 +121,7 @@ class BrokerServer:
         return node_id in self._listeners
 
     def drop_connections(self, node_id: int | None = None) -> None:
-        """Close the connections to a node, or all, without a word."""
+        """Close the connections to a node, or all, silently."""
         for connection in list(self._connections.values()):
             if node_id in (None, connection.node_id):
                 connection.abort()

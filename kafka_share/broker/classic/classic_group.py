@@ -71,7 +71,7 @@ class Join:
 
 @attrs.frozen
 class JoinAnswer:
-    """The answer to a JoinGroup. `members` has (id, instance id, metadata) and is empty but for the leader."""
+    """The answer to a JoinGroup. `members` has (id, instance id, metadata) and is empty except for the leader."""
 
     code: int
     member_id: str
@@ -398,7 +398,7 @@ class ClassicGroup:
             raise Refusal(ErrorCode.REBALANCE_IN_PROGRESS, "the group has no assignment yet")
 
     def leave(self, member_id: str, instance_id: str | None, now_ms: int) -> str:
-        """A member goes; answers its id. A static one may be named by its instance id alone. Raises `Refusal`."""
+        """A member goes; returns its id. A static one may be named by its instance id alone. Raises `Refusal`."""
         if instance_id is not None and not member_id:
             member_id = self._static.get(instance_id, "")
         if member_id in self._pending:
@@ -440,7 +440,7 @@ class ClassicGroup:
     # ---- time
 
     def poll(self, initial_delay_ms: int, now_ms: int) -> None:
-        """Drop whoever has been silent for too long; go on with a rebalance whose time is up."""
+        """Drop the members that have been silent for too long; go on with a rebalance whose time is up."""
         forgotten = [member_id for member_id, at_ms in self._pending.items() if at_ms <= now_ms]
         for member_id in forgotten:
             del self._pending[member_id]

@@ -139,7 +139,7 @@ class ClassicGroups:
         self._of_member(group_id).heartbeat(*member, generation, now_ms)
 
     def leave(self, group_id: str, member: tuple[str, str | None], now_ms: int) -> str:
-        """A member leaves; answers its id. Raises `Refusal`."""
+        """A member leaves; returns its id. Raises `Refusal`."""
         group = self._of_member(group_id)
         left = group.leave(*member, now_ms)
         self._note(group)
@@ -196,7 +196,7 @@ class ClassicGroups:
     # ---- time
 
     def poll(self, now_ms: int) -> list[Answer]:
-        """Let time pass; answers what is to be sent to members."""
+        """Let time pass; returns what is to be sent to members."""
         if self._next_wake_ms is not None and self._next_wake_ms <= now_ms:
             self._next_wake_ms = None
             delay_ms = self._configs.broker_int("group.initial.rebalance.delay.ms")

@@ -3,8 +3,8 @@
 Called by the transaction handlers, by the produce handler, and by the cluster (time, deleted topics). One object serves
 the whole cluster. What it must not do: read or write wire messages, or know the logs beyond "write a marker here".
 
-Theory of operation. A transactional id has a producer id and an epoch; `initialise` raises the epoch, so that whoever
-had the id before is fenced, and ends what that one left open. Partitions and groups are added to the open transaction
+Theory of operation. A transactional id has a producer id and an epoch; `initialise` raises the epoch, so that the
+former owner of the id is fenced, and ends what it left open. Partitions and groups are added to the open transaction
 before they are written to; ending it writes a marker into each partition and commits or drops the groups' offsets, all
 in one step here, so the states between (prepare, complete) that Kafka's coordinator has to store do not exist. A
 transaction that stays open for longer than its timeout is aborted, and its producer fenced.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 NO_PRODUCER: Final = (-1, -1)
 MAX_TRANSACTIONAL_IDS: Final = 10_000
 """Ids are never expired, so their number needs a bound."""
-_MAX_EPOCH: Final = 2**15 - 2
+MAX_PRODUCER_EPOCH: Final = 2**15 - 2
 
 
 class TransactionView(Protocol):
@@ -107,7 +107,7 @@ class Transactions:
         return known.producer
 
     def _raise_epoch(self, transaction: Transaction) -> None:
-        if transaction.epoch >= _MAX_EPOCH:
+        if transaction.epoch >= MAX_PRODUCER_EPOCH:
             transaction.producer_id, transaction.epoch = self._view.next_producer_id(), 0
         else:
             transaction.epoch += 1
@@ -158,7 +158,7 @@ class Transactions:
     def end(
         self, transactional_id: str, producer: tuple[int, int], *, committed: bool, raise_epoch: bool, now_ms: int
     ) -> tuple[int, int]:
-        """Commit or abort; answers the producer (id, epoch) of the next transaction. Raises `Refusal`."""
+        """Commit or abort; returns the producer (id, epoch) of the next transaction. Raises `Refusal`."""
         known = self._by_id.get(transactional_id)
         if known is not None and producer == known.last_producer and known.last_end is committed:
             return known.producer

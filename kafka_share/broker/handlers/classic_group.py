@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafka_share.broker.classic.classic_group import GroupMember, GroupState, Join, JoinAnswer, SyncAnswer
+from kafka_share.broker.handlers.operations import GROUP_OPERATIONS
 from kafka_share.broker.refusals import Refusal
 from kafka_share.errors import InvalidGroupIdError
 from kafka_share.protocol.classic import (
@@ -43,8 +44,6 @@ _MEMBERS_SINCE_VERSION: Final = 3
 """Of LeaveGroup."""
 _NOT_FOUND_SINCE_VERSION: Final = 6
 """Of DescribeGroups."""
-_GROUP_OPERATIONS: Final = {3, 6, 8, 10, 11}
-"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS."""
 _DEAD: Final = "Dead"
 
 _DescribedGroup = DescribeGroupsResponse.DescribedGroup
@@ -182,7 +181,7 @@ def handle_describe(
     for group_id in request.groups:
         described = _describe(cluster, context, group_id)
         if request.include_authorized_operations and described.error_code == 0:
-            described.authorized_operations = _GROUP_OPERATIONS
+            described.authorized_operations = set(GROUP_OPERATIONS)
         groups.append(described)
     return DescribeGroupsResponse(groups=groups)
 

@@ -3,7 +3,7 @@
 - Group resources (type 32) need no group. An empty group name is INVALID_REQUEST, an unknown key or a bad value
   INVALID_CONFIG; one bad value refuses the whole resource.
 - Broker resources: name "" is the cluster-wide default, which can be changed; a node id can only be described.
-- Describe names every key that this broker knows, or those asked for; unknown ones are left out without a word.
+- Describe names every key that this broker knows, or those asked for; unknown ones are left out silently.
 - Kafka applies changes about 100 ms later; here they apply at once.
 - ListConfigResources lists topics, nodes and the groups that have values of their own; version 0 lists client metrics
   resources only, of which there are none.

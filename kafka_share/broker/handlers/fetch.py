@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafka_share.broker.classic.delayed_fetch import DelayedFetch, FetchedRange
-from kafka_share.broker.refusals import Refusal
+from kafka_share.broker.refusals import ErrorCode, Refusal
 from kafka_share.errors import NotLeaderOrFollowerError, OffsetOutOfRangeError, UnknownTopicIdError
 from kafka_share.protocol.classic import FetchRequest, FetchResponse
 
@@ -26,7 +26,6 @@ READ_COMMITTED: Final = 1
 _IDS_SINCE_VERSION: Final = 13
 _LEADER_SINCE_VERSION: Final = 12
 _NODES_SINCE_VERSION: Final = 16
-_FETCH_SESSION_ID_NOT_FOUND: Final = 70
 
 _PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
 _FetchTopic = FetchRequest.FetchTopic
@@ -35,7 +34,7 @@ _FetchPartition = FetchRequest.FetchTopic.FetchPartition
 
 def handle(cluster: Cluster, context: RequestContext, request: FetchRequest, now_ms: int) -> FetchResponse | None:
     if request.session_id != 0:
-        return FetchResponse(error_code=_FETCH_SESSION_ID_NOT_FOUND, session_id=0, responses=[])
+        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, session_id=0, responses=[])
     if request.max_wait_ms <= 0 or request.min_bytes <= 0:
         return answer(cluster, context, request)
     ranges = _waited_for(cluster, context, request)
@@ -47,7 +46,7 @@ def handle(cluster: Cluster, context: RequestContext, request: FetchRequest, now
 
 
 def _waited_for(cluster: Cluster, context: RequestContext, request: FetchRequest) -> list[FetchedRange] | None:
-    """What the request can wait for; None if a partition is in error, which is to be told at once."""
+    """What the request can wait for; None if a partition is in error, which is answered at once."""
     committed = request.isolation_level == READ_COMMITTED
     ranges = []
     for topic in request.topics:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kafka_share.broker.handlers.fetch import READ_COMMITTED
 from kafka_share.broker.refusals import Refusal
 from kafka_share.errors import InvalidRequestError
 from kafka_share.protocol.classic import ListOffsetsRequest, ListOffsetsResponse
@@ -24,7 +25,6 @@ EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 _TIERED: Final = (-5, -6)
-READ_COMMITTED: Final = 1
 _EPOCH_SINCE_VERSION: Final = 4
 _NONE: Final = (-1, -1)
 

@@ -5,13 +5,14 @@
   in the same answer; Kafka needs a second request here. A bad name is INVALID_TOPIC_EXCEPTION. An unknown id is
   UNKNOWN_TOPIC_ID and never creates anything.
 - Only living nodes are listed. A partition without a leader has LEADER_NOT_AVAILABLE.
-- Who asks for the authorized operations of topics is told all of them: there is no authorizer.
+- A request for the authorized operations of topics gets all of them: there is no authorizer.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from kafka_share.broker.handlers.operations import TOPIC_OPERATIONS
 from kafka_share.broker.storage.topics import NO_LEADER, topic_name_problem
 from kafka_share.errors import (
     InvalidTopicError,
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from kafka_share.broker.storage.topics import Partition, Topic
 
 _Topic = MetadataResponse.MetadataResponseTopic
-_TOPIC_OPERATIONS: Final = (3, 4, 5, 6, 7, 8, 10, 11)
-"""READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS, by their ACL operation codes."""
 
 
 def handle(cluster: Cluster, context: RequestContext, request: MetadataRequest, now_ms: int) -> MetadataResponse:
@@ -40,7 +39,7 @@ def handle(cluster: Cluster, context: RequestContext, request: MetadataRequest, 
         topics = [_answer(cluster, one, may_create) for one in asked]
     if request.include_topic_authorized_operations:
         for topic in topics:
-            topic.authorized_operations = set(_TOPIC_OPERATIONS) if topic.error_code == 0 else None
+            topic.authorized_operations = set(TOPIC_OPERATIONS) if topic.error_code == 0 else None
     alive = cluster.living_nodes()
     return MetadataResponse(
         brokers=[

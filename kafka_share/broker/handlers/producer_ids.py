@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kafka_share.broker.classic.transactions import MAX_PRODUCER_EPOCH
 from kafka_share.broker.refusals import ErrorCode, Refusal
 from kafka_share.errors import InvalidProducerEpochError
 from kafka_share.protocol.classic import InitProducerIdRequest, InitProducerIdResponse
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from kafka_share.broker.events import RequestContext
 
 _FENCED_SINCE_VERSION: Final = 4
-_MAX_EPOCH: Final = 2**15 - 2
 
 
 def handle(
@@ -28,7 +28,7 @@ def handle(
 ) -> InitProducerIdResponse:
     if request.transactional_id is not None:
         return _transactional(cluster, context, request, now_ms)
-    if request.producer_id >= 0 and 0 <= request.producer_epoch < _MAX_EPOCH:
+    if request.producer_id >= 0 and 0 <= request.producer_epoch < MAX_PRODUCER_EPOCH:
         return InitProducerIdResponse(
             error_code=0, producer_id=request.producer_id, producer_epoch=request.producer_epoch + 1
         )

@@ -26,6 +26,7 @@ from kafka_share.broker.share.exchange import (
     ShareFetch,
 )
 from kafka_share.broker.share.sessions import PartitionKey, SessionKey
+from kafka_share.broker.storage.topics import NO_TOPIC_ID
 from kafka_share.errors import (
     FencedLeaderEpochError,
     InvalidRequestError,
@@ -53,8 +54,6 @@ _KAFKA_UUID: Final = re.compile(r"[A-Za-z0-9_-]{22}(==)?", re.ASCII)
 """16 bytes in URL-safe base64."""
 _RENEW_SINCE_VERSION: Final = 2
 """RENEW and the acquire mode exist from this version of both requests on."""
-_NO_TOPIC_ID: Final = UUID(int=0)
-"""The id that no topic has."""
 _WITH_LEADER: Final = frozenset((NotLeaderOrFollowerError.code, FencedLeaderEpochError.code))
 """The partition errors that come with the present leader."""
 
@@ -168,7 +167,7 @@ def _require_no_limits(request: ShareFetchRequest) -> None:
 
 
 def _key(topic_id: UUID | None, partition: int) -> PartitionKey:
-    return PartitionKey(topic_id or _NO_TOPIC_ID, partition)
+    return PartitionKey(topic_id or NO_TOPIC_ID, partition)
 
 
 # ---- answers

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kafka_share.broker.handlers.operations import GROUP_OPERATIONS
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.share.share_groups import Heartbeat
 from kafka_share.errors import InvalidGroupIdError
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from kafka_share.broker.share.share_group import Member, ShareGroup
 
 _DescribedGroup = ShareGroupDescribeResponse.DescribedGroup
-_GROUP_OPERATIONS: Final = sum(1 << operation for operation in (3, 6, 8, 10, 11))
-"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS, as Kafka's bit field."""
+_OPERATIONS: Final = sum(1 << operation for operation in sorted(GROUP_OPERATIONS))
+"""What can be authorized for a group, as Kafka's bit field."""
 
 
 def handle_heartbeat(
@@ -98,7 +99,7 @@ def handle_describe(
             cluster.require_coordinator(context, group_id)
             described = _describe(cluster, cluster.share_groups.existing(group_id))
             if request.include_authorized_operations:
-                described.authorized_operations = _GROUP_OPERATIONS
+                described.authorized_operations = _OPERATIONS
         except Refusal as refusal:
             described = _DescribedGroup(
                 error_code=refusal.code, error_message=refusal.message, group_id=group_id, members=[]

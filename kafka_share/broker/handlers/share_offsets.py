@@ -155,7 +155,7 @@ def handle_alter(
 
 
 def _alter_nothing(cluster: Cluster, request: AlterShareGroupOffsetsRequest) -> AlterShareGroupOffsetsResponse:
-    """Kafka 4.1: success without effect, and without entries but for topics that do not exist."""
+    """Kafka 4.1: success without effect, and with entries only for topics that do not exist."""
     code = UnknownTopicOrPartitionError.code
     unknown = [
         _AlteredTopic(

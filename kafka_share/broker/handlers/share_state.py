@@ -9,11 +9,11 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.share.share_coordinator import StateKey, StateSummary, StoredState
 from kafka_share.broker.share.state_batches import StateBatch
+from kafka_share.broker.storage.topics import NO_TOPIC_ID
 from kafka_share.errors import NotCoordinatorError
 from kafka_share.protocol.share_state import (
     DeleteShareGroupStateResponse,
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
         ReadShareGroupStateSummaryRequest,
         WriteShareGroupStateRequest,
     )
-
-_NO_TOPIC = UUID(int=0)
 
 
 def handle_initialize(
@@ -150,7 +148,7 @@ def _each(cluster: Cluster, request: Any, result: Any, answer: Callable[[StateKe
     for topic in request.topics:
         entries = []
         for asked in topic.partitions:
-            key = StateKey(request.group_id, topic.topic_id or _NO_TOPIC, asked.partition)
+            key = StateKey(request.group_id, topic.topic_id or NO_TOPIC_ID, asked.partition)
             try:
                 if not cluster.share_enabled():
                     raise Refusal(NotCoordinatorError, "share groups are switched off")

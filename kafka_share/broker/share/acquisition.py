@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from kafka_share.broker.share.exchange import AcquiredRange, AcquireMode
+from kafka_share.broker.share.exchange import AcquireMode
 from kafka_share.broker.share.record_state import ACQUIRED, AVAILABLE, InFlightBatch, InFlightState
+from kafka_share.protocol.share_values import AcquiredRange
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

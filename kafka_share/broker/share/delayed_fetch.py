@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafka_share.broker.events import RequestContext
-    from kafka_share.broker.share.exchange import AcquiredRange, AcquireMode, Outcome
+    from kafka_share.broker.share.exchange import AcquireMode, Outcome
     from kafka_share.broker.share.partition import SharePartition
     from kafka_share.broker.share.sessions import PartitionKey, SessionKey, ShareSession
     from kafka_share.broker.storage.log import PartitionLog, StoredBatch
+    from kafka_share.protocol.share_values import AcquiredRange
 
 
 @attrs.frozen
@@ -76,11 +77,11 @@ class DelayedShareFetch:
         self.fetched[key] = FetchedData(code)
 
     def try_round(self, now_ms: int) -> bool:
-        """Complete the fetch if it can be answered now; answers whether it took part in any partition's work."""
+        """Complete the fetch if it can be answered now; returns whether it took part in any partition's work."""
         return _Round(self).complete_if_enough(now_ms)
 
     def complete(self, now_ms: int) -> bool:
-        """Complete the fetch with whatever there is; answers as `try_round`."""
+        """Complete the fetch with whatever there is; returns the same as `try_round`."""
         return _Round(self).complete(now_ms)
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kafka_share.broker.events import RequestContext
     from kafka_share.broker.refusals import Refusal
     from kafka_share.broker.share.sessions import PartitionKey, SessionKey
+    from kafka_share.protocol.share_values import AcquiredRange
     from kafka_share.records import AcknowledgeType
 
 
@@ -35,14 +36,6 @@ class AcknowledgementBatch(NamedTuple):
 
     def type_of(self, offset: int) -> int:
         return self.types[0] if len(self.types) == 1 else self.types[offset - self.first]
-
-
-class AcquiredRange(NamedTuple):
-    """Offsets that were acquired for a member, all with the same delivery count."""
-
-    first: int
-    last: int
-    delivery_count: int
 
 
 Acknowledgements: TypeAlias = "Mapping[PartitionKey, Sequence[AcknowledgementBatch]]"

@@ -23,14 +23,7 @@ from kafka_share.broker.share.delayed_fetch import DelayedShareFetch, FetchLimit
 from kafka_share.broker.share.delayed_fetches import DelayedShareFetches
 from kafka_share.broker.share.exchange import AcquireMode, FetchResult
 from kafka_share.broker.share.loaded_partitions import LoadedPartitions
-from kafka_share.broker.share.sessions import (
-    FINAL_EPOCH,
-    INITIAL_EPOCH,
-    PartitionKey,
-    ShareSessions,
-    next_epoch,
-    rotated,
-)
+from kafka_share.broker.share.sessions import PartitionKey, ShareSessions, rotated
 from kafka_share.errors import (
     InvalidRequestError,
     InvalidShareSessionEpochError,
@@ -40,6 +33,7 @@ from kafka_share.errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
+from kafka_share.protocol.share_values import FINAL_EPOCH, INITIAL_EPOCH, next_epoch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -36,6 +36,7 @@ from kafka_share.errors import (
     InvalidRequestError,
     UnknownServerError,
 )
+from kafka_share.protocol.share_values import GAP
 from kafka_share.records import AcknowledgeType
 
 if TYPE_CHECKING:
@@ -45,9 +46,6 @@ if TYPE_CHECKING:
     from kafka_share.broker.kafka_version import Behaviour
     from kafka_share.broker.share.exchange import AcknowledgementBatch
     from kafka_share.broker.share.share_coordinator import ShareCoordinator, StateKey
-
-GAP: Final = 0
-"""The acknowledgement type of an offset that holds no record for the application."""
 
 STATE_AFTER: Final = {
     GAP: ARCHIVED,
@@ -234,7 +232,7 @@ class SharePartition:
             self.window.maybe_available |= any(state.state is AVAILABLE for _, _, state in change.pieces)
 
     def complete(self, change: PendingChange) -> bool:
-        """Store a pending change; answers whether the start offset moved. Raises `Refusal` if the write failed.
+        """Store a pending change; returns whether the start offset moved. Raises `Refusal` if the write failed.
 
         After a failure the records are held as before, and their locks still run.
         """
@@ -270,7 +268,7 @@ class SharePartition:
         return self.window.next_lock_end_at_ms()
 
     def expire_locks(self, now_ms: int) -> bool:
-        """End the locks that are due and store that, one write for each; answers whether there were any.
+        """End the locks that are due and store that, one write for each; returns whether there were any.
 
         `advance_start` has to follow, after those who wait for records had their chance: Kafka's order.
         """
@@ -286,7 +284,7 @@ class SharePartition:
         return bool(expired)
 
     def advance_start(self) -> bool:
-        """Move the start offset over finished records; answers whether it moved. Not stored by itself."""
+        """Move the start offset over finished records; returns whether it moved. Not stored by itself."""
         return self.window.drop_finished()
 
     def log_start_raised(self, log_start: int) -> None:

@@ -10,22 +10,17 @@ was opened on it last.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
 from kafka_share.broker.refusals import Refusal
 from kafka_share.errors import InvalidShareSessionEpochError, ShareSessionLimitReachedError, ShareSessionNotFoundError
+from kafka_share.protocol.share_values import INITIAL_EPOCH, MAX_EPOCH, next_epoch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from uuid import UUID
-
-INITIAL_EPOCH: Final = 0
-"""The epoch of the request that opens a session."""
-FINAL_EPOCH: Final = -1
-"""The epoch of the request that ends a session."""
-MAX_EPOCH: Final = 2**31 - 1
 
 
 class PartitionKey(NamedTuple):
@@ -40,11 +35,6 @@ class SessionKey(NamedTuple):
 
     group_id: str
     member_id: str
-
-
-def next_epoch(epoch: int) -> int:
-    """The epoch after `epoch`; after the highest one comes 1, because 0 would open a session."""
-    return 1 if epoch >= MAX_EPOCH else epoch + 1
 
 
 @attrs.define(eq=False)

@@ -111,7 +111,7 @@ class ShareGroup:
         self.assigned_at_ms = now_ms
 
     def reconcile(self, member: Member, topics: Topics) -> bool:
-        """Move the member to the target; answers whether its assignment changed by that."""
+        """Move the member to the target; returns whether its assignment changed by that."""
         if member.epoch == self.assignment_epoch:
             return False
         assigned = subscribed_part(self.target.get(member.id, frozenset()), member, topics)

@@ -167,7 +167,7 @@ class ShareGroups:
         return epoch in (member.epoch, member.previous_epoch) or may_rejoin
 
     def _update(self, group: ShareGroup, member: Member, beat: Heartbeat) -> bool:
-        """Take over what the member says; answers whether its assignment lost topics by that."""
+        """Take over what the member says; returns whether its assignment lost topics by that."""
         member.client_id, member.client_host = beat.client_id, beat.client_host
         if beat.rack_id is not None:
             member.rack_id = beat.rack_id
@@ -217,7 +217,7 @@ class ShareGroups:
         del self._groups[group_id]
 
     def forget_topic(self, group: ShareGroup, topic_id: UUID) -> bool:
-        """Delete the group's share state of a topic; answers whether there was any."""
+        """Delete the group's share state of a topic; returns whether there was any."""
         partitions = group.initialised.pop(topic_id, None)
         for partition in sorted(partitions or ()):
             self._states.delete(StateKey(group.id, topic_id, partition))

@@ -135,7 +135,7 @@ class InFlightWindow:
         )
 
     def drop_finished(self) -> bool:
-        """Drop the finished front of the window and move the start offset behind it; answers whether it could."""
+        """Drop the finished front of the window and move the start offset behind it; returns whether it could."""
         if not self._front_is_finished():
             return False
         last_finished = self._last_finished()

@@ -52,7 +52,7 @@ class PartitionLog(Protocol):
         """The end of what read_committed consumers may read: before the first open transaction."""
 
     def append(self, records: bytes, leader_epoch: int, now_ms: int) -> tuple[int, int]:
-        """Append validated record batches; answers the base offset and the last offset they got."""
+        """Append validated record batches; returns the base offset and the last offset they got."""
 
     def read(self, offset: int, max_bytes: int, end_offset: int) -> Sequence[StoredBatch]:
         """Whole batches from the one that holds `offset` (or the next later one) on, none starting at or after
@@ -73,7 +73,7 @@ class PartitionLog(Protocol):
         """Aborted transactions that overlap the range, as (producer_id, first_offset, last_offset)."""
 
     def delete_records(self, before_offset: int) -> int:
-        """Raise the start offset; answers the new one."""
+        """Raise the start offset; returns the new one."""
 
 
 class MemoryLog:

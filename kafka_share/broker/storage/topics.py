@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from random import Random
 
 NO_LEADER: Final = -1
+NO_TOPIC_ID: Final = UUID(int=0)
+"""The id that no topic has."""
 MAX_PARTITIONS: Final = 10_000
 """Of one topic."""
 
@@ -138,7 +140,7 @@ class Topics:
         return [node for node in partition.replicas if node in self._alive]
 
     def node_stopped(self, node_id: int) -> list[Partition]:
-        """Give the node's partitions to other replicas; answers the partitions that it led."""
+        """Give the node's partitions to other replicas; returns the partitions that it led."""
         self._alive.remove(node_id)
         moved = [partition for partition in self._partitions() if partition.leader_id == node_id]
         for partition in moved:

@@ -7,7 +7,8 @@ import pytest
 from broker.share.probe import Probe
 
 from kafka_share.broker.inspection import snapshot_of_window
-from kafka_share.broker.share.sessions import MAX_EPOCH, SessionKey, next_epoch, rotated
+from kafka_share.broker.share.sessions import SessionKey, rotated
+from kafka_share.protocol.share_values import MAX_EPOCH, next_epoch
 
 
 @pytest.fixture
