@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import attrs
+import kafka
 import pytest
 
 from kafka_share import KafkaShareConsumer
@@ -122,8 +123,6 @@ def _consume_a_part(broker: ReferenceBroker) -> None:
 
 def _make_classic_group(broker: ReferenceBroker) -> None:
     """A group of another type that has committed an offset."""
-    import kafka  # late: kafka_share.protocol has to be the first to load it
-
     classic = kafka.KafkaConsumer(bootstrap_servers=broker.bootstrap_servers, group_id="g-classic")
     try:
         partition = kafka.TopicPartition("cli1", 0)

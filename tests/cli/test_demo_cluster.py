@@ -10,7 +10,7 @@ import pytest
 from kafka_share.admin import KafkaShareAdmin
 from kafka_share.admin_values import ConfigSource
 from kafka_share.broker import ReferenceBroker
-from kafka_share.cli.demo.cluster import Cluster
+from kafka_share.cli.demo.cluster import Cluster, ClusterError
 from kafka_share.errors import KafkaShareError
 
 
@@ -62,3 +62,9 @@ def test_what_could_not_be_removed_is_a_warning(caplog: pytest.LogCaptureFixture
     assert [record.message.partition(":")[0] for record in caplog.records if "removed" in record.message] == [
         "topic nowhere could not be removed"
     ]
+
+
+def test_the_demo_says_what_it_needs_when_an_older_kafka_python_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafka_share.cli.demo.cluster.__version__", "2.3.3")
+    with pytest.raises(ClusterError, match=r"needs kafka-python 3 or newer; 2\.3\.3 is installed"):
+        Cluster("localhost:1", time.monotonic() + 60)

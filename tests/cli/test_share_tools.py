@@ -9,6 +9,7 @@ import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
+import kafka
 import pytest
 from click.testing import CliRunner, Result
 from support.documentation import environment
@@ -70,8 +71,6 @@ def test_the_doctor_says_share_groups_are_off_when_they_are() -> None:
 
 def test_the_doctor_names_the_type_when_the_group_is_of_another(broker: ReferenceBroker) -> None:
     """An id that an ordinary consumer group has is told apart from a share group."""
-    import kafka  # only after kafka_share: kafka-python warns when it is the first to be imported
-
     where = kafka.TopicPartition(TOPIC, 0)
     consumer = kafka.KafkaConsumer(bootstrap_servers=broker.bootstrap_servers, group_id=GROUP, enable_auto_commit=False)
     try:

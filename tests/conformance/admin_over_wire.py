@@ -9,14 +9,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
-
-# Before kafka-python: kafka_share loads its schemas without the deprecation warning that would end the run.
-from kafka_share.protocol.classic import DescribeConfigsRequest
-from kafka_share.protocol.share_group import ShareGroupDescribeRequest
-
-# isort: split
-from typing import Self
+from typing import Any, Final, Self
 
 from conformance.kafka_probe import call
 from kafka import KafkaAdminClient, KafkaProducer
@@ -29,6 +22,9 @@ from kafka.admin import (
     ResourcePattern,
     ResourceType,
 )
+
+from kafka_share.protocol.classic import DescribeConfigsRequest
+from kafka_share.protocol.share_group import ShareGroupDescribeRequest
 
 _TIMEOUT_S: Final = 30
 _LOOK_EVERY_S: Final = 0.02

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import attrs
-from kafka import KafkaAdminClient, KafkaProducer, codec
+from kafka import KafkaAdminClient, KafkaProducer, __version__, codec
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError
 
@@ -92,6 +92,8 @@ class Cluster:
     def __init__(self, bootstrap_servers: str, deadline_at_s: float) -> None:
         self._bootstrap_servers = bootstrap_servers
         self._deadline_at_s = deadline_at_s
+        if __version__.startswith(("1.", "2.")):
+            raise ClusterError(f"the demo needs kafka-python 3 or newer; {__version__} is installed")
         with _errors_as_ours(f"no broker answers at {bootstrap_servers}"):
             self._topics = KafkaAdminClient(
                 bootstrap_servers=bootstrap_servers.split(","),
