@@ -18,7 +18,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, Generic, Self, TypeVar
 
-from kafka_share.application.arguments import acknowledge_type, demand_place, not_a_record, timeout, topic_set
+from kafka_share.application.arguments import acknowledge_type, demand_place, not_a_record, topic_set
 from kafka_share.application.calls import ConsumerCalls, Steps
 from kafka_share.application.decoding import Decoder
 from kafka_share.application.interrupts import Interrupts
@@ -28,6 +28,7 @@ from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.consumer import ShareConsumerCore
 from kafka_share.core.events import AcknowledgementOutcome, CloseRequested
 from kafka_share.core.member_id import new_member_id
+from kafka_share.core.timeouts import checked_timeout
 from kafka_share.errors import (
     ConcurrentUseError,
     ConsumerClosedError,
@@ -150,7 +151,7 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
         records: ShareRecords[K, V] | None = None
         try:
             with self._exclusive("poll"), self._measured_poll() as measured:
-                records = self._run(self._calls.poll(timeout("timeout_ms", timeout_ms)))
+                records = self._run(self._calls.poll(checked_timeout(timeout_ms)))
                 measured.records = len(records)
             return records
         except BaseException:
@@ -249,7 +250,7 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
         way and are reported to the callback) and `WakeupError`.
         """
         with self._exclusive("commit_sync"):
-            wait_ms = None if timeout_ms is None else timeout("timeout_ms", timeout_ms)
+            wait_ms = None if timeout_ms is None else checked_timeout(timeout_ms)
             return self._run(self._calls.commit_sync(wait_ms))
 
     def commit_async(self) -> None:
@@ -292,7 +293,7 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
         Returns without an error even if no broker can be reached, at the latest after `timeout_ms` (default: 30 s),
         give or take a moment for the last outcomes. Calling it again does nothing.
         """
-        limit_ms = DEFAULT_CLOSE_TIMEOUT_MS if timeout_ms is None else timeout("timeout_ms", timeout_ms)
+        limit_ms = DEFAULT_CLOSE_TIMEOUT_MS if timeout_ms is None else checked_timeout(timeout_ms)
         with self._exclusive("close", when_closed=True):
             if self._closed or self._driver is None:
                 return

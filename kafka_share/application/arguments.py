@@ -22,15 +22,6 @@ def topic_set(topics: Any) -> frozenset[str]:
     return frozenset(names)
 
 
-def timeout(name: str, value: int) -> int:
-    """A whole number of milliseconds, 0 or more; TypeError for anything but a whole number."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} is a whole number of milliseconds, not {value!r}")
-    if value < 0:
-        raise InvalidArgumentError(f"{name} is {value}; it cannot be negative")
-    return value
-
-
 def acknowledge_type(value: Any) -> AcknowledgeType:
     """An `AcknowledgeType`, or its number."""
     try:

@@ -17,13 +17,11 @@ from kafka_share.core.events import AcknowledgementOutcome, FetchedPartition, Ga
 from kafka_share.core.fetching.offsets import AcknowledgementRun
 from kafka_share.errors import ConsumerClosedError, IllegalStateError, InvalidArgumentError, KafkaShareError
 from kafka_share.locks import AcquisitionLock
+from kafka_share.protocol.share_values import DEFAULT_LOCK_MS
 from kafka_share.records import AcknowledgeType, ShareRecord
 
 Record = ShareRecord[Any, Any]
 Renewing = tuple[Delivery, dict[int, Record]]
-
-_DEFAULT_LOCK_MS = 30_000
-"""For a broker that names no lock time."""
 
 
 class Deliveries:
@@ -55,7 +53,7 @@ class Deliveries:
     # ---- delivery
 
     def new_lock(self, fetched: FetchedPartition, acquired_at_ms: int, lock_ms: int) -> AcquisitionLock:
-        deadline_at_ms = acquired_at_ms + (lock_ms if lock_ms > 0 else _DEFAULT_LOCK_MS)
+        deadline_at_ms = acquired_at_ms + (lock_ms if lock_ms > 0 else DEFAULT_LOCK_MS)
         return AcquisitionLock(deadline_at_ms, fetched.locks, self._now_ms)
 
     def deliver(self, holder: Delivery, records: list[Record]) -> None:
@@ -274,7 +272,7 @@ class Deliveries:
     def resolve(self, outcome: AcknowledgementOutcome) -> list[Notice]:
         """Renew and lose locks. Returns whom to tell."""
         with self.guard:
-            lock_ms = outcome.acquisition_lock_timeout_ms or self.lock_ms or _DEFAULT_LOCK_MS
+            lock_ms = outcome.acquisition_lock_timeout_ms or self.lock_ms or DEFAULT_LOCK_MS
             return self._awaited.resolve(outcome, lock_ms)
 
     def abandon(self, error: KafkaShareError) -> list[Notice]:

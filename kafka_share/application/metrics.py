@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from kafka_share.core.metrics.metric_table import as_mapping
-from kafka_share.errors import IllegalStateError, InvalidArgumentError
+from kafka_share.core.timeouts import checked_timeout
+from kafka_share.errors import IllegalStateError
 
 if TYPE_CHECKING:
     from kafka_share.config import ShareConsumerConfig
@@ -61,12 +62,11 @@ class ConsumerMetrics:
 
         Asks a broker if it is not known yet and waits up to `timeout_ms` milliseconds; None if no answer comes, or the
         brokers take no metrics. Raises `IllegalStateError` if `enable_metrics_push` is off, `InvalidArgumentError` for
-        a negative timeout.
+        a negative timeout, TypeError for one that is no whole number.
         """
         if not self._config.enable_metrics_push:
             raise IllegalStateError("No metrics are pushed: set enable_metrics_push to True.")
-        if timeout_ms < 0:
-            raise InvalidArgumentError(f"timeout_ms is {timeout_ms}; it cannot be negative")
+        checked_timeout(timeout_ms)
         assert self._driver is not None
         return self._driver.client_instance_id(timeout_ms)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from kafka_share.core.context import CoreContext
 from kafka_share.core.events import Channel
 from kafka_share.core.metadata import Metadata, usable_node
-from kafka_share.errors import BrokerError, KafkaShareError, UnsupportedVersionError, error_for_code
+from kafka_share.errors import BrokerError, KafkaShareError, UnknownServerError, UnsupportedVersionError, error_for_code
 from kafka_share.protocol.classic import FindCoordinatorRequest
 from kafka_share.records import Node
 
@@ -100,4 +100,4 @@ class Coordinator:
 
 
 def _may_pass(error: BrokerError) -> bool:
-    return error.retriable or error.code == -1
+    return error.retriable or isinstance(error, UnknownServerError)

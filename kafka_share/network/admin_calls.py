@@ -19,7 +19,8 @@ from kafka_share.core.admin.conversation import Operation
 from kafka_share.core.admin.events import AdminEvent, AdminOutput, CallCancelled, CallStarted, CompleteCall
 from kafka_share.core.admin.machine import AdminCore
 from kafka_share.core.events import CloseRequested, FinishClose
-from kafka_share.errors import IllegalStateError, InternalError, InvalidArgumentError, KafkaShareError
+from kafka_share.core.timeouts import checked_timeout
+from kafka_share.errors import IllegalStateError, InternalError, KafkaShareError
 from kafka_share.network.driver import CoreDriver
 
 T = TypeVar("T")
@@ -45,7 +46,7 @@ class AdminCalls:
 
         Raises `IllegalStateError` after `close` and in a forked child, `InternalError` if the thread has died.
         """
-        timeout_ms = self._config.default_api_timeout_ms if timeout_ms is None else check_timeout(timeout_ms)
+        timeout_ms = self._config.default_api_timeout_ms if timeout_ms is None else checked_timeout(timeout_ms)
         if self._is_closed:
             raise IllegalStateError("This admin client has already been closed.")
         call_id = next(self._ids)
@@ -71,7 +72,7 @@ class AdminCalls:
 
     def close(self, timeout_ms: int) -> None:
         """End the thread and its connections; calls that have not ended fail. Calling it again does nothing."""
-        check_timeout(timeout_ms)
+        checked_timeout(timeout_ms)
         self.close_soon()
         self._driver.stop(timeout_ms)
         self._fail_all(IllegalStateError("The admin client was closed while this call was under way."))
@@ -133,12 +134,3 @@ class AdminCalls:
             self._driver.post(CallCancelled(call_id))
         except KafkaShareError:
             pass  # the thread has ended, and all calls with it
-
-
-def check_timeout(value: int) -> int:
-    """A timeout in milliseconds. Raises `TypeError` if it is no whole number, `InvalidArgumentError` below zero."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"timeout_ms is a whole number of milliseconds, not {value!r}")
-    if value < 0:
-        raise InvalidArgumentError(f"timeout_ms is {value}; it cannot be negative")
-    return value

@@ -19,6 +19,9 @@ def next_epoch(epoch: int) -> int:
     return 1 if epoch >= MAX_EPOCH else epoch + 1
 
 
+DEFAULT_LOCK_MS: Final = 30_000
+"""Kafka's default of group.share.record.lock.duration.ms."""
+
 GAP: Final = 0
 """The acknowledgement type of offsets without a record; the others are `AcknowledgeType`."""
 

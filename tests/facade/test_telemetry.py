@@ -97,11 +97,13 @@ def test_client_instance_id_is_that_of_the_pushes(
 
 
 def test_client_instance_id_is_refused_when_the_push_is_off(make_consumer: MakeConsumer) -> None:
-    """Without enable_metrics_push there is no id; a negative timeout is refused with it."""
+    """Without enable_metrics_push there is no id; timeouts that cannot be are refused as everywhere."""
     with pytest.raises(IllegalStateError, match="enable_metrics_push"):
         make_consumer("t", enable_metrics_push=False).client_instance_id(timeout_ms=0)
     with pytest.raises(InvalidArgumentError, match="negative"):
         make_consumer("t").client_instance_id(timeout_ms=-1)
+    with pytest.raises(TypeError, match="whole number of milliseconds"):
+        make_consumer("t").client_instance_id(timeout_ms="5")  # type: ignore[arg-type]
 
 
 def test_client_instance_id_is_none_when_no_broker_answers(make_consumer: MakeConsumer) -> None:

@@ -27,9 +27,9 @@ from kafka_share.core.coordinator import Coordinator
 from kafka_share.core.events import RequestFailed
 from kafka_share.core.fetching import answers
 from kafka_share.core.fetching.acknowledgements import Acknowledgements
-from kafka_share.core.fetching.fetcher import Fetching
 from kafka_share.core.fetching.node_exchange import NodeExchange
 from kafka_share.core.fetching.offsets import clean_acquired
+from kafka_share.core.fetching.wanted_partitions import WantedPartitions
 from kafka_share.core.membership import Membership
 from kafka_share.errors import InvalidRecordStateError, error_for_code
 from kafka_share.network.wire import Dialogue
@@ -64,8 +64,8 @@ def _gathers_twice(gather: Original) -> Original:
 
 
 def _forgets_partition_0(by_leader: Original) -> Original:
-    def mutant(fetching: Fetching, assignment: Any, topics: Any) -> Any:
-        return by_leader(fetching, tuple(one for one in assignment if one[1] != 0), topics)
+    def mutant(wanted: WantedPartitions, assignment: Any, topics: Any) -> Any:
+        return by_leader(wanted, tuple(one for one in assignment if one[1] != 0), topics)
 
     return mutant
 
@@ -257,7 +257,7 @@ def _stores_no_ends(write: Original) -> Original:
 
 MUTATIONS = {
     "accept twice": Mutation(ApplicationSide, "gather", _gathers_twice, "which its application does not hold", 1),
-    "forget a partition": Mutation(Fetching, "_by_leader", _forgets_partition_0, "not ended", 5),
+    "forget a partition": Mutation(WantedPartitions, "_by_leader", _forgets_partition_0, "not ended", 5),
     "drop the result of a failed acknowledgement": Mutation(
         Acknowledgements,
         "resolve",

@@ -24,10 +24,11 @@ from kafka_share.core.fetching.acknowledgements import Acknowledgements
 from kafka_share.core.fetching.node_exchange import NodeExchange
 from kafka_share.core.fetching.share_session import ShareSession, Wanted
 from kafka_share.core.fetching.untaken_batches import UntakenBatches, releases
-from kafka_share.core.membership import Assignment, Membership
+from kafka_share.core.fetching.wanted_partitions import WantedPartitions
+from kafka_share.core.membership import Membership
 from kafka_share.core.metadata import Metadata
 from kafka_share.errors import NotLeaderOrFollowerError, OutcomeUnknownError
-from kafka_share.records import Node, TopicIdPartition
+from kafka_share.records import Node
 
 ACKNOWLEDGE_LINGER_MS: Final = 5
 """How long acknowledgements that were made between polls (open window) wait for company."""
@@ -58,9 +59,7 @@ class Fetching:
         self._max_records = context.config.max_poll_records
         """How many the present poll has room for."""
         self._gather_at_ms: int | None = None
-        self._wanted: dict[int, Wanted] = {}
-        self._wanted_for: tuple[int, int, frozenset[str]] | None = None
-        self._is_incomplete = False
+        self._wanted = WantedPartitions(metadata, membership)
         self._last_asked = -1
         self._departed_checked = 0
         self._moves_checked = 0
@@ -162,7 +161,7 @@ class Fetching:
         if self.acknowledgements.has_renewed and not self._config.has_window:
             self._poll_ends_at_ms = None  # the poll returns with the renewed records: no new ones for it
         is_waiting = self._is_poll_new or (self._poll_ends_at_ms is not None and now_ms < self._poll_ends_at_ms)
-        wanted = self._update_wanted() if is_waiting and not self._membership.is_fatal else {}
+        wanted = self._wanted.now() if is_waiting else {}
         asked = self._next_in_turn(wanted, now_ms) if self._config.has_record_limit else None
         for node_id in sorted({**dict.fromkeys(self._exchanges), **wanted}):
             exchange = self._exchange(node_id)
@@ -233,33 +232,6 @@ class Fetching:
         return NodeExchange(
             self._context, node, session, self._metadata, self.acknowledgements, self._batch_ids, self._fetched
         )
-
-    def _update_wanted(self) -> dict[int, Wanted]:
-        """What may be fetched, by leader: assigned, and still subscribed to (KAFKA-19356)."""
-        membership = self._membership
-        key = (membership.assignment_version, self._metadata.version, membership.subscription)
-        if key != self._wanted_for:
-            self._wanted_for = key
-            self._wanted, self._is_incomplete = self._by_leader(membership.assignment, membership.subscription)
-        if self._is_incomplete:
-            self._metadata.request_update()
-        elif self._wanted:
-            self._metadata.confirmed()
-        return self._wanted
-
-    def _by_leader(self, assignment: Assignment, topics: frozenset[str]) -> tuple[dict[int, Wanted], bool]:
-        found: dict[int, list[TopicIdPartition]] = {}
-        is_incomplete = False
-        for topic_id, partition in assignment:
-            name = self._metadata.topic_name(topic_id)
-            if name is not None and name not in topics:
-                continue
-            leader = self._metadata.leader(topic_id, partition)
-            if name is None or leader is None or self._metadata.node(leader) is None:
-                is_incomplete = True
-            else:
-                found.setdefault(leader, []).append(TopicIdPartition(topic_id, name, partition))
-        return {node_id: tuple(partitions) for node_id, partitions in found.items()}, is_incomplete
 
     def _drop_departed(self) -> None:
         """End the conversations with nodes that have left the cluster."""

@@ -13,10 +13,8 @@ import attrs
 
 from kafka_share.core.events import FetchedBatch, FetchedPartition, GatheredAcknowledgements, Output, Reclaim
 from kafka_share.core.fetching.offsets import AcknowledgementRun
+from kafka_share.protocol.share_values import DEFAULT_LOCK_MS
 from kafka_share.records import AcknowledgeType
-
-_DEFAULT_LOCK_MS = 30_000
-"""For a broker that names no lock time."""
 
 
 @attrs.frozen
@@ -34,7 +32,7 @@ class UntakenBatches:
 
     def delivered(self, batch: FetchedBatch, now_ms: int) -> None:
         lock_ms = batch.acquisition_lock_timeout_ms
-        reclaim_at_ms = now_ms + (lock_ms if lock_ms > 0 else _DEFAULT_LOCK_MS) // 2
+        reclaim_at_ms = now_ms + (lock_ms or DEFAULT_LOCK_MS) // 2
         self._waiting[batch.batch_id] = _Untaken(releases(batch.partitions), reclaim_at_ms)
 
     def poll_started(self) -> None:

@@ -28,7 +28,16 @@ from kafka_share.core.coordinator import Coordinator
 from kafka_share.core.events import Channel, Message, TellClientInstanceId
 from kafka_share.core.metadata import Metadata
 from kafka_share.core.metrics.metric_table import readings, telemetry_name
-from kafka_share.errors import BrokerError, KafkaShareError, UnsupportedVersionError, error_for_code
+from kafka_share.errors import (
+    BrokerError,
+    KafkaShareError,
+    TelemetryTooLargeError,
+    ThrottlingQuotaExceededError,
+    UnknownSubscriptionIdError,
+    UnsupportedCompressionTypeError,
+    UnsupportedVersionError,
+    error_for_code,
+)
 from kafka_share.protocol import otlp
 from kafka_share.protocol.record_format import CODEC_NAMES, CODEC_NUMBERS, Codec
 from kafka_share.protocol.telemetry import GetTelemetrySubscriptionsRequest, PushTelemetryRequest
@@ -91,10 +100,10 @@ LAST_PUSH_LIMIT_MS: Final = 1_000
 ALL: Final = ("", "*")
 """What a broker may write for "all metrics"."""
 
-_AT_ONCE: Final = (76, 117)
-"""UNSUPPORTED_COMPRESSION_TYPE, UNKNOWN_SUBSCRIPTION_ID: ask anew without waiting, once."""
-_AFTER_INTERVAL: Final = (89, 118)
-"""THROTTLING_QUOTA_EXCEEDED, TELEMETRY_TOO_LARGE."""
+_AT_ONCE: Final = (UnsupportedCompressionTypeError, UnknownSubscriptionIdError)
+"""Ask anew without waiting, once."""
+_AFTER_INTERVAL: Final = (ThrottlingQuotaExceededError, TelemetryTooLargeError)
+"""Go on after the interval."""
 
 
 @attrs.frozen
@@ -382,12 +391,12 @@ class TelemetryPush:
 
     def _refused(self, error: BrokerError, now_ms: int) -> None:
         interval_ms = DEFAULT_INTERVAL_MS if self._subscription is None else self._subscription.interval_ms
-        if error.code in _AT_ONCE:
+        if isinstance(error, _AT_ONCE):
             # A broker that refuses what it has just named would be asked in a circle.
             self._due_at_ms = now_ms + (interval_ms if self._refused_in_a_row else 0)
             self._refused_in_a_row += 1
             self._go(Trigger.REFUSED)
-        elif error.code in _AFTER_INTERVAL or error.retriable:
+        elif isinstance(error, _AFTER_INTERVAL) or error.retriable:
             self._due_at_ms = now_ms + interval_ms
             self._go(Trigger.REFUSED)
         else:
