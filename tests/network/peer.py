@@ -240,7 +240,7 @@ class Client:
         self.driver.start()
 
     def do(self, *outputs: Output) -> None:
-        self.driver.post(Do(outputs))  # type: ignore[arg-type]  # the scripted core understands it
+        self.driver.post(Do(outputs))
 
     def next_event(self) -> Any:
         return self.core.next_event()

@@ -50,7 +50,7 @@ def take(client: Client, count: int) -> list[Output]:
 
 
 def test_all_outputs_for_the_application_reach_the_mailbox_in_their_order() -> None:
-    outputs = [
+    outputs: list[Output] = [
         deliver(1),
         ReportOutcomes(()),
         RaiseError(BrokerUnreachableError("x"), fatal=False),

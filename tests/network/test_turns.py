@@ -108,10 +108,10 @@ def test_commands_are_measured_when_they_wait() -> None:
 
 def test_the_next_step_works_when_one_has_raised() -> None:
     world = World()
-    world.core.handle, original = _broken, world.core.handle  # type: ignore[method-assign]
-    with pytest.raises(ZeroDivisionError):
-        world.run()
-    world.core.handle = original  # type: ignore[method-assign]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world.core, "handle", _broken)
+        with pytest.raises(ZeroDivisionError):
+            world.run()
     assert world.run(SEND) == [SEND, "flush"]
 
 

@@ -401,7 +401,8 @@ def test_requests_leave_when_the_broker_believes_us() -> None:
     assert talk.answer(mechanisms(0, "PLAIN")) == [Challenge(None)]
     (shown,) = talk.prove(Token(b"secret"))
     assert isinstance(shown, Write)
-    assert bytes(decode_request(shown.data[4:])[1].auth_bytes) == b"secret"
+    request: Any = decode_request(shown.data[4:])[1]
+    assert bytes(request.auth_bytes) == b"secret"
     talk.now_ms += 70
     assert talk.answer(authenticated(data=b"the proof")) == [Challenge(b"the proof")]
     assert names(talk.prove(Token(None, is_authenticated=True))) == ["Opened", "Write"]

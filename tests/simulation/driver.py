@@ -88,12 +88,14 @@ class SimulatedDriver:
         self._ahead_ms = ahead_ms
         self._is_scheduled = False
         self._armed_for_ms: int | None = None
+        self._port: ConsumerPort
         self._turns: Turns
 
     def start(self, window: OpenWindow | None) -> None:
         """Before the first event; `window` is the application's side if it has an open one."""
         core = TracedCore(self.name, self.core, self._trace)
-        self._turns = Turns(core, ConsumerPort(self.mailbox, window), self.now_ms, _no_log)
+        self._port = ConsumerPort(self.mailbox, window)
+        self._turns = Turns(core, self._port, self.now_ms, _no_log)
         self._turns.connections = Connections(
             lambda node, channel, owner: SimulatedConnection(node, channel, owner, self, self._network, self._time),
             self._turns.inputs.append,
@@ -150,6 +152,7 @@ class SimulatedDriver:
             return
         if self._turns.is_finished:
             self._turns.connections.close()
+            self._port.ended()
         else:
             self._arm()
 

@@ -134,9 +134,12 @@ class SimulatedFacade:
         if self.side.has_window:
             self.side.observe(outputs)
 
-    def hand_over(self, post: Callable[[Event], None]) -> None:
+    def hand_over(self, post: Callable[[AcknowledgementsGathered], None]) -> None:
         def overheard(gathered: AcknowledgementsGathered) -> None:
             self._auditor.posted(gathered.acknowledgements)
             post(gathered)
 
         self.side.hand_over(overheard)
+
+    def ended(self) -> None:
+        self.side.ended()
