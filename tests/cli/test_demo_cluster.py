@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import logging
 import time
+from types import SimpleNamespace
 
+import kafka
 import pytest
+from kafka.admin import ConfigResource, NewTopic
 
 from kafka_share.admin import KafkaShareAdmin
 from kafka_share.admin_values import ConfigSource
 from kafka_share.broker import ReferenceBroker
-from kafka_share.cli.demo.cluster import Cluster, ClusterError
+from kafka_share.cli.demo import topics
+from kafka_share.cli.demo.cluster import Cluster
 from kafka_share.errors import KafkaShareError
 
 
@@ -64,7 +68,26 @@ def test_what_could_not_be_removed_is_a_warning(caplog: pytest.LogCaptureFixture
     ]
 
 
-def test_the_demo_says_what_it_needs_when_an_older_kafka_python_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafka_share.cli.demo.cluster.__version__", "2.3.3")
-    with pytest.raises(ClusterError, match=r"needs kafka-python 3 or newer; 2\.3\.3 is installed"):
-        Cluster("localhost:1", time.monotonic() + 60)
+class AdminOfVersion2:
+    """Takes and returns what kafka-python's admin client took and returned in version 2.3."""
+
+    def __init__(self, **settings: object) -> None:
+        assert sorted(settings) == ["bootstrap_servers", "client_id"]
+        self.created: list[tuple[str, int, int]] = []
+
+    def create_topics(self, topics: list[NewTopic]) -> None:
+        self.created += [(topic.name, topic.num_partitions, topic.replication_factor) for topic in topics]
+
+    def describe_configs(self, resources: list[ConfigResource]) -> list[SimpleNamespace]:
+        entries = [("a", "1", False, 5, False, []), ("b", None, False, 5, False, [])]
+        return [SimpleNamespace(resources=[(0, "", 4, resources[0].name, entries)])]
+
+
+def test_version_2_of_kafka_python_can_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its admin client takes and returns other values than that of version 3."""
+    monkeypatch.setattr(topics, "_IS_VERSION_2", True)
+    monkeypatch.setattr(kafka, "KafkaAdminClient", AdminOfVersion2)
+    admin = topics.Topics(topics.client_settings("h:1,h:2", "c", 5))
+    admin.create("t", 3)
+    assert admin._admin.created == [("t", 3, 1)]
+    assert [admin.broker_config(1, name) for name in ("a", "b", "c")] == ["1", None, None]

@@ -5,7 +5,7 @@
 - `definitions`: one file's bytes → how many functions and classes it defines, or why it does not parse
 - `ledger`: what happened to every published file; decides whether each was settled exactly once
 - `worker`: one share consumer on one thread
-- `cluster`: topic, group config and publishing, over the wire
+- `cluster`: topic, group config and publishing, over the wire; `topics`: what of it is kafka-python's admin client
 - `job`: puts these together and keeps the deadline
 - `report`: the result of a run
 

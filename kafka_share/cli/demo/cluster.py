@@ -1,7 +1,7 @@
 """What the demo needs of a cluster besides consuming: a topic, the group's config, published records, a clean end.
 
 Called by the job, for the embedded broker and for a real cluster alike. What concerns the share group goes through
-`KafkaShareAdmin`; topics, brokers' configs and records through kafka-python, because our clients have no such calls.
+`KafkaShareAdmin`; topics, brokers' configs (`topics`) and records through kafka-python: our clients have no such calls.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import attrs
-from kafka import KafkaAdminClient, KafkaProducer, __version__, codec
-from kafka.admin import ConfigResource, ConfigResourceType
+from kafka import KafkaProducer, codec
 from kafka.errors import KafkaError
 
 from kafka_share.admin import KafkaShareAdmin
 from kafka_share.admin_values import ConfigEntry
+from kafka_share.cli.demo.topics import Topics, client_settings
 from kafka_share.cli.demo.worker import CHECKSUM_HEADER
 from kafka_share.errors import GroupIdNotFoundError, KafkaShareError
 
@@ -33,6 +33,7 @@ DEFAULT_DELIVERY_COUNT_LIMIT: Final = 5
 _CLIENT_ID: Final = "kafka-share-demo"
 _OFFSET_RESET: Final = "share.auto.offset.reset"
 _MAX_RECORDS_IN_FLIGHT: Final = 256
+_CONNECTING_TIMEOUT_MS: Final = 10_000
 _CLEANING_TIMEOUT_MS: Final = 10_000
 
 _CODECS: Final[Mapping[str, tuple[Callable[[], bool], str]]] = MappingProxyType(
@@ -92,14 +93,8 @@ class Cluster:
     def __init__(self, bootstrap_servers: str, deadline_at_s: float) -> None:
         self._bootstrap_servers = bootstrap_servers
         self._deadline_at_s = deadline_at_s
-        if __version__.startswith(("1.", "2.")):
-            raise ClusterError(f"the demo needs kafka-python 3 or newer; {__version__} is installed")
         with _errors_as_ours(f"no broker answers at {bootstrap_servers}"):
-            self._topics = KafkaAdminClient(
-                bootstrap_servers=bootstrap_servers.split(","),
-                client_id=_CLIENT_ID,
-                bootstrap_timeout_ms=min(10_000, self._left_ms()),
-            )
+            self._topics = Topics(self._client_settings())
         self._groups = KafkaShareAdmin(bootstrap_servers=bootstrap_servers, client_id=_CLIENT_ID)
 
     def __enter__(self) -> Cluster:
@@ -112,11 +107,14 @@ class Cluster:
     def _left_ms(self) -> int:
         return max(1, int((self._deadline_at_s - time.monotonic()) * 1000))
 
+    def _client_settings(self) -> dict[str, Any]:
+        return client_settings(self._bootstrap_servers, _CLIENT_ID, min(_CONNECTING_TIMEOUT_MS, self._left_ms()))
+
     # ---- topic and group
 
     def create_topic(self, topic: str, partitions: int) -> None:
         with _errors_as_ours(f"topic {topic} could not be created"):
-            self._topics.create_topics({topic: {"num_partitions": partitions}}, wait_for_metadata=True)
+            self._topics.create(topic, partitions)
 
     def start_group_at_earliest(self, group: str) -> int:
         """Let the share group read its topics from their beginning; returns its delivery count limit.
@@ -138,11 +136,8 @@ class Cluster:
     def _limit_of_brokers(self) -> str | None:
         """As one of them tells it."""
         node = self._groups.describe_cluster(timeout_ms=self._left_ms()).nodes[0]
-        broker = ConfigResource(ConfigResourceType.BROKER, str(node.id))
         with _errors_as_ours(f"the configs of broker {node.id} could not be read"):
-            found = self._topics.describe_configs([broker], config_filter="all")["broker"][str(node.id)]
-        value: str | None = found.get("group.share.delivery.count.limit", {}).get("value")
-        return value
+            return self._topics.broker_config(node.id, "group.share.delivery.count.limit")
 
     def remove(self, topic: str, group: str) -> None:
         """Leave the cluster as it was found. A failure is logged: the run's result stands without it."""
@@ -154,7 +149,7 @@ class Cluster:
         with _failure_logged(f"the config of group {group}"):
             self._groups.alter_group_configs(group, {_OFFSET_RESET: None}, timeout_ms=_CLEANING_TIMEOUT_MS)
         with _failure_logged(f"topic {topic}"):
-            self._topics.delete_topics([topic])
+            self._topics.delete(topic)
 
     # ---- records
 
@@ -162,11 +157,9 @@ class Cluster:
         """Send each (name, bytes) as a record; yields where it is once the broker has confirmed it, in order."""
         with _errors_as_ours(f"the files could not be published to {topic}"):
             producer = KafkaProducer(
-                bootstrap_servers=self._bootstrap_servers.split(","),
-                client_id=_CLIENT_ID,
+                **self._client_settings(),
                 compression_type=None if codec_name == "none" else codec_name,
                 linger_ms=5,
-                bootstrap_timeout_ms=min(10_000, self._left_ms()),
             )
             try:
                 in_flight: deque[tuple[str, int, Any]] = deque()
