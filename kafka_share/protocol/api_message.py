@@ -1,4 +1,4 @@
-"""The base classes of all messages, and the words in which a message declares how it looks on the wire.
+"""The base classes of all messages, and how a message declares its fields.
 
 A message is a class with annotated fields::
 
@@ -25,7 +25,7 @@ _PRODUCE: Final = 0
 
 
 class FieldSpec:
-    """What is declared about a field, as Kafka's schemas say it."""
+    """What is declared about a field, in the terms of Kafka's schemas."""
 
     __slots__ = ("default", "factory", "has_default", "ignorable", "kind", "nullable", "tag", "tagged", "versions")
 

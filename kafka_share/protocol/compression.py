@@ -20,7 +20,7 @@ _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _OUTPUT_FULL: Final = "failed to write whole buffer"
-"""How cramjam says that the output buffer was too small; every codec says it alike."""
+"""cramjam's message when the output buffer was too small; all codecs have the same."""
 
 
 def compress(codec: Codec, data: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Decode message bodies from bytes that nobody vouches for.
+"""Decode message bodies from the bytes of a peer, which may be anything.
 
 Called by `messages`. The decoders are made from the declarations of the messages, and refuse whatever Kafka's own
 readers refuse: null where the schema forbids it, strings that reach beyond the message, endless numbers. Every array is
@@ -19,7 +19,7 @@ from kafka_share.protocol.schema import Field, Struct, schema_of
 from kafka_share.protocol.varint import read_unsigned
 
 _NO_OPERATIONS = -(2**31)
-"""How a broker says that it was not asked for the authorized operations."""
+"""What a broker sends if it was not asked for the authorized operations."""
 
 
 def decode_body(
@@ -81,7 +81,7 @@ class _DecoderWriter:
         self._flexible = flexible
 
     def struct(self, struct: Struct) -> str:
-        """Write the function of a struct, those of the structs in it before; answers its name."""
+        """Write the function of a struct, after those of the structs in it; returns its name."""
         ordinary, tagged = fields_in(struct, self._version)
         functions = {f.name: self.struct(f.struct) for f in ordinary if f.struct is not None}
         readers = {f.tag: (f.name, self._value_function(f)) for f in tagged} if self._flexible else {}
@@ -117,7 +117,7 @@ class _DecoderWriter:
         self._source.line(f"value.{field.name} = {default}")
 
     def _value_function(self, field: Field) -> Any:
-        """A function of its own for the value of a tagged field."""
+        """The function that reads the value of a tagged field."""
         source = Source(_CONSTANTS)
         writer = _DecoderWriter(source, self._version, self._flexible)
         function = writer.struct(field.struct) if field.struct is not None else None
@@ -271,7 +271,7 @@ class _DecoderWriter:
 def _read_tags(
     data: bytes | memoryview, position: int, readers: dict[int, tuple[str, Any]], value: Any
 ) -> tuple[dict[str, bytes] | None, int]:
-    """Read a section of tagged fields (KIP-482): known ones become attributes, the others are answered as bytes."""
+    """Read a section of tagged fields (KIP-482): known ones become attributes, the others are returned as bytes."""
     count, position = read_unsigned(data, position)
     unknown: dict[str, bytes] = {}
     previous = -1

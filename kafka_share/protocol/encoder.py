@@ -59,7 +59,7 @@ class _EncoderWriter:
         self._flexible = flexible
 
     def struct(self, struct: Struct) -> str:
-        """Write the function of a struct, those of the structs in it before; answers its name."""
+        """Write the function of a struct, after those of the structs in it; returns its name."""
         ordinary, tagged = fields_in(struct, self._version)
         functions = {f.name: self.struct(f.struct) for f in (*ordinary, *tagged) if f.struct is not None}
         source = self._source

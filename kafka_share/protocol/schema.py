@@ -1,4 +1,4 @@
-"""What the declaration of a message says, as plain values: what the codec and the broker's answers are made from.
+"""The schemas of messages as plain values: what the codec and the broker's error answers are made from.
 
 Called by `encoder`, `decoder`, `messages` and `versions`. A schema is read once, when it is first asked for.
 """
