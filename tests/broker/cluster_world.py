@@ -47,14 +47,14 @@ class World:
         self._correlation_id += 1
         context = RequestContext(connection, node, "127.0.0.1", request.API_KEY, version, self._correlation_id, "test")
         self.machine.handle(RequestArrived(context, request), self.now_ms)
-        self.settle()
+        self.take_answers()
         return self.late.pop(self._correlation_id, None)
 
     @property
     def last_id(self) -> int:
         return self._correlation_id
 
-    def settle(self) -> None:
+    def take_answers(self) -> None:
         """Take what the machine answers now."""
         for output in self.machine.poll(self.now_ms):
             context = output.context
@@ -70,14 +70,14 @@ class World:
         while (at_ms := self.machine.wake_at_ms()) is not None and at_ms <= end_ms:
             self.now_ms = max(self.now_ms, at_ms)
             before = self.machine.wake_at_ms()
-            self.settle()
+            self.take_answers()
             assert self.machine.wake_at_ms() != before, "the machine asks to be woken for nothing"
         self.now_ms = end_ms
-        self.settle()
+        self.take_answers()
 
     def disconnect(self, connection: int) -> None:
         self.machine.handle(ConnectionClosed(connection), self.now_ms)
-        self.settle()
+        self.take_answers()
 
     def topic(self, name: str, partitions: int = 1, replication_factor: int = 1) -> Any:
         topics = self.cluster.topics

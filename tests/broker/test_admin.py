@@ -174,7 +174,7 @@ def test_leaders_move_and_come_back_with_a_higher_epoch_when_a_node_stops() -> N
     world.topic("copied", 2, 2)
     world.topic("single", 2, 1)
     world.cluster.stop_node(1, world.now_ms)
-    world.settle()
+    world.take_answers()
     answer = metadata(world, "copied", "single")
     assert [node.node_id for node in answer.brokers] == [2]
     copied, single = ({p.partition_index: p for p in topic.partitions} for topic in answer.topics)
@@ -182,7 +182,7 @@ def test_leaders_move_and_come_back_with_a_higher_epoch_when_a_node_stops() -> N
     orphans = [p for p in single.values() if p.leader_id == -1]
     assert [p.error_code for p in orphans] == [LeaderNotAvailableError.code]
     world.cluster.start_node(1, world.now_ms)
-    world.settle()
+    world.take_answers()
     again = metadata(world, "single").topics[0].partitions[orphans[0].partition_index]
     assert (again.leader_id, again.leader_epoch) == (1, 2)
 

@@ -156,11 +156,11 @@ def test_a_fetch_waits_for_records_when_there_are_none() -> None:
     world = World()
     topic = world.topic("t")
     assert fetch(world, topic) is None
-    parked = world.last_id
+    waiting = world.last_id
     world.advance(499)
     assert world.late == {}
     produce(world, topic, batch(), connection=2)
-    assert len(data_of(world.late.pop(parked)).records) > 0
+    assert len(data_of(world.late.pop(waiting)).records) > 0
 
 
 def test_a_fetch_comes_back_empty_when_its_time_is_up() -> None:
@@ -177,9 +177,9 @@ def test_a_fetch_waits_for_enough_when_it_asks_for_more_than_there_is() -> None:
     topic = world.topic("t")
     produce(world, topic, batch())
     assert fetch(world, topic, min_bytes=len(batch()) + 1) is None
-    parked = world.last_id
+    waiting = world.last_id
     produce(world, topic, batch(), connection=2)
-    assert len(data_of(world.late.pop(parked)).records) == 2 * len(batch())
+    assert len(data_of(world.late.pop(waiting)).records) == 2 * len(batch())
 
 
 def test_a_waiting_fetch_is_told_when_the_leader_moves_or_the_topic_goes() -> None:
@@ -191,7 +191,7 @@ def test_a_waiting_fetch_is_told_when_the_leader_moves_or_the_topic_goes() -> No
     second = world.last_id
     world.cluster.move_leader(moved.partition(0), 2, world.now_ms)
     world.cluster.delete_topic(gone, world.now_ms)
-    world.settle()
+    world.take_answers()
     assert data_of(world.late.pop(first)).error_code == NotLeaderOrFollowerError.code
     assert data_of(world.late.pop(second)).error_code == UnknownTopicOrPartitionError.code
 

@@ -232,7 +232,7 @@ def test_the_members_keep_their_places_when_the_coordinator_moves() -> None:
     finish_sync([join])
     world.advance(SESSION_MS - 1)
     world.cluster.stop_node(home, world.now_ms)
-    world.settle()
+    world.take_answers()
     world.advance(SESSION_MS - 1)
     beat = HeartbeatRequest(group_id="g", generation_id=1, member_id=join.member_id)
     assert world.ask(beat, node=other).error_code == 0

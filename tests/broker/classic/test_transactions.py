@@ -300,7 +300,7 @@ def test_the_transaction_goes_on_without_a_topic_that_was_deleted() -> None:
     topic = world.cluster.topics.by_name("t")
     assert topic is not None
     world.cluster.delete_topic(topic, world.now_ms)
-    world.settle()
+    world.take_answers()
     assert producer.end(committed=True) == 0
 
 

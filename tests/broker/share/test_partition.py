@@ -442,7 +442,7 @@ class OffsetModel(RuleBasedStateMachine):
             if kind == 4:
                 self.known[each] = (ACQUIRED, self.known[each][1], member, self.now + LOCK)
             else:
-                self._settle(each, {0: ARCHIVED, 1: RecordState.ACKNOWLEDGED, 2: AVAILABLE, 3: ARCHIVED}[kind])
+                self._end_delivery(each, {0: ARCHIVED, 1: RecordState.ACKNOWLEDGED, 2: AVAILABLE, 3: ARCHIVED}[kind])
         self._move_start()
 
     @rule(member=members)
@@ -451,7 +451,7 @@ class OffsetModel(RuleBasedStateMachine):
         self.bench.partition.complete(change)
         for each, (state, _, holder, _) in list(self.known.items()):
             if state is ACQUIRED and holder == member:
-                self._settle(each, AVAILABLE)
+                self._end_delivery(each, AVAILABLE)
         self._move_start()
 
     @rule(span=st.sampled_from([1, 10_000, LOCK]))
@@ -463,7 +463,7 @@ class OffsetModel(RuleBasedStateMachine):
         self.bench.partition.expire_locks(self.now)
         self.bench.partition.advance_start()
         for each in due:
-            self._settle(each, AVAILABLE)
+            self._end_delivery(each, AVAILABLE)
         self._move_start()
 
     @rule()
@@ -480,7 +480,7 @@ class OffsetModel(RuleBasedStateMachine):
     def _stored(self, offset: int) -> bool:
         return any(b.first <= offset <= b.last for b in self.bench.states.read(self.bench.key, -1).batches)
 
-    def _settle(self, offset: int, state: RecordState) -> None:
+    def _end_delivery(self, offset: int, state: RecordState) -> None:
         _, count, _, _ = self.known[offset]
         if state is AVAILABLE and count >= self.limit:
             state = ARCHIVED

@@ -292,7 +292,7 @@ def test_the_assignment_follows_when_topics_are_created_grow_and_are_deleted() -
     epoch = beat(world, names=["foo", "bar", "baz"]).member_epoch
     known: dict[str | None, list[int]] = {}
 
-    def settled() -> dict[str | None, list[int]]:
+    def assigned_once_stable() -> dict[str | None, list[int]]:
         nonlocal epoch, known
         for _ in range(3):
             answer = beat(world, epoch=epoch)
@@ -303,15 +303,15 @@ def test_the_assignment_follows_when_topics_are_created_grow_and_are_deleted() -
 
     foo = world.topic("foo", 2)
     world.topic("bar", 3)
-    assert settled() == {"foo": [0, 1], "bar": [0, 1, 2]}
+    assert assigned_once_stable() == {"foo": [0, 1], "bar": [0, 1, 2]}
     world.topic("baz", 4)
-    assert settled() == {"foo": [0, 1], "bar": [0, 1, 2], "baz": [0, 1, 2, 3]}
+    assert assigned_once_stable() == {"foo": [0, 1], "bar": [0, 1, 2], "baz": [0, 1, 2, 3]}
     grown = CreatePartitionsRequest.CreatePartitionsTopic(name="bar", count=6, assignments=None)
     assert world.ask(CreatePartitionsRequest(topics=[grown], timeout_ms=1)).results[0].error_code == 0
-    assert settled() == {"foo": [0, 1], "bar": [0, 1, 2, 3, 4, 5], "baz": [0, 1, 2, 3]}
+    assert assigned_once_stable() == {"foo": [0, 1], "bar": [0, 1, 2, 3, 4, 5], "baz": [0, 1, 2, 3]}
     before = epoch
     world.cluster.delete_topic(foo, world.now_ms)
-    assert settled() == {"bar": [0, 1, 2, 3, 4, 5], "baz": [0, 1, 2, 3]}
+    assert assigned_once_stable() == {"bar": [0, 1, 2, 3, 4, 5], "baz": [0, 1, 2, 3]}
     assert epoch > before
 
 
