@@ -44,7 +44,7 @@ class Behaviour:
 
     api_versions: Mapping[ApiKey, tuple[int, int]] = MappingProxyType({})
     """API -> lowest and highest version, where they are not those of 4.3. 4.4 also has ApiVersions 5 and
-    DeleteGroups 3, which kafka-python cannot decode: they are not offered."""
+    DeleteGroups 3, which our schemas do not have: they are not offered."""
     share_keys_may_hold_colons: bool = True
     """FindCoordinator of share state reads its key from the right, so a group id may hold colons (KAFKA-20183)."""
     names_piggybacked_refusals: bool = True

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-_APIS: Final = "It offers fewer APIs, and none in a version that kafka-python cannot decode."
+_APIS: Final = "It offers fewer APIs, and none in a version that our schemas do not have."
 _SOONER: Final = (
     "It initialises share partitions before the next heartbeat; Kafka needs some milliseconds, and a heartbeat sent "
     "at once finds that under way, gets an epoch of its own, and the partitions only with the next."
