@@ -69,14 +69,14 @@ def snapshot_of_group(cluster: Cluster, group_id: str) -> ShareGroupSnapshot | N
     group = cluster.share_groups.group(group_id)
     if group is None:
         return None
-    initialised = [(topic_id, index) for topic_id, indexes in group.initialised.items() for index in indexes]
+    initialised = [(cluster.topic_name(tid) or "", sorted(indexes)) for tid, indexes in group.initialised.items()]
     return ShareGroupSnapshot(
         group_id=group.id,
         state=group.state,
         epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
         members={member_id: _member(cluster, member) for member_id, member in sorted(group.members.items())},
-        initialised=tuple(sorted(TopicPartition(cluster.topic_name(tid) or "", index) for tid, index in initialised)),
+        initialised=tuple(sorted(TopicPartition(name, index) for name, indexes in initialised for index in indexes)),
     )
 
 

@@ -1,0 +1,85 @@
+"""Where code goes through a set in the order of its hashes: for test_architecture.py.
+
+Everything that is gone through is put into `reveal_type(…)` in a copy of the code, and mypy tells its type: so a set
+that comes out of another file's function counts like a literal.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from mypy import api
+
+_KEEP_THE_ORDER: Final = {"enumerate", "extend", "fromkeys", "iter", "join", "list", "map", "next", "tuple", "zip"}
+"""Calls whose result depends on the order of what they are given."""
+_FORGET_THE_ORDER: Final = {"all", "any", "frozenset", "len", "max", "min", "set", "sorted", "sum", "update"}
+"""Calls that may be given a generator over a set."""
+_WRAPPED: Final = b"reveal_type(", b")"
+_NOTE: Final = re.compile(r'^(?P<place>.+:\d+): note: Revealed type is "(?P<type>.*)"$', re.M)
+_SETS: Final = ("builtins.set[", "builtins.frozenset[", "typing.AbstractSet[", "typing.MutableSet[")
+
+
+def iterations_over_sets(package: Path, files: Iterable[str], work: Path) -> list[str]:
+    """`file:line` of every iteration over a set in these files of a package; `work` is kept, for the next time."""
+    copy = work / package.name
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(package, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    for file in files:
+        (copy / file).write_bytes(_with_types_revealed((package / file).read_bytes()))
+    options = ["--config-file=", "--ignore-missing-imports", "--no-error-summary", "--hide-error-context"]
+    told, problem, _ = api.run([*options, f"--cache-dir={work / 'cache'}", str(copy)])
+    assert not problem, problem
+    notes = list(_NOTE.finditer(told))
+    assert notes, told
+    sets = (note["place"] for note in notes if any(kind.startswith(_SETS) for kind in _alternatives(note["type"])))
+    return [Path(place).absolute().relative_to(copy).as_posix() for place in sets]
+
+
+def _alternatives(kind: str) -> Iterator[str]:
+    """The types of a union, or the one that there is."""
+    depth = start = 0
+    for at, character in enumerate(kind):
+        depth += {"[": 1, "]": -1}.get(character, 0)
+        if depth == 0 and character == "|":
+            yield kind[start:at].strip()
+            start = at + 1
+    yield kind[start:].strip()
+
+
+def _with_types_revealed(source: bytes) -> bytes:
+    lines = [b"", *source.splitlines(keepends=True)]
+    opening, closing = _WRAPPED
+    marks = []
+    for one in _gone_through(ast.parse(source)):
+        assert one.end_lineno is not None
+        assert one.end_col_offset is not None
+        marks += [(one.lineno, one.col_offset, opening), (one.end_lineno, one.end_col_offset, closing)]
+    for line, column, text in sorted(marks, reverse=True):
+        lines[line] = lines[line][:column] + text + lines[line][column:]
+    return b"".join(lines)
+
+
+def _gone_through(tree: ast.Module) -> Iterator[ast.expr]:
+    """What is gone through one by one, where the order matters."""
+    harmless = set()
+    for node in ast.walk(tree):  # a call comes before its arguments
+        match node:
+            case ast.For() | ast.AsyncFor():
+                yield node.iter
+            case ast.Starred(ctx=ast.Load()):
+                yield node.value
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=args):
+                if name in _KEEP_THE_ORDER:
+                    yield from (each for each in args if not isinstance(each, (ast.Starred, ast.GeneratorExp)))
+                elif name in _FORGET_THE_ORDER:
+                    harmless.update(args)
+            case ast.ListComp() | ast.GeneratorExp() | ast.DictComp():
+                if node not in harmless:
+                    yield from (each.iter for each in node.generators)
+            case _:
+                pass
