@@ -14,6 +14,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "[default: $KAFKA_SHARE_KAFKA_VERSIONS, or none]",
     )
     conformance.addoption(
+        "--require-kafka",
+        action="store_true",
+        help="let tests fail, not be skipped, when the Kafka that they need cannot be had",
+    )
+    conformance.addoption(
         "--kafka-three-nodes",
         action="store_true",
         help="run the tests of a cluster on those versions too: three brokers each",

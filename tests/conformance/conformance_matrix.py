@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import datetime
 import platform
-from collections.abc import Generator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from conformance.kafka_targets import REFERENCE, target_name
@@ -20,6 +19,7 @@ from kafka_share._version import VERSION
 NOTE: Final = "note"
 """The property by which a test says that what it showed on this target is another thing than its row says."""
 
+_ROW: Final = "row of the matrix"
 _MODULE: Final = "test_main_flows"
 _HEAD: Final = """\
 # What was shown on which broker
@@ -36,25 +36,31 @@ with close did not stay counted, as usual with Kafka 4.1.
 """
 
 
+def note_row(item: pytest.Item) -> None:
+    """Put into the test's report where in the matrix it belongs: its line in the file, its row, its column."""
+    spec = getattr(item, "callspec", None)
+    if item.path.stem != _MODULE or spec is None:
+        return
+    target = spec.params.get("kafka", spec.params.get("cluster"))
+    if target is not None:
+        assert isinstance(item, pytest.Function)
+        title = " ".join((item.function.__doc__ or item.name).split(".")[0].split())
+        item.user_properties.append((_ROW, (item.location[1], title, target)))
+
+
 class ConformanceMatrix:
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._rows: dict[str, dict[str, str]] = {}
+        self._rows: dict[tuple[int, str], dict[str, str]] = {}
         self._columns: dict[str, None] = {REFERENCE: None}
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        report = yield
-        spec = getattr(item, "callspec", None)
-        if item.path.stem != _MODULE or spec is None:
-            return report
-        target = spec.params.get("kafka", spec.params.get("cluster"))
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         cell = self._cell(report)
-        if target is not None and cell is not None:
-            self._columns[target] = None
-            title = (item.function.__doc__ or item.name).split(".")[0].strip().replace("\n", " ")  # type: ignore[attr-defined]
-            self._rows.setdefault(" ".join(title.split()), {})[target] = cell
-        return report
+        for name, value in report.user_properties:
+            if name == _ROW and cell is not None:
+                line, title, target = value  # type: ignore[misc]
+                self._columns[target] = None
+                self._rows.setdefault((line, title), {})[target] = cell
 
     @staticmethod
     def _cell(report: pytest.TestReport) -> str | None:
@@ -79,7 +85,8 @@ class ConformanceMatrix:
             python=platform.python_version(),
         )
         lines = [head, _line(["scenario", *map(target_name, columns)]), _line(["---"] * (1 + len(columns)))]
-        lines += [_line([title, *(cells.get(c, "not run") for c in columns)]) for title, cells in self._rows.items()]
+        for (_, title), cells in sorted(self._rows.items()):
+            lines.append(_line([title, *(cells.get(c, "not run") for c in columns)]))
         return "\n".join(lines) + "\n"
 
 

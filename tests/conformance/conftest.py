@@ -7,17 +7,18 @@ of those versions, for tests that mean nothing without a real broker; `real_kafk
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import uuid
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conformance.admin_over_wire import Admin
-from conformance.conformance_matrix import ConformanceMatrix
+from conformance.conformance_matrix import ConformanceMatrix, note_row
 from conformance.kafka_server import VERSIONS, KafkaUnavailableError
 from conformance.kafka_targets import REFERENCE, SETTINGS, Target, running
 from conformance.our_client_probe import java, runs
@@ -25,7 +26,8 @@ from conformance.our_client_probe.page import SideBySide
 
 from kafka_share import KafkaShareConsumer
 
-MATRIX = Path(__file__).parents[2] / "docs" / "conformance.md"
+HERE = Path(__file__).parent
+MATRIX = HERE.parents[1] / "docs" / "conformance.md"
 SIDE_BY_SIDE = MATRIX.with_name("client-side-by-side.md")
 REAL_KAFKA_TIMEOUT_S = 600
 """The first test on a version fetches it, if it is not there yet, and starts it."""
@@ -33,7 +35,9 @@ NONE_CHOSEN = "none"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("write_matrix"):
+    if config.getoption("require_kafka") and not _chosen_versions(config):
+        raise pytest.UsageError("--require-kafka requires that --kafka-versions names some")
+    if config.getoption("write_matrix") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(ConformanceMatrix(MATRIX))
         config.pluginmanager.register(SideBySide(SIDE_BY_SIDE))
 
@@ -52,6 +56,49 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("real_version", targets, indirect=True, scope="session")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that share a broker go to one worker of a parallel run; who writes the matrix gets its rows from all."""
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.xdist_group(_broker_of(item)))
+            note_row(item)
+
+
+def _broker_of(item: pytest.Item) -> str:
+    """A name for what the test shares with others: a target of the session, or the brokers of its file."""
+    assert isinstance(item, pytest.Function)
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    for fixture in ("kafka", "cluster", "probed_kafka"):
+        if fixture in parameters:
+            return f"{fixture} {parameters[fixture]}"
+    version = parameters.get("real_version", "")
+    return f"real {version}" if "real_kafka" in item.fixturenames else f"{item.path.stem} {version}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    with _without_kafka(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    with _without_kafka(item):
+        return (yield)
+
+
+@contextlib.contextmanager
+def _without_kafka(item: pytest.Item) -> Iterator[None]:
+    """A test that cannot have its Kafka is skipped, with the reason, unless this run requires it."""
+    try:
+        yield
+    except KafkaUnavailableError as error:
+        if item.config.getoption("require_kafka"):
+            raise
+        pytest.skip(str(error))
+
+
 def _chosen_versions(config: pytest.Config) -> list[str]:
     chosen = config.getoption("kafka_versions")
     text = os.environ.get("KAFKA_SHARE_KAFKA_VERSIONS", "") if chosen is None else chosen
@@ -65,11 +112,8 @@ def _real(version: str) -> Any:
 
 
 def _started(target_id: str, nodes: int, settings: Mapping[str, str] = SETTINGS) -> Iterator[Target]:
-    try:
-        with running(target_id, nodes=nodes, settings=settings) as target:
-            yield target
-    except KafkaUnavailableError as error:
-        pytest.skip(str(error))
+    with running(target_id, nodes=nodes, settings=settings) as target:
+        yield target
 
 
 @pytest.fixture(autouse=True)

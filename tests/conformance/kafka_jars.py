@@ -5,7 +5,8 @@ for are all that is needed; nothing is unpacked, patched or installed. The cache
 default a folder of the user's cache directory, and holds one folder of jars for each version, about 100 MB.
 
 Whatever makes a real Kafka impossible here (no Java, no Maven, no answer from the registry) raises
-`KafkaUnavailableError` with one line that says what: tests are skipped with it.
+`KafkaUnavailableError` with one line that says what: tests are skipped with it, or fail if the
+run was given --require-kafka.
 """
 
 from __future__ import annotations

@@ -51,6 +51,8 @@ FEATURES: Final = ("share.version=1",)
 _KEEPER: Final = Path(__file__).with_name("kafka_keeper.py")
 _PORTS: Final = range(15_000, 30_000)
 """Below those that operating systems give to outgoing connections: a node that restarts finds its port free."""
+_CHANCE: Final = random.SystemRandom()
+"""Not the generator that tests seed alike in each process: two clusters would try the same ports."""
 _ATTEMPTS: Final = 3
 _LOOK_EVERY_S: Final = 0.1
 _LOG_TAIL_LINES: Final = 15
@@ -262,7 +264,7 @@ def free_ports(count: int) -> Iterator[list[int]]:
     """Ports that nobody listens on, kept from others until the block ends."""
     with contextlib.ExitStack() as held:
         found: list[int] = []
-        for port in random.sample(_PORTS, len(_PORTS)):
+        for port in _CHANCE.sample(_PORTS, len(_PORTS)):
             taken = held.enter_context(socket.socket())
             try:
                 taken.bind((HOST, port))

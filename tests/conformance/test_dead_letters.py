@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from conformance.admin_over_wire import Admin
-from conformance.kafka_server import KafkaServer, KafkaUnavailableError
+from conformance.kafka_server import KafkaServer
 from conformance.kafka_targets import SETTINGS, Target
 from conformance.share_flow import Flow, Keep, Member, begin, poll_until
 
@@ -29,11 +29,8 @@ ACCEPT, REJECT, RELEASE = AcknowledgeType.ACCEPT, AcknowledgeType.REJECT, Acknow
 def with_dead_letters(real_version: str) -> Iterator[Target]:
     if real_version.startswith(WITHOUT):
         pytest.skip("Kafka has dead-letter topics from 4.4 on")
-    try:
-        with KafkaServer(real_version, settings=SETTINGS, features=FEATURES) as kafka:
-            yield Target(kafka.bootstrap_servers, real_version, 1)
-    except KafkaUnavailableError as error:
-        pytest.skip(str(error))
+    with KafkaServer(real_version, settings=SETTINGS, features=FEATURES) as kafka:
+        yield Target(kafka.bootstrap_servers, real_version, 1)
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 from conformance.confluent_peer import create_topic, produce, read_from_start
 from conformance.java_tools import CONFIGS, GROUPS, JavaTools, chosen_version
-from conformance.kafka_jars import KafkaUnavailableError
 
 from kafka_share import KafkaShareConsumer
 from kafka_share.cli.groups.command import main
@@ -21,10 +20,7 @@ def tools(request: pytest.FixtureRequest, bootstrap: str, tmp_path_factory: pyte
     version = chosen_version(request.config)
     if version is None:
         pytest.skip("Kafka's own tools need Java: choose their version, as in --kafka-versions 4.3.1")
-    try:
-        return JavaTools(version, bootstrap, tmp_path_factory.mktemp("java"))
-    except KafkaUnavailableError as error:
-        pytest.skip(str(error))
+    return JavaTools(version, bootstrap, tmp_path_factory.mktemp("java"))
 
 
 @pytest.mark.behaviour("tools")

@@ -24,7 +24,6 @@ from conformance.java_tools import (
     JavaTools,
     chosen_version,
 )
-from conformance.kafka_jars import KafkaUnavailableError
 
 from kafka_share import KafkaShareConsumer
 
@@ -39,10 +38,7 @@ def tools(request: pytest.FixtureRequest, bootstrap: str, tmp_path_factory: pyte
     version = chosen_version(request.config)
     if version is None:
         pytest.skip("Kafka's own tools need Java: choose their version, as in --kafka-versions 4.3.1")
-    try:
-        return JavaTools(version, bootstrap, tmp_path_factory.mktemp("java"))
-    except KafkaUnavailableError as error:
-        pytest.skip(str(error))
+    return JavaTools(version, bootstrap, tmp_path_factory.mktemp("java"))
 
 
 def group_with_records(bootstrap: str, topic: str, group: str, count: int, partitions: int = 1) -> None:

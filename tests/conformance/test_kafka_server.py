@@ -101,11 +101,8 @@ def test_the_reason_is_one_line_when_the_registry_does_not_answer(
 
 @pytest.fixture
 def secured(real_version: str) -> Iterator[KafkaServer]:
-    try:
-        with controlled(real_version, security=Security({"worker": "secret"}, acls=True)) as kafka:
-            yield kafka
-    except KafkaUnavailableError as error:
-        pytest.skip(str(error))
+    with controlled(real_version, security=Security({"worker": "secret"}, acls=True)) as kafka:
+        yield kafka
 
 
 def _ways_in(kafka: KafkaServer) -> dict[str, dict[str, Any]]:

@@ -64,7 +64,7 @@ def test_records_arrive_when_the_topic_is_created_after_the_subscription(flow: F
 
 def test_values_are_whole_when_producers_compress_with_each_codec(flow: Flow) -> None:
     """Records compressed with gzip, snappy, lz4 and zstd by librdkafka are read."""
-    foreign = pytest.importorskip("confluent_peer", reason="confluent-kafka, the foreign producer, is not installed")
+    foreign = pytest.importorskip("conformance.confluent_peer", reason="confluent-kafka is not installed")
     sent = []
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
         of_codec = [f"{codec} {i} ".encode() * 20 for i in range(20)]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conformance.kafka_server import KafkaServer, KafkaUnavailableError, Security
+from conformance.kafka_server import KafkaServer, Security
 from conformance.kafka_settings import Certificates
 from conformance.kafka_targets import controlled
 
@@ -20,11 +20,8 @@ Tool = Callable[..., tuple[str, int]]
 
 @pytest.fixture(scope="module")
 def kafka_server(real_version: str) -> Iterator[KafkaServer]:
-    try:
-        with controlled(real_version, security=Security({USER: PASSWORD})) as kafka:
-            yield kafka
-    except KafkaUnavailableError as error:
-        pytest.skip(str(error))
+    with controlled(real_version, security=Security({USER: PASSWORD})) as kafka:
+        yield kafka
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ import attrs
 import pytest
 from conformance.admin_over_wire import Admin
 from conformance.kafka_probe import call
-from conformance.kafka_server import KafkaServer, KafkaUnavailableError
+from conformance.kafka_server import KafkaServer
 from conformance.kafka_targets import SETTINGS, controlled
 from kafka import KafkaAdminClient
 
@@ -89,11 +89,8 @@ def three_nodes(real_version: str, pytestconfig: pytest.Config) -> Iterator[Kafk
 
 
 def _started(version: str, nodes: int) -> Iterator[KafkaServer]:
-    try:
-        with controlled(version, nodes=nodes, settings=SETTINGS) as kafka:
-            yield kafka
-    except KafkaUnavailableError as error:
-        pytest.skip(str(error))
+    with controlled(version, nodes=nodes, settings=SETTINGS) as kafka:
+        yield kafka
 
 
 def prepare(kafka: KafkaServer, topic: str, group: str) -> dict[int, int]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from conformance.kafka_targets import REFERENCE
@@ -128,15 +128,11 @@ class SideBySide:
         self._file = file
         self._answers: dict[tuple[str, str], str] = {}
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self) -> Generator[None, Any, Any]:
-        report = yield
-        if report.when == "call":
-            for name, value in report.user_properties:
-                if name == ANSWER:
-                    scenario, target, answer = value
-                    self._answers[scenario, target] = answer
-        return report
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        for name, value in report.user_properties if report.when == "call" else ():
+            if name == ANSWER:
+                scenario, target, answer = value  # type: ignore[misc]
+                self._answers[scenario, target] = answer
 
     def pytest_sessionfinish(self) -> None:
         if self._answers:
