@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.scheduling import BrokersTogether
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -34,3 +35,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     conformance.addoption(
         "--write-matrix", action="store_true", help="write what was shown on which broker to docs/conformance.md"
     )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> BrokersTogether:
+    return BrokersTogether(config, log)

@@ -56,24 +56,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("real_version", targets, indirect=True, scope="session")
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share a broker go to one worker of a parallel run; who writes the matrix gets its rows from all."""
+    """The rows of the matrix go with the reports, so that a parallel run writes it too."""
     for item in items:
         if item.path.is_relative_to(HERE):
-            item.add_marker(pytest.mark.xdist_group(_broker_of(item)))
             note_row(item)
-
-
-def _broker_of(item: pytest.Item) -> str:
-    """A name for what the test shares with others: a target of the session, or the brokers of its file."""
-    assert isinstance(item, pytest.Function)
-    parameters = item.callspec.params if hasattr(item, "callspec") else {}
-    for fixture in ("kafka", "cluster", "probed_kafka"):
-        if fixture in parameters:
-            return f"{fixture} {parameters[fixture]}"
-    version = parameters.get("real_version", "")
-    return f"real {version}" if "real_kafka" in item.fixturenames else f"{item.path.stem} {version}"
 
 
 @pytest.hookimpl(wrapper=True)

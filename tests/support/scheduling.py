@@ -1,0 +1,27 @@
+"""Which tests of a parallel run go to one worker together: for tests/conftest.py.
+
+Tests that share something costly, such as a real Kafka of one version, are not spread over the workers. Else each test
+goes to the worker that is free next.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from xdist.scheduler import LoadScopeScheduling
+
+_TOGETHER: Final = ("tests/conformance/", "tests/test_behaviours.py", "tests/cli/test_command_config.py")
+"""Files whose fixtures serve many tests."""
+_VERSION: Final = re.compile(r"[\[-](\d\.\d)(?:\.\d)?[\]-]")
+"""Of Apache Kafka, among the parameters of a test."""
+
+
+class BrokersTogether(LoadScopeScheduling):  # type: ignore[misc]
+    """Keeps tests together that share a broker."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        if not nodeid.startswith(_TOGETHER):
+            return nodeid
+        version = _VERSION.search(nodeid)
+        return nodeid.split("::", 1)[0] if version is None else f"Kafka {version[1]}"
