@@ -1,8 +1,10 @@
 """Cuts the byte stream of a connection into frames: a 4-byte length, then as many bytes.
 
 Called by `connection.Connection`; knows nothing about sockets. Between two frames bytes are received into a staging
-area, so that a small answer costs one system call and one small copy; the rest of a frame that is larger than what the
-staging area got goes straight into the frame's own buffer.
+area, so that a small answer costs one system call. Frames that are whole there are handed out as views of it, and the
+area is given up for a new one: nothing is copied, and nothing is received over what somebody still reads. Of a frame
+that is larger than what the staging area got, that beginning is moved once into the frame's own buffer, and the rest
+is received there.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ _TLS_HANDSHAKE: Final = b"\x16\x03"
 class FrameReceiver:
     """Hands out the buffer to receive into, and the frames that have become complete.
 
-    Not more than one frame of `max_frame_bytes` is held at a time, and `STAGING_BYTES` beside it.
+    Not more than one frame of `max_frame_bytes` is held at a time, and `STAGING_BYTES` beside it. A frame that was
+    handed out keeps up to `STAGING_BYTES` alive as long as it is read.
     """
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
@@ -47,7 +50,7 @@ class FrameReceiver:
             return self._frame_view[self._filled :]
         return self._staging[self._staged :]
 
-    def received(self, count: int) -> list[bytes | memoryview]:
+    def received(self, count: int) -> list[memoryview]:
         """`count` bytes have been written to the start of `buffer()`; returns the frames completed by them.
 
         Raises `RemoteProtocolError` for a length that no answer can have, and `AuthenticationError` if the peer speaks
@@ -62,21 +65,22 @@ class FrameReceiver:
         self._staged += count
         return self._cut()
 
-    def _cut(self) -> list[bytes | memoryview]:
-        frames: list[bytes | memoryview] = []
-        start, end = 0, self._staged
+    def _cut(self) -> list[memoryview]:
+        frames: list[memoryview] = []
+        start, end, staging = 0, self._staged, self._staging
         while end - start >= LENGTH_BYTES:
-            length = self._length(bytes(self._staging[start : start + LENGTH_BYTES]))
+            length = self._length(bytes(staging[start : start + LENGTH_BYTES]))
             start += LENGTH_BYTES
             if length > end - start:
-                self._begin_frame(length, self._staging[start:end])
+                self._begin_frame(length, staging[start:end])
                 start = end
             else:
-                frames.append(bytes(self._staging[start : start + length]))
+                frames.append(staging[start : start + length])
                 start += length
         self._staged = end - start
-        if start and self._staged:
-            self._staging[: self._staged] = bytes(self._staging[start:end])
+        if frames:
+            self._staging = memoryview(bytearray(STAGING_BYTES))
+            self._staging[: self._staged] = staging[start:end]
         return frames
 
     def _begin_frame(self, length: int, begun: memoryview) -> None:

@@ -72,6 +72,18 @@ def test_records_stay_as_they_are_when_the_connection_goes_on_receiving() -> Non
     assert found == [first, second, first[: STAGING_BYTES // 2]]
 
 
+def test_small_frames_stay_where_they_were_received() -> None:
+    receiver = FrameReceiver()
+    batch = encode_batch([(0, 1, None, b"v" * 100, [])])
+    data = frame_with(batch) * 2 + frame_with(batch)[:7]
+    received_into = receiver.buffer()
+    received_into[: len(data)] = data
+    first, second = receiver.received(len(data))
+    assert first.obj is second.obj is received_into.obj
+    receiver.buffer()[:4] = b"next"
+    assert records_in(first) == records_in(second) == batch
+
+
 def test_batches_are_views_when_the_records_are_one() -> None:
     data = bytearray(encode_batch([(0, 1, None, b"v" * LARGE, [])]) * 3)
     batches = list(iter_batches(memoryview(data)))
