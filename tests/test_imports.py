@@ -57,7 +57,7 @@ def test_every_public_name_is_there_when_it_is_asked_for() -> None:
     exec("from kafka_share import *", starred)
     assert {name: starred[name] for name in found} == found
     with pytest.raises(AttributeError, match="module 'kafka_share' has no attribute 'KafkaConsumer'"):
-        _ = kafka_share.KafkaConsumer  # type: ignore[attr-defined]
+        _ = kafka_share.KafkaConsumer
 
 
 def test_type_checkers_see_the_names_that_programs_see() -> None:

@@ -69,7 +69,7 @@ def fetched(records: bytes, *acquired: tuple[int, int, int]) -> FetchedPartition
 
 
 def steps_of(decoding: PartitionDecoding) -> list[list[Record] | Problem]:
-    return list(iter(decoding.next_step, None))  # type: ignore[arg-type]
+    return list(iter(decoding.next_step, None))
 
 
 @attrs.define
@@ -230,6 +230,8 @@ def test_decoding_goes_on_behind_each_failure_when_a_deserializer_raises() -> No
     """A record whose deserializer fails becomes a problem of this record alone; decoding goes on behind it."""
     bad_key = Decoder(as_deserializer(_raise_for(b"k1")), as_deserializer(_raise_for(b"v2")))
     first, key, value, last = steps_of(PartitionDecoding(fetched(batch(range(4)), (0, 3, 1)), bad_key))
+    assert isinstance(first, list)
+    assert isinstance(last, list)
     assert [r.offset for r in first] == [0]
     assert [r.offset for r in last] == [3]
     for problem, offset, origin in ((key, 1, "key"), (value, 2, "value")):
@@ -268,6 +270,8 @@ def test_one_damaged_batch_is_rejected_and_its_neighbours_delivered_when_three_w
     assert isinstance(problem.error, CorruptRecordError)
     assert (problem.error.topic, problem.error.partition, problem.error.offset) == ("t", 0, 3)
     assert problem.runs == (Run(3, 5, REJECT),)
+    assert isinstance(good, list)
+    assert isinstance(rest, list)
     assert [r.offset for r in good] == [0, 1, 2]
     assert [r.offset for r in rest] == [6, 7, 8]
 
@@ -352,7 +356,7 @@ class Scene:
     part: FetchedPartition
     counts: dict[int, int]
     records: set[int]
-    failed: dict[int, int]
+    failed: dict[int, AcknowledgeType]
     interrupts: set[int]
 
 
@@ -381,7 +385,7 @@ def scenes(draw: st.DrawFn) -> Scene:
     good = sorted(present & set(counts))
     poison = {o for o in good if draw(st.integers(0, 4)) == 0}
     interrupts = {o for o in good if draw(st.integers(0, 4)) == 0}
-    failed: dict[int, int] = dict.fromkeys(poison, RELEASE) | dict.fromkeys(rejected, REJECT)
+    failed: dict[int, AcknowledgeType] = {**dict.fromkeys(poison, RELEASE), **dict.fromkeys(rejected, REJECT)}
     return Scene(fetched(data, *_ranges(counts)), counts, set(good) - poison, failed, interrupts)
 
 

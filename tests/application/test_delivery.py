@@ -25,7 +25,7 @@ TYPES = st.sampled_from(list(AcknowledgeType))
 
 
 def record(offset: int) -> ShareRecord[Any, Any]:
-    return ShareRecord("t", 0, offset, 0, TimestampType.CREATE_TIME, None, b"", [], 0, 1)
+    return ShareRecord("t", 0, offset, 0, TimestampType.CREATE_TIME, None, b"", (), 0, 1)
 
 
 def holding(*offsets: int) -> Delivery:

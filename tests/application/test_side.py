@@ -285,7 +285,7 @@ def test_override_is_refused_when_the_offset_did_not_fail_or_was_committed() -> 
 def test_the_offsets_of_a_damaged_batch_can_be_overridden_when_it_was_raised() -> None:
     good = part(A0, 0, b"x", b"y")
     application = side(explicit=True)
-    deliver(application, FetchedPartition(A0, 1, 7, good.records[:-1] + b"?", good.acquired))
+    deliver(application, FetchedPartition(A0, 1, 7, bytes(good.records[:-1]) + b"?", good.acquired))
     with pytest.raises(CorruptRecordError):
         application.collect()
     application.override("a", 0, 1, RELEASE)

@@ -322,7 +322,7 @@ def test_a_group_setting_shows_its_layers_until_it_is_deleted() -> None:
 
 def test_the_session_timeout_has_to_be_longer_than_the_heartbeat_interval() -> None:
     world = World(config={"group.share.min.session.timeout.ms": "2000", "group.share.min.heartbeat.interval.ms": "500"})
-    both = {"share.session.timeout.ms": "2000", "share.heartbeat.interval.ms": "2000"}
+    both: dict[str, str | None] = {"share.session.timeout.ms": "2000", "share.heartbeat.interval.ms": "2000"}
     assert alter(world, both) == InvalidConfigError.code
     assert alter(world, {**both, "share.heartbeat.interval.ms": "1999"}) == 0
 

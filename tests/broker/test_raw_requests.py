@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -27,15 +28,15 @@ class Member:
         self.epoch = 0
         self.partitions = [(topic_id, index, "") for index in range(partitions)]
 
-    def fetch(self, acks: str | None = None, **options: object) -> str:
+    def fetch(self, acks: str | None = None, **options: Any) -> str:
         named = self.partitions if self.epoch == 0 else [] if acks is None else [(self.t, 0, acks)]
         text = self.p.fetch(self.connection, self.group, self.name, self.epoch, named, **{"wait": 0, **options})
         self.epoch += 1
         return text
 
-    def ack(self, acks: str, topic_id: UUID | None = None, partition: int = 0, **options: object) -> str:
+    def ack(self, acks: str, topic_id: UUID | None = None, partition: int = 0, **options: Any) -> str:
         named = [(topic_id or self.t, partition, acks)]
-        text = self.p.ack(self.connection, self.group, self.name, self.epoch, named, **options)  # type: ignore[arg-type]
+        text = self.p.ack(self.connection, self.group, self.name, self.epoch, named, **options)
         self.epoch += 1
         found = re.search(r"\[.*?e=([^ \]]+)", text)
         assert found is not None, text

@@ -262,7 +262,7 @@ def test_a_fault_is_refused_when_it_can_never_happen(broker: ReferenceBroker) ->
         lambda: broker.faults.delay(METADATA, -1),
     ):
         with pytest.raises(ValueError, match=r"no error answer|at least once"):
-            plan()
+            plan()  # type: ignore[no-untyped-call]
 
 
 # ---- what tests may do to it

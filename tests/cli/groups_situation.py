@@ -181,7 +181,7 @@ def reference(active: ShareGroupSnapshot) -> list[Block]:
     blocks = []
     for text in re.split(r"^\$ ", REFERENCE.read_text("utf-8"), flags=re.M)[1:]:
         # All at once: what the first member has here may be what the second one had there.
-        text = re.sub(rf"(?<= )({'|'.join(ASSIGNMENTS)})(?=\n)", lambda found: here[found[1]], text)
+        text = re.sub(rf"(?<= )({'|'.join(ASSIGNMENTS)})(?=\n)", lambda found: here[str(found[1])], text)
         command, *lines = text.rstrip("\n").split("\n")
         if "--group g-active" in command and "--verbose" in command:
             lines = [re.sub(r"(?<=  )3(?=  )", str(active.epoch), line) for line in lines]

@@ -89,7 +89,7 @@ def test_no_two_files_are_parsed_at_the_same_time(monkeypatch: pytest.MonkeyPatc
         held.append(definitions._one_parse_at_a_time.locked())
         return ast.Module(body=[], type_ignores=[])
 
-    monkeypatch.setattr(definitions.ast, "parse", parse)
+    monkeypatch.setattr("kafka_share.cli.demo.definitions.ast.parse", parse)
     count_definitions("a.py", b"")
     assert held == [True]
     assert not definitions._one_parse_at_a_time.locked()

@@ -34,7 +34,7 @@ PARTITION = TopicIdPartition(UUID(int=1), "files", 0)
 
 
 def record(offset: int, value: bytes, *, delivery_count: int = 1, checksum: bytes | None = None) -> Any:
-    headers = [(CHECKSUM_HEADER, hashlib.sha256(value).digest() if checksum is None else checksum)]
+    headers = ((CHECKSUM_HEADER, hashlib.sha256(value).digest() if checksum is None else checksum),)
     key = b"%d.py" % offset
     return ShareRecord("files", 0, offset, 0, TimestampType.CREATE_TIME, key, value, headers, None, delivery_count)
 

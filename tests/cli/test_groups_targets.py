@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_share.cli.front import ToolFailedError
+from kafka_share.cli.endings import ToolFailedError
 from kafka_share.cli.groups.targets import (
-    MAX_OFFSET,
     offsets_as_csv,
     parse_config_changes,
     parse_offsets_file,
@@ -17,6 +16,7 @@ from kafka_share.cli.groups.targets import (
     parse_time_ms,
     parse_topics,
 )
+from kafka_share.cli.options import MAX_OFFSET
 from kafka_share.records import TopicPartition
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import platform
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import pytest
 from conformance.kafka_targets import REFERENCE, target_name
@@ -58,7 +58,7 @@ class ConformanceMatrix:
         cell = self._cell(report)
         for name, value in report.user_properties:
             if name == _ROW and cell is not None:
-                line, title, target = value  # type: ignore[misc]
+                line, title, target = cast(tuple[int, str, str], value)
                 self._columns[target] = None
                 self._rows.setdefault((line, title), {})[target] = cell
 

@@ -31,7 +31,7 @@ def test_its_share_requests_encode_to_the_same_bytes_when_they_were_decoded(monk
         config={"group.share.min.heartbeat.interval.ms": 100, "group.share.heartbeat.interval.ms": 100}
     ) as broker:
         broker.create_topic("t", partitions=2)
-        broker.set_group_config("g", **{"share.auto.offset.reset": "earliest"})
+        broker.set_group_config("g", {"share.auto.offset.reset": "earliest"})
         for partition in (0, 1):
             produce(broker.bootstrap_servers, "t", [b"1", b"2", b"3"], partition=partition)
         consumer = share_consumer(broker.bootstrap_servers, "g", "t", **{"share.acknowledgement.mode": "explicit"})

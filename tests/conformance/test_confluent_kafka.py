@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from conformance.confluent_peer import (
@@ -51,7 +52,8 @@ def test_what_its_producer_writes_arrives_whole_when_compressed(bootstrap: str, 
     create_topic(bootstrap, topic)
     read_from_start(bootstrap, group)
     values = [f"value {i} ".encode() * 20 for i in range(50)]
-    produce(bootstrap, topic, values, **{"compression.type": codec, "enable.idempotence": True})
+    settings: dict[str, Any] = {"compression.type": codec, "enable.idempotence": True}
+    produce(bootstrap, topic, values, **settings)
     consumer = share_consumer(bootstrap, group, topic)
     messages = poll_until(consumer, 50)
     consumer.close()

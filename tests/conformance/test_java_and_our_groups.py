@@ -48,8 +48,8 @@ def test_both_tools_print_the_same_bytes(
         both = ("--group", group, "--group", empty)
         for view in ([], ["--offsets", "--verbose"], ["--state"], ["--state", "--verbose"]):
             assert ours("--describe", *both, *view) == tools.run(GROUPS, "--describe", *both, *view).stdout
-        for view in ("--members", "--members --verbose", "--state --verbose"):
-            line = ["--describe", "--group", group, *view.split()]
+        for view in (["--members"], ["--members", "--verbose"], ["--state", "--verbose"]):
+            line = ["--describe", "--group", group, *view]
             assert ours(*line) == tools.run(GROUPS, *line).stdout
         for line in (["--list"], ["--list", "--state"]):
             their_lines = tools.run(GROUPS, *line).stdout.splitlines()

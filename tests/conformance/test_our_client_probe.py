@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 from conformance.kafka_targets import REFERENCE, Target
+from conformance.our_client_probe.all_scenarios import SCENARIOS
 from conformance.our_client_probe.comparison import CLASSES, MORE_EXACT, expected, translated
 from conformance.our_client_probe.differences import DIFFERENCES, NOT_PLAYED, Kind
 from conformance.our_client_probe.java import java_answers
 from conformance.our_client_probe.page import ANSWER, expected_answers, text
-from conformance.our_client_probe.runs import SCENARIOS, play, play_all
+from conformance.our_client_probe.runs import play, play_all
 
 from kafka_share import errors
 
@@ -36,13 +37,14 @@ def foreign_leaks() -> None:
 @pytest.fixture(scope="session")
 def answers(probed_kafka: Target, request: pytest.FixtureRequest) -> Mapping[str, str]:
     """What was answered in the scenarios that this run has chosen; all are played before the first is judged."""
-    chosen = dict.fromkeys(item.callspec.params["scenario"] for item in request.session.items if _is_played(item))
+    played = [item for item in request.session.items if isinstance(item, pytest.Function) and _is_played(item)]
+    chosen = dict.fromkeys(str(item.callspec.params["scenario"]) for item in played)
     at_once = ON_REFERENCE_AT_ONCE if probed_kafka.version is None else ON_KAFKA_AT_ONCE
     return play_all(probed_kafka.bootstrap_servers, chosen, at_once)
 
 
-def _is_played(item: pytest.Item) -> bool:
-    return item.path == Path(__file__) and {"answers", "scenario"} <= set(item.fixturenames)  # type: ignore[attr-defined]
+def _is_played(item: pytest.Function) -> bool:
+    return item.path == Path(__file__) and {"answers", "scenario"} <= set(item.fixturenames)
 
 
 @pytest.mark.timeout(TIMEOUT_S)

@@ -116,7 +116,7 @@ def test_the_other_partitions_are_asked_on_without_a_pause_when_one_is_in_lastin
         h.advance(500)  # the broker waits for records of u
         h.answer(h.fetch(), fetch_answer(fetch_data(tp(), error=29), fetch_data(tp(0, "u"))))
     assert [b - a for a, b in pairwise(times)] == [500] * 9
-    assert h.fetch()
+    h.fetch()
 
 
 # ---- leaders

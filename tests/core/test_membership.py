@@ -30,7 +30,8 @@ def beats(h: Harness) -> list[int]:
 
 
 def last_beat(h: Harness) -> Heartbeat:
-    return h.sent_of(Heartbeat)[-1][1]
+    beat: Heartbeat = h.sent_of(Heartbeat)[-1][1]
+    return beat
 
 
 def test_every_state_can_be_left_when_it_is_not_final() -> None:
@@ -71,7 +72,7 @@ def test_an_assignment_is_acknowledged_at_once_when_it_is_not_empty() -> None:
     acknowledging = h.beat().request
     assert beats(h) == [0, 0]
     assert (acknowledging.member_epoch, acknowledging.subscribed_topic_names) == (3, None)
-    assert h.fetch()  # in parallel
+    h.fetch()  # in parallel
     h.answer(h.beat(), heartbeat_answer(3))
     h.advance(999)
     assert len(beats(h)) == 2
@@ -143,7 +144,7 @@ def test_a_changed_subscription_is_sent_at_once_and_followed_by_the_series_when_
     assert last_beat(h).subscribed_topic_names == ["u"]
     h.advance(150)
     assert [at - beats(h)[before] for at in beats(h)[before:]] == [0, 50, 150, 150]
-    assert h.fetch(1)
+    h.fetch(1)
 
 
 def test_the_old_partition_of_a_kept_topic_does_not_end_the_series_when_topics_were_added() -> None:
@@ -199,7 +200,7 @@ def test_no_heartbeat_is_sent_and_nothing_spins_when_the_coordinator_is_unknown(
     assert len(h.sent_of(FindCoordinatorRequest)) <= 20
     h.coordinator_error = 0
     h.advance(1_200)
-    assert h.beat()
+    h.beat()
 
 
 def test_a_group_authorization_error_of_the_look_up_is_fatal_when_it_comes() -> None:
@@ -363,7 +364,7 @@ def test_heartbeats_go_on_when_the_application_works_long_or_waits_for_a_commit(
     h.commit(1, h.said((0, 9, 1)))
     before = len(beats(h))
     h.advance(20_000)
-    assert h.acknowledge()
+    h.acknowledge()
     assert len(beats(h)) == before + 20
     assert last_beat(h).member_epoch == 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 from kafka_share import AsyncShareAdmin, KafkaShareAdmin
@@ -37,4 +38,4 @@ class BlockingCaller(KafkaShareAdmin):
         self.close()
 
 
-CALLERS = {"blocking": BlockingCaller, "asyncio": AsyncCaller}
+CALLERS: dict[str, Callable[..., Any]] = {"blocking": BlockingCaller, "asyncio": AsyncCaller}

@@ -29,7 +29,7 @@ def make_consumer(broker: ReferenceBroker) -> Iterator[Callable[..., KafkaShareC
 
     def make(*topics: str, group_id: str = "g", reset: str | None = "earliest", **config: Any) -> Any:
         if reset is not None and group_id not in configured:
-            broker.set_group_config(group_id, **{"share.auto.offset.reset": reset})
+            broker.set_group_config(group_id, {"share.auto.offset.reset": reset})
             configured.add(group_id)
         servers = config.pop("bootstrap_servers", broker.bootstrap_servers)
         consumer: KafkaShareConsumer[Any, Any] = KafkaShareConsumer(

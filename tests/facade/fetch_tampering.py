@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kafka_share.broker import connection
+from kafka_share.protocol.messages import encode_response
 from kafka_share.protocol.record_batches import iter_batches
 from kafka_share.protocol.share_fetch import ShareFetchResponse
 
@@ -23,10 +23,10 @@ class FetchTampering:
     """`change` is applied to the next ShareFetch answers for which it returns True, `times` of them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._original = connection.encode_response
+        self._original = encode_response
         self._change: Callable[[ShareFetchResponse], bool] = lambda _: False
         self.remaining = 0
-        monkeypatch.setattr(connection, "encode_response", self._encode)
+        monkeypatch.setattr("kafka_share.broker.connection.encode_response", self._encode)
 
     def next_answers(self, change: Callable[[ShareFetchResponse], bool], times: int = 1) -> None:
         self._change, self.remaining = change, times
@@ -54,7 +54,7 @@ def in_batch(number: int, damage: Callable[[bytes], bytes]) -> Callable[[ShareFe
 
     def change(partition: Any) -> None:
         batches = [batch.data for batch in iter_batches(partition.records)]
-        batches[number] = damage(batches[number])
+        batches[number] = damage(bytes(batches[number]))
         partition.records = b"".join(batches)
 
     return in_partition(change)

@@ -6,7 +6,6 @@ import asyncio
 import gc
 import threading
 import warnings
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -22,7 +21,7 @@ DESCRIBE = ShareGroupDescribeRequest.API_KEY
 
 
 @pytest.fixture
-def servers(broker: ReferenceBroker) -> Iterator[str]:
+def servers(broker: ReferenceBroker) -> str:
     broker.create_topic("t")
     return broker.bootstrap_servers
 

@@ -36,7 +36,7 @@ def consumer(broker: ReferenceBroker, make_consumer: MakeConsumer) -> Consumer:
 
 
 def made_by_hand(topic: str, partition: int, offset: int) -> Record:
-    return ShareRecord(topic, partition, offset, 0, TimestampType.CREATE_TIME, None, None, [], None, 1)
+    return ShareRecord(topic, partition, offset, 0, TimestampType.CREATE_TIME, None, None, (), None, 1)
 
 
 def accept_all(consumer: Consumer, records: list[Record]) -> None:
@@ -337,7 +337,7 @@ def test_acknowledgements_are_grouped_as_brokers_know_them_when_words_differ(
     produce_one_batch(broker, "t", 63)
     records = poll_until(consumer, 63)
     tail = ([ACCEPT] * 10 + [REJECT]) * 2 + [ACCEPT] * 10
-    words: list[AcknowledgeType | None] = [ACCEPT] * 26 + [REJECT, ACCEPT, REJECT, ACCEPT] + [None, *tail]
+    words = [*[ACCEPT] * 26, REJECT, ACCEPT, REJECT, ACCEPT, None, *tail]
     for record, word in zip(records, words, strict=True):
         if word is not None:
             consumer.acknowledge(record, word)

@@ -84,7 +84,7 @@ class Meter:
 def consume_ours(options: argparse.Namespace, group: str) -> dict[str, float]:
     mode = "explicit" if options.explicit else "implicit"
     meter = Meter()
-    consumer: KafkaShareConsumer[bytes, bytes]
+    consumer: KafkaShareConsumer
     with KafkaShareConsumer(
         options.topic,
         bootstrap_servers=options.bootstrap_server,
@@ -93,7 +93,7 @@ def consume_ours(options: argparse.Namespace, group: str) -> dict[str, float]:
         share_acknowledgement_mode=mode,
     ) as consumer:
         while meter.count < options.records:
-            records: ShareRecords[bytes, bytes] = consumer.poll(timeout_ms=1_000)
+            records: ShareRecords = consumer.poll(timeout_ms=1_000)
             for record in records:
                 assert record.value is not None
                 if options.explicit:

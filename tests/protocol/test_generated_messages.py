@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import generate_messages
+import message_modules
 import pytest
 from mypy import api
 
@@ -36,13 +37,13 @@ def records(response: ShareFetchResponse) -> bytes | memoryview | None:
 
 def test_the_modules_are_up_to_date_when_the_check_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert generate_messages.main(["--check"]) == 0, capsys.readouterr().err
-    assert {module.__name__.rpartition(".")[2] for module in MODULES} == set(generate_messages.MODULES)
+    assert {module.__name__.rpartition(".")[2] for module in MODULES} == set(message_modules.MODULES)
 
 
 def test_the_check_fails_and_writing_repairs_it_when_a_module_is_stale(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in generate_messages.MODULES:
+    for name in message_modules.MODULES:
         shutil.copy(generate_messages.PROTOCOL / f"{name}.py", tmp_path)
     monkeypatch.setattr(generate_messages, "PROTOCOL", tmp_path)
     stale, missing = tmp_path / "share_group.py", tmp_path / "share_fetch.py"
@@ -60,9 +61,9 @@ def test_unknown_arguments_are_refused_when_the_generator_runs(capsys: pytest.Ca
 
 
 def test_every_schema_is_used_when_the_modules_are_written() -> None:
-    used = {f"{api}{kind}" for _, apis in generate_messages.MODULES.values() for api in apis for kind in KINDS}
+    used = {f"{api}{kind}" for _, apis in message_modules.MODULES.values() for api in apis for kind in KINDS}
     assert {path.stem for path in generate_messages.SCHEMAS.glob("*.json")} == used
-    for message, field in generate_messages.CHANGES:
+    for message, field in message_modules.CHANGES:
         assert f'"name": "{field}"' in (generate_messages.SCHEMAS / f"{message}.json").read_text()
 
 

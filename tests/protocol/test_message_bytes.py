@@ -261,16 +261,16 @@ def test_tagged_fields_of_a_header_are_skipped_when_a_peer_sends_some() -> None:
 @pytest.mark.parametrize(
     ("request_", "version", "problem"),
     [
-        (ShareGroupHeartbeatRequest(group_id=None, member_id="m"), 1, "group_id must not be None"),
+        (ShareGroupHeartbeatRequest(group_id=None, member_id="m"), 1, "group_id must not be None"),  # type: ignore[arg-type]
         (ShareGroupHeartbeatRequest(group_id="g" * 32768, member_id="m"), 1, "longer than 32767 bytes"),
-        (ShareGroupHeartbeatRequest(group_id=b"g", member_id="m"), 1, "cannot be encoded"),
+        (ShareGroupHeartbeatRequest(group_id=b"g", member_id="m"), 1, "cannot be encoded"),  # type: ignore[arg-type]
         (ShareGroupHeartbeatRequest(group_id="\ud800", member_id="m"), 1, "cannot be encoded"),
         (ShareGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=2**31), 1, "cannot be encoded"),
         (ShareGroupHeartbeatRequest(group_id="g", member_id="m"), 0, "known versions are 1 to 1"),
-        (ShareGroupHeartbeatRequest(group_id="g", member_id="m", _x=b""), 1, "cannot be encoded"),
+        (ShareGroupHeartbeatRequest(group_id="g", member_id="m", _x=b""), 1, "cannot be encoded"),  # type: ignore[call-arg]
         (MetadataRequest(topics=None), 0, "topics must not be None"),
-        (MetadataRequest(topics=["t"]), 12, "cannot be encoded"),
-        (ShareFetchRequest(topics=5), 2, "cannot be encoded"),
+        (MetadataRequest(topics=["t"]), 12, "cannot be encoded"),  # type: ignore[list-item]
+        (ShareFetchRequest(topics=5), 2, "cannot be encoded"),  # type: ignore[arg-type]
     ],
 )
 def test_a_value_is_refused_when_the_protocol_cannot_carry_it(request_: Any, version: int, problem: str) -> None:

@@ -18,7 +18,7 @@ from kafka_share import AcknowledgeType, KafkaShareConsumer, ShareRecord, ShareR
 from kafka_share.errors import KafkaShareError, WakeupError
 from kafka_share.records import TopicIdPartition
 
-Consumer = KafkaShareConsumer[bytes, bytes]
+Consumer = KafkaShareConsumer
 Said = dict[tuple[int, int], tuple[str, int]]
 """(partition, offset) -> (acknowledgement type, delivery count), until its answer came."""
 
@@ -28,7 +28,7 @@ def write(line: str) -> None:
     os.write(1, (line + "\n").encode())
 
 
-def tell_delivered(records: ShareRecords[bytes, bytes]) -> None:
+def tell_delivered(records: ShareRecords) -> None:
     by_partition: dict[int, list[str]] = defaultdict(list)
     for record in records:
         by_partition[record.partition].append(f"{record.offset}:{record.delivery_count}")
@@ -46,7 +46,7 @@ def tell_answer(said: Said, offsets: Mapping[TopicIdPartition, frozenset[int]], 
             write(f"A {where.partition} {kind} {type(error).__name__ if error else '-'} {' '.join(told)}")
 
 
-def decide(source: random.Random, record: ShareRecord[bytes, bytes]) -> AcknowledgeType:
+def decide(source: random.Random, record: ShareRecord) -> AcknowledgeType:
     """Mostly accepted; some are given back while they may still be delivered again, few refused."""
     draw = source.random()
     if draw < 0.02 and record.delivery_count < 3:

@@ -330,8 +330,8 @@ def test_offsets_go_by_topic_id_and_by_older_versions_too() -> None:
     topic = world.topic("t")
     stable_group(world, 1)[0].commit({("t", 0): 5})
     asked = OffsetFetchRequest.OffsetFetchRequestGroup
-    wanted = [asked.OffsetFetchRequestTopics(topic_id=topic.id, partition_indexes=[0])]
-    (group,) = world.ask(OffsetFetchRequest(groups=[asked(group_id="g", topics=wanted)]), 10).groups
+    by_id = [asked.OffsetFetchRequestTopics(topic_id=topic.id, partition_indexes=[0])]
+    (group,) = world.ask(OffsetFetchRequest(groups=[asked(group_id="g", topics=by_id)]), 10).groups
     assert (group.topics[0].topic_id, group.topics[0].partitions[0].committed_offset) == (topic.id, 5)
     wanted = [OffsetFetchRequest.OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
     for version in range(1, 8):
@@ -348,7 +348,7 @@ def test_a_commit_is_refused_when_the_group_does_not_know_the_one_who_commits() 
     (peer,) = stable_group(world, 1)
     offsets = {("t", 0): 1}
     assert peer.commit(offsets, generation_id_or_member_epoch=9) == [ILLEGAL_GENERATION]
-    outside = {"generation_id_or_member_epoch": -1, "member_id": ""}
+    outside: dict[str, Any] = {"generation_id_or_member_epoch": -1, "member_id": ""}
     assert peer.commit(offsets, **outside) == [UnknownMemberIdError.code]
     assert peer.commit(offsets, group_id="none") == [GroupIdNotFoundError.code]
     assert peer.commit(offsets, 8, group_id="none") == [ILLEGAL_GENERATION]

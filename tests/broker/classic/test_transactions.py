@@ -310,7 +310,7 @@ def test_the_transaction_goes_on_without_a_topic_that_was_deleted() -> None:
 def test_offsets_count_when_their_transaction_is_committed() -> None:
     world, producer = started()
     (member,) = stable_group(world, 1)
-    who = {"generation_id": member.generation, "member_id": member.member_id}
+    who: dict[str, Any] = {"generation_id": member.generation, "member_id": member.member_id}
     member.commit({("t", 0): 1})
     for committed, expected in ((False, 1), (True, 5)):
         assert producer.commit_offset("g", 5, **who) == INVALID_STATE, "the group was not added"
@@ -325,7 +325,7 @@ def test_offsets_count_when_their_transaction_is_committed() -> None:
 def test_an_offset_is_refused_when_member_partition_or_note_are_wrong() -> None:
     world, producer = started()
     (member,) = stable_group(world, 1)
-    who = {"generation_id": member.generation, "member_id": member.member_id}
+    who: dict[str, Any] = {"generation_id": member.generation, "member_id": member.member_id}
     producer.add_group("g")
     assert producer.commit_offset("g", 5, **{**who, "generation_id": 9}) == 22
     assert producer.commit_offset("g", 5, **who, partition=7) == UnknownTopicOrPartitionError.code

@@ -6,6 +6,7 @@ of an answer is the one that `kafka_4_3_answers.txt` has for a real broker.
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 import attrs
@@ -92,7 +93,7 @@ class Connection:
     def __init__(self, probe: Probe, connection_id: int) -> None:
         self.probe = probe
         self.id = connection_id
-        self.replies: list[tuple[int, object]] = []
+        self.replies: list[tuple[int, Any]] = []
 
     def close(self) -> None:
         self.probe.node.connection_closed(self.id, self.probe.now_ms)
@@ -185,7 +186,7 @@ class Probe:
         self.node.log_start_moved(topic_id, partition, self.now_ms)
         self.step()
 
-    def configure(self, group: str, **changes: object) -> None:
+    def configure(self, group: str, **changes: Any) -> None:
         self.view.settings[group] = attrs.evolve(self.view.group_settings(group), **changes)
 
     # ---- time
@@ -197,7 +198,7 @@ class Probe:
         self.node.check()
         self.coordinator.check()
 
-    def _reply(self, context: RequestContext, response: object) -> None:
+    def _reply(self, context: RequestContext, response: Any) -> None:
         self.connections[context.connection_id].replies.append((self.now_ms, response))
 
     def sleep(self, span_ms: int) -> None:
@@ -280,7 +281,7 @@ class Probe:
         text = self.text(response)
         return text if since_ms is None else f"{text} took{bucket(at_ms - since_ms)}"
 
-    def fetch(self, connection: Connection, *args: object, timed: bool = False, **kwargs: object) -> str:
+    def fetch(self, connection: Connection, *args: object, timed: bool = False, **kwargs: Any) -> str:
         since_ms = self.now_ms
         self.send_fetch(connection, *args, **kwargs)  # type: ignore[arg-type]
         return self.receive(connection, since_ms=since_ms if timed else None)
@@ -328,7 +329,7 @@ class Probe:
     def name(self, topic_id: UUID) -> str:
         return self.view.topics.get(topic_id) or "id?"
 
-    def text(self, response: object) -> str:
+    def text(self, response: Any) -> str:
         head = f"e={error_text(response.error_code)} lock={response.acquisition_lock_timeout_ms}"
         entries = sorted(
             self._entry(topic.topic_id, entry) for topic in response.responses for entry in topic.partitions
@@ -336,7 +337,7 @@ class Probe:
         nodes = f" nodes={len(response.node_endpoints)}" if response.node_endpoints else ""
         return head + ("".join(entries) or " []") + nodes
 
-    def _entry(self, topic_id: UUID, entry: object) -> str:
+    def _entry(self, topic_id: UUID, entry: Any) -> str:
         text = f" [{self.name(topic_id)}-{entry.partition_index} e={error_text(entry.error_code)}"
         if hasattr(entry, "records"):
             text += f" ae={error_text(entry.acknowledge_error_code)}"

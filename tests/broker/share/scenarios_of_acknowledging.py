@@ -5,6 +5,8 @@ Scenarios of `kafka_4_3_answers.txt`.
 
 from __future__ import annotations
 
+from typing import Any
+
 from broker.share.probe import Connection
 from broker.share.scene import M1, M2, Scene, scenario
 
@@ -138,7 +140,7 @@ def close_before_fetch(scene: Scene) -> None:
 
 @scenario
 def renew(scene: Scene) -> None:
-    zero = {"records": 0, "batch": 0, "wait": 0, "min_bytes": 0, "max_bytes": 0}
+    zero: dict[str, Any] = {"records": 0, "batch": 0, "wait": 0, "min_bytes": 0, "max_bytes": 0}
     scene.loaded_topic(10)
     scene.probe.configure(scene.group, record_lock_duration_ms=1500)
     scene.answered("0", scene.fetch(M1, 0, ""))

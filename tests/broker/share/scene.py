@@ -7,6 +7,7 @@ what came. Waits and limits are those that the real broker was asked with.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 from uuid import UUID
 
 from broker.share.probe import Connection, Probe
@@ -58,7 +59,7 @@ class Scene:
         self.connection = self.probe.connect()
 
     def fetch(
-        self, member: str | None, epoch: int, *acks: str | None, connection: Connection | None = None, **limits: object
+        self, member: str | None, epoch: int, *acks: str | None, connection: Connection | None = None, **limits: Any
     ) -> str:
         """A ShareFetch; with `acks` (such as `0~4:1`, accept 0 to 4) it names partition 0, once per text."""
         limits.setdefault("partitions", [(self.topic_id, 0, text or "") for text in acks])
@@ -69,14 +70,14 @@ class Scene:
         return text
 
     def send_fetch(
-        self, member: str, epoch: int, *acks: str, connection: Connection | None = None, **limits: object
+        self, member: str, epoch: int, *acks: str, connection: Connection | None = None, **limits: Any
     ) -> None:
         """A ShareFetch whose answer is taken later, by `probe.receive`."""
         named = [(self.topic_id, 0, text) for text in acks]
         self.probe.send_fetch(connection or self.connection, self.group, member, epoch, named, **limits)
 
     def acknowledge(
-        self, member: str | None, epoch: int, *acks: str, connection: Connection | None = None, **options: object
+        self, member: str | None, epoch: int, *acks: str, connection: Connection | None = None, **options: Any
     ) -> str:
         """A ShareAcknowledge; with `acks` it names partition 0, once per text."""
         options.setdefault("partitions", [(self.topic_id, 0, text) for text in acks])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from broker.share.probe import Probe
@@ -54,7 +55,7 @@ class Conversation:
 
     def fetch(self, member: str, epoch: str, records: str, batch: str, mode: str) -> str:
         partitions = [(self.t, 0, "")] if epoch == "0" else []
-        limits = {"records": int(records), "batch": int(batch), "mode": int(mode), "wait": 0}
+        limits: dict[str, Any] = {"records": int(records), "batch": int(batch), "mode": int(mode), "wait": 0}
         return self.p.fetch(self.members[member], self.g, member, int(epoch), partitions, **limits)
 
     def ack(self, member: str, epoch: str, batches: str) -> str:
@@ -86,7 +87,7 @@ class Conversation:
     def offsets(self) -> str:
         return self.p.offsets(self.g, self.t)
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name: str) -> Any:
         if name == "del":  # a word that no method can have
             return lambda offset: self.p.delete_records(self.t, int(offset))
         raise AttributeError(name)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+from uuid import UUID
+
 import attrs
 import pytest
 from broker.share.probe import Probe
 
 from kafka_share.broker.inspection import snapshot_of_window
-from kafka_share.broker.share.sessions import SessionKey, rotated
+from kafka_share.broker.share.sessions import PartitionKey, SessionKey, rotated
 from kafka_share.protocol.share_values import MAX_EPOCH, next_epoch
 
 
@@ -16,7 +19,7 @@ def p() -> Probe:
     return Probe()
 
 
-def _topic(p: Probe, name: str = "t", *, groups: tuple[str, ...] = ("g",), partitions: int = 1) -> object:
+def _topic(p: Probe, name: str = "t", *, groups: tuple[str, ...] = ("g",), partitions: int = 1) -> Any:
     topic_id = p.topic(name, partitions)
     for group in groups:
         for index in range(partitions):
@@ -239,12 +242,8 @@ def test_snapshot_shows_holder_and_lock_when_records_are_held(p: Probe) -> None:
 @pytest.mark.behaviour("several members")
 def test_order_begins_one_further_on_when_the_epoch_grows() -> None:
     """The partitions of a session take turns at the front, from request to request."""
-    assert [rotated(["a", "b", "c"], epoch) for epoch in (0, 1, 2, 3)] == [
-        ["a", "b", "c"],
-        ["b", "c", "a"],
-        ["c", "a", "b"],
-        ["a", "b", "c"],
-    ]
+    a, b, c = (PartitionKey(UUID(int=1), partition) for partition in (0, 1, 2))
+    assert [rotated([a, b, c], epoch) for epoch in (0, 1, 2, 3)] == [[a, b, c], [b, c, a], [c, a, b], [a, b, c]]
     assert rotated([], 3) == []
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 import pytest
 from broker.share.probe import Probe
@@ -20,6 +22,7 @@ from kafka_share.broker.share.share_coordinator import StateKey
 from kafka_share.broker.share.state_batches import StateBatch
 from kafka_share.broker.storage.log import StoredBatch
 from kafka_share.errors import (
+    BrokerError,
     CoordinatorNotAvailableError,
     FencedStateEpochError,
     InvalidRecordStateError,
@@ -36,7 +39,7 @@ LOCK = 30_000
 class Bench:
     """One share partition, and record batches given as (first, last)."""
 
-    def __init__(self, *, start: int = 0, stored: tuple[StateBatch, ...] = (), **changes: object) -> None:
+    def __init__(self, *, start: int = 0, stored: tuple[StateBatch, ...] = (), **changes: Any) -> None:
         self.probe = Probe()
         self.settings = GroupSettings(**changes)
         self.key = StateKey("g", self.probe.topic("t"), 0)
@@ -77,7 +80,7 @@ class Bench:
         offset = self.partition.window.next_fetch_offset() if at is None else at
         found = acquire(self.partition, member, mode, size, records, LogRead(offset, read, aborted), now_ms)
         self.partition.check()
-        return [tuple(one) for one in found]
+        return [(one[0], one[1], one[2]) for one in found]
 
     def ack(self, *batches: tuple[int, int, int], member: str = "A", now_ms: int = NOW) -> bool:
         change = self.partition.acknowledge(
@@ -189,13 +192,13 @@ def test_locks_end_in_memory_when_that_cannot_be_stored() -> None:
     ],
 )
 def test_load_fails_with_the_consumers_error_when_the_coordinator_refuses(
-    refused_with: type[Exception], answered_with: type[Exception]
+    refused_with: type[BrokerError], answered_with: type[BrokerError]
 ) -> None:
     """When stored share state cannot be read, the error tells the consumer whether to look for another node."""
     bench = Bench()
 
-    class Refusing(type(bench.states)):
-        def read(self, key: object, leader_epoch: int) -> object:
+    class Refusing(type(bench.states)):  # type: ignore[misc]
+        def read(self, key: object, leader_epoch: int) -> Any:
             raise Refusal(refused_with, "on purpose")
 
     partition = SharePartition(bench.key, 0, Refusing(bench.probe.view), lambda: bench.settings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -26,7 +27,7 @@ class Broker:
         for index in range(partitions):
             self.probe.produce(self.topic_id, 10, index)
 
-    def fetch(self, member: str, epoch: int, acks: str | None = None, *, partitions: int = 0, **options: object) -> str:
+    def fetch(self, member: str, epoch: int, acks: str | None = None, *, partitions: int = 0, **options: Any) -> str:
         """The answer to a ShareFetch that names the first `partitions`, or partition 0 with acknowledgements."""
         named = [(self.topic_id, index, "") for index in range(partitions)]
         if acks is not None:

@@ -106,7 +106,7 @@ def test_lower_state_epoch_is_fenced_when_initialising_and_writing(states: Share
     states.initialize(key, 5, 0)
     for attempt in (lambda: states.initialize(key, 4, 0), lambda: _write(states, key, state_epoch=4)):
         with pytest.raises(Refusal) as error:
-            attempt()
+            attempt()  # type: ignore[no-untyped-call]
         assert _code(error) == FencedStateEpochError.code
     _write(states, key, state_epoch=6, leader_epoch=4)
     _write(states, key, state_epoch=-1, leader_epoch=-1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from broker.share.probe import Connection, Probe
@@ -16,7 +17,7 @@ def p() -> Probe:
     return Probe()
 
 
-def _topic(p: Probe, partitions: int = 1, **config: object) -> object:
+def _topic(p: Probe, partitions: int = 1, **config: Any) -> Any:
     topic_id = p.topic("t", partitions)
     for index in range(partitions):
         p.initialize("g", topic_id, index)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from conformance.our_client_probe.desk import wait_until
@@ -93,7 +94,7 @@ def _describe_errors(scene: Scene) -> str:
     scene.desk.make_classic_group(scene.named("cg"), scene.topic())
     with scene.admin() as admin:
         asked = (("missing", scene.named("no")), ("classic", scene.named("cg")), ("empty id", ""))
-        told = [f"{name}:{outcome(lambda g=group: _described(admin, g))}" for name, group in asked]
+        told = [f"{name}:{outcome(partial(_described, admin, group))}" for name, group in asked]
         told.append(f"none:{outcome(lambda: admin.describe_share_groups([]))}")
     return listed(told)
 
@@ -264,7 +265,7 @@ def _group_config(scene: Scene) -> str:
         told = [f"default:{listed(sorted(shown))}"]
         for setting in CONFIGS:
             name, value = setting.split("=")
-            told.append(f"{setting}:{outcome(lambda n=name, v=value: admin.alter_group_configs(group, {n: v}))}")
+            told.append(f"{setting}:{outcome(partial(admin.alter_group_configs, group, {name: value}))}")
         wait_until(lambda: len(of_the_group()) == 2)
         told.append(f"set:{listed(of_the_group())}")
     return listed(told)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from conformance.our_client_probe.notation import listed, outcome
 from conformance.our_client_probe.registry import scenario
@@ -73,7 +74,7 @@ def _bad_value_override(scene: Scene) -> str:
     )
     topic = scene.named("t1")
     for name, offset, kind in said:
-        told.append(f"{name}:{outcome(lambda o=offset, k=kind: consumer.acknowledge_offset(topic, 0, o, k))}")
+        told.append(f"{name}:{outcome(partial(consumer.acknowledge_offset, topic, 0, offset, kind))}")
     told.append(scene.commit(consumer))
     told.append(f"late:{outcome(lambda: consumer.acknowledge_offset(topic, 0, 1, REJECT))}")
     told.extend(scene.poll_bad(consumer, acknowledge=True) for _ in range(3))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
 from conformance.our_client_probe.notation import listed, outcome
@@ -68,8 +69,8 @@ def _errors(scene: Scene) -> str:
     told.append(f"null rec:{outcome(lambda: consumer.acknowledge(None))}")  # type: ignore[arg-type]
     told.append(f"null type:{outcome(lambda: consumer.acknowledge(records[1], None))}")  # type: ignore[arg-type]
     by_offset = (("off", topic, 0, 1), ("off wrong", topic, 0, 9), ("off topic", "zz", 0, 1), ("off part", topic, 5, 1))
-    for name, *where in by_offset:
-        told.append(f"{name}:{outcome(lambda where=where: consumer.acknowledge_offset(*where, ACCEPT))}")
+    for name, named, partition, offset in by_offset:
+        told.append(f"{name}:{outcome(partial(consumer.acknowledge_offset, named, partition, offset, ACCEPT))}")
     accept_all(consumer, records)
     told.append(f"commit:{scene.commit(consumer)}")
     told.append(f"after commit:{outcome(lambda: consumer.acknowledge(records[0]))}")

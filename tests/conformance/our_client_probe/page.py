@@ -11,14 +11,14 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import pytest
 from conformance.kafka_targets import REFERENCE
+from conformance.our_client_probe.all_scenarios import SCENARIOS
 from conformance.our_client_probe.comparison import expected, verdict
 from conformance.our_client_probe.differences import NOT_PLAYED
 from conformance.our_client_probe.java import VERSION, java_answers
-from conformance.our_client_probe.runs import SCENARIOS
 
 ANSWER: Final = "our client's answer"
 """The property in which a test leaves (scenario, target, answer)."""
@@ -131,7 +131,7 @@ class SideBySide:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         for name, value in report.user_properties if report.when == "call" else ():
             if name == ANSWER:
-                scenario, target, answer = value  # type: ignore[misc]
+                scenario, target, answer = cast(tuple[str, str, str], value)
                 self._answers[scenario, target] = answer
 
     def pytest_sessionfinish(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 from conformance.our_client_probe.notation import listed, outcome, truth
@@ -15,7 +16,7 @@ def _arguments(scene: Scene) -> str:
     """subscribe with arguments that are no topics, with duplicates, and with none; the answer is the subscription."""
     consumer = scene.consumer(scene.group())
     wrong: list[tuple[str, Any]] = [("null", None), ("[null]", [None]), ("['']", [""]), ("['  ']", ["  "])]
-    told = [f"{name}:{outcome(lambda topics=topics: consumer.subscribe(topics))}" for name, topics in wrong]
+    told = [f"{name}:{outcome(partial(consumer.subscribe, topics))}" for name, topics in wrong]
     told.append(f"state:{_subscription(consumer)}")
     told.append(f"[a,a]:{_subscribed(consumer, ['a', 'a'])}")
     told.append(f"[b]:{_subscribed(consumer, ['b'])}")

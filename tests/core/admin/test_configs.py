@@ -254,7 +254,7 @@ def test_a_broker_that_is_down_is_not_waited_for() -> None:
     """It reads the config when it starts."""
     brokers = Brokers()
     show = brokers.show
-    brokers.show = lambda r, n: BrokerUnreachableError("down") if n == 2 else show(r, n)  # type: ignore[method-assign]
+    brokers.show = lambda r, n: BrokerUnreachableError("down") if n == 2 else show(r, n)  # type: ignore[method-assign,assignment,return-value]
     assert brokers.ensure({RESET: "earliest"}) == {RESET: ConfigChange(None, "earliest")}
     assert brokers.cluster.took_ms < 5_000
 

@@ -195,7 +195,12 @@ def test_an_unsupported_type_filter_is_raised_when_every_broker_is_too_old() -> 
 def test_a_description_has_every_field_of_the_answer() -> None:
     """A described group has members, assignment, epochs, state and coordinator; members and partitions in order."""
     where = _Member.Assignment.TopicPartitions
-    member = {"member_epoch": 4, "client_id": "c", "client_host": "/10.0.0.1", "subscribed_topic_names": ["t", "nix"]}
+    member: dict[str, Any] = {
+        "member_epoch": 4,
+        "client_id": "c",
+        "client_host": "/10.0.0.1",
+        "subscribed_topic_names": ["t", "nix"],
+    }
     members = [
         _Member(
             member_id="m2",

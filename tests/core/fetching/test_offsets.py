@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from kafka_share.core.fetching.offsets import (
     MAX_ACQUIRED_OFFSETS,
     AcknowledgementRun,
-    AcquiredRange,
     clean_acquired,
     encode_runs,
     merged,
     overlap,
 )
+from kafka_share.protocol.share_values import AcquiredRange
 
 
 def runs_of(types: dict[int, int]) -> list[AcknowledgementRun]:

@@ -9,7 +9,6 @@ import pytest
 from core.scripted_cluster import Harness, heartbeat_answer, tp
 
 from kafka_share.core.events import ClientInstanceIdWanted, CloseRequested, Send
-from kafka_share.core.metrics import telemetry
 from kafka_share.core.metrics.telemetry import DEFAULT_INTERVAL_MS, LAST_PUSH_LIMIT_MS
 from kafka_share.errors import UnsupportedVersionError
 from kafka_share.protocol import otlp
@@ -285,7 +284,7 @@ def test_one_warning_tells_what_to_install_when_the_encoder_is_missing(monkeypat
     def missing(batch: Batch) -> bytes:
         raise ImportError("No module named 'opentelemetry'")
 
-    monkeypatch.setattr(telemetry.otlp, "encode", missing)
+    monkeypatch.setattr("kafka_share.core.metrics.telemetry.otlp.encode", missing)
     harness = pushing()
     harness.advance(100 * INTERVAL_MS)
     assert harness.sent_of(PushTelemetryRequest) == []
