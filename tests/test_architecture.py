@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import attrs
+import pytest
 from support.set_iteration import iterations_over_sets
 
 ROOT: Final = Path(__file__).parent.parent
@@ -189,6 +190,7 @@ def test_a_machine_reads_no_clock_and_takes_no_chance() -> None:
     assert broken == []
 
 
+@pytest.mark.timeout(120)  # mypy reads the whole package
 def test_a_machine_goes_through_no_set_in_the_order_of_its_hashes() -> None:
     """What it sends and answers would depend on the seed of the process: sort first, or keep a dict."""
     machines = [source.path for source in sources().values() if source.is_machine or source.layer == "application"]

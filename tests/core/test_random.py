@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from core.scripted_cluster import (
     Harness,
     acknowledge_answer,
@@ -219,6 +220,7 @@ class Chaos:
         assert len(seen) == len(set(seen)), "an offset has two outcomes"
 
 
+@pytest.mark.timeout(120)  # two hundred stories of up to sixty steps
 @settings(max_examples=200, deadline=None)
 @given(st.data(), st.booleans())
 def test_every_acknowledgement_gets_one_outcome_when_anything_happens(data: st.DataObject, record_limit: bool) -> None:
