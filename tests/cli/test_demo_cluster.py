@@ -79,7 +79,7 @@ class AdminOfVersion2:
         self.created += [(topic.name, topic.num_partitions, topic.replication_factor) for topic in topics]
 
     def describe_configs(self, resources: list[ConfigResource]) -> list[SimpleNamespace]:
-        entries = [("a", "1", False, 5, False, []), ("b", None, False, 5, False, [])]
+        entries: list[tuple[object, ...]] = [("a", "1", False, 5, False, []), ("b", None, False, 5, False, [])]
         return [SimpleNamespace(resources=[(0, "", 4, resources[0].name, entries)])]
 
 

@@ -105,7 +105,7 @@ class SimulatedClient:
             window_records=self.profile.window_records,
         )
         self.facade = SimulatedFacade(self.driver, side, auditor, API_TIMEOUT_MS)
-        self.driver.start(self.facade if side.has_window else None)  # type: ignore[arg-type]
+        self.driver.start(self.facade if side.has_window else None)
         self._life = life(self)
         self._time.after(0, lambda: self.driver.run(self._resume))
 
