@@ -3,26 +3,30 @@
 What the calls do is in `application.calls`; what travels is decided by `core.consumer` on the background thread. This
 file has the public API, does the waiting, guards against misuse, and runs the acknowledgement commit callback.
 
-With an open window other threads acknowledge while one polls: those two methods go past the guard of the others.
+With an open window other threads acknowledge while one polls: those two methods go past the guard of the others. An
+interrupt may end a call anywhere; what a poll has collected is the application's only when poll has returned.
 """
 
 from __future__ import annotations
 
 import contextlib
+import inspect
 import logging
 import random
 import threading
 import warnings
-from collections.abc import Iterable, Iterator
+import weakref
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future
 from functools import partial
+from operator import length_hint
 from typing import Any, Generic, Self, TypeVar
 
 from kafka_share.application.arguments import acknowledge_type, demand_place, not_a_record, topic_set
 from kafka_share.application.calls import ConsumerCalls, Steps
 from kafka_share.application.decoding import Decoder
-from kafka_share.application.interrupts import Interrupts
 from kafka_share.application.metrics import ConsumerMetrics
+from kafka_share.application.one_caller import OneCaller
 from kafka_share.application.side import ApplicationSide
 from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.consumer import ShareConsumerCore
@@ -83,12 +87,11 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
         self._config = settings = ShareConsumerConfig.from_mapping(config)
         names = topic_set(topics)
         self._has_window = settings.has_window
-        self._interrupts = Interrupts()
         self._application = ApplicationSide(
             explicit=settings.share_acknowledgement_mode == "explicit",
             decoder=Decoder(
-                self._interrupts.interruptible(settings.key_deserializer),
-                self._interrupts.interruptible(settings.value_deserializer),
+                settings.key_deserializer,
+                settings.value_deserializer,
                 settings.check_crcs,
                 settings.deserialization_errors == "mark",
             ),
@@ -98,7 +101,8 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
             guard=threading.RLock() if self._has_window else None,
         )
         self._callback_thread: int | None = None
-        self._guard = threading.Lock()
+        self._one_caller = OneCaller(KafkaShareConsumer._call, KafkaShareConsumer.acknowledge)
+        self._unread: _Unread | None = None
         source = random.Random()
         core = ShareConsumerCore(settings, new_member_id(source), source)
         self._driver = ConsumerBackground(core, settings, window=self._application if self._has_window else None)
@@ -115,22 +119,19 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
         Names only: no patterns. Duplicates collapse; no topics at all means `unsubscribe`. Raises
         `InvalidArgumentError` for a name that is no text or blank; the old subscription then stays.
         """
-        with self._exclusive("subscribe"):
-            names = topic_set(topics)
-            if names:
-                self._calls.subscribe(names)
-            else:
-                self._run(self._calls.unsubscribe())
+        names = topic_set(topics)
+        if names:
+            self._call("subscribe", partial(self._calls.subscribe, names))
+        else:
+            self._run("subscribe", self._calls.unsubscribe())
 
     def unsubscribe(self) -> None:
         """Leave the group and drop the assignment. Records delivered before can still be acknowledged."""
-        with self._exclusive("unsubscribe"):
-            self._run(self._calls.unsubscribe())
+        self._run("unsubscribe", self._calls.unsubscribe())
 
     def subscription(self) -> frozenset[str]:
         """The topic names subscribed to; empty if none."""
-        with self._exclusive("subscription"):
-            return self._application.topics
+        return self._call("subscription", lambda: self._application.topics)
 
     # ---- records
 
@@ -148,16 +149,17 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
         `BrokerUnreachableError` once per outage, when no broker has answered for `default_api_timeout_ms`.
         Acknowledgements are never lost by an exception.
         """
-        records: ShareRecords[K, V] | None = None
+        call = self._calls.poll(checked_timeout(timeout_ms))
+        begun_calls = self._application.begun_calls
         try:
-            with self._exclusive("poll"), self._measured_poll() as measured:
-                records = self._run(self._calls.poll(checked_timeout(timeout_ms)))
+            with self._measured_poll() as measured:
+                records: ShareRecords[K, V] = self._run("poll", call)
                 measured.records = len(records)
             return records
         except BaseException:
-            if records is not None:
-                # An interrupt struck on the way out: what the application never saw must not be accepted.
-                self._application.put_back(records)
+            has_run = inspect.getgeneratorstate(call) == inspect.GEN_CLOSED
+            if has_run and self._application.begun_calls > begun_calls:  # perhaps an interrupt struck on the way out
+                self._application.interrupt_call()
             raise
 
     def __iter__(self) -> Iterator[ShareRecord[K, V]]:
@@ -165,30 +167,51 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
 
         Leaving the loop loses nothing: what a poll brought and the loop has not yielded comes with the next poll.
         """
-        while not self._closed:
-            records = self.poll(_ITERATION_POLL_MS)
-            yielded = 0
+        loop = _Loop()
+        generator = self._iterate(loop)
+        loop.generator = weakref.ref(generator)
+        return generator
+
+    def _iterate(self, loop: _Loop) -> Generator[ShareRecord[K, V], None, None]:
+        while not self._has_closed():
             try:
-                for record in records:
-                    yielded += 1
-                    yield record
-                    if self._is_closed():  # the loop's body may have closed the consumer
-                        return
+                yield from self._read(loop)
             finally:
-                if yielded < len(records) and not self._closed:
-                    with self._exclusive("iteration"):
-                        self._application.put_back(records.without_first(yielded))
+                self._put_back(loop)
+
+    def _read(self, loop: _Loop) -> Iterator[ShareRecord[K, V]]:
+        """Poll for a loop over this consumer."""
+        records: ShareRecords[K, V] | None = None
+        try:
+            records = self.poll(_ITERATION_POLL_MS)
+            self._unread = _Unread(loop, records)
+            return self._unread.rest
+        except BaseException:
+            if records is not None:
+                self._application.interrupt_call()
+            raise
+
+    def _put_back(self, loop: _Loop) -> None:
+        """The loop is over. If an interrupt strikes before this is done, the next call does it."""
+        if self._unread is not None and self._unread.loop is loop and not self._has_closed():
+            if self._unread.has_rest:
+                self._call("iteration", self._put_back_unread)
+            self._unread = None
+
+    def _put_back_unread(self) -> None:
+        if self._unread is not None:
+            self._calls.put_back(self._unread.rest_of_records())
+            self._unread = None
 
     @property
     def acquisition_lock_timeout_ms(self) -> int | None:
         """How long the broker locks records for this consumer, from the latest delivery; None before the first."""
-        with self._exclusive("acquisition_lock_timeout_ms"):
-            return self._application.acquisition_lock_timeout_ms
+        return self._call("acquisition_lock_timeout_ms", lambda: self._application.acquisition_lock_timeout_ms)
 
     # ---- acknowledgements
 
     def acknowledge(self, record: ShareRecord[Any, Any], type: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:  # noqa: A002
-        """Say what became of a record; sent with the next poll or commit, and changeable until then.
+        """Tell what became of a record; sent with the next poll or commit, and changeable until then.
 
         A record is known by topic, partition and offset alone. Raises `IllegalStateError` in implicit mode and for a
         record that is not in flight; TypeError for an argument of another kind.
@@ -202,12 +225,12 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
         if self._has_window:
             self._calls.acknowledge_delivery(record, kind, None)
             return
-        # Not `with self._exclusive(...)`: called for each record, this saves most of the call's time.
+        # Not through `_call`: called for each record, this saves most of the call's time.
         self._enter("acknowledge")
         try:
             self._application.acknowledge(record.topic, record.partition, record.offset, kind)
         finally:
-            self._guard.release()
+            self._one_caller.leave()
 
     def acknowledge_with_result(
         self,
@@ -231,15 +254,14 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
         return future
 
     def acknowledge_offset(self, topic: str, partition: int, offset: int, type: AcknowledgeType) -> None:  # noqa: A002
-        """Override what is said about a record that could not be delivered (a deserializer failed, damaged batch).
+        """Override the acknowledgement of a record that could not be delivered (a deserializer failed, damaged batch).
 
         Raises `IllegalStateError` in implicit mode and for any other offset; `InvalidArgumentError` for a negative
         partition or offset, and for RENEW.
         """
         kind = acknowledge_type(type)
         demand_place(partition, offset)
-        with self._exclusive("acknowledge_offset"):
-            self._application.override(topic, partition, offset, kind)
+        self._call("acknowledge_offset", partial(self._application.override, topic, partition, offset, kind))
 
     def commit_sync(self, timeout_ms: int | None = None) -> dict[TopicIdPartition, KafkaShareError | None]:
         """Send the acknowledgements and wait for the brokers' answers: partition → None, or the error.
@@ -249,31 +271,34 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
         `default_api_timeout_ms`. Raises `OperationTimeoutError` when time runs out (the acknowledgements stay under
         way and are reported to the callback) and `WakeupError`.
         """
-        with self._exclusive("commit_sync"):
-            wait_ms = None if timeout_ms is None else checked_timeout(timeout_ms)
-            return self._run(self._calls.commit_sync(wait_ms))
+        wait_ms = None if timeout_ms is None else checked_timeout(timeout_ms)
+        return self._run("commit_sync", self._calls.commit_sync(wait_ms))
 
     def commit_async(self) -> None:
         """Send the acknowledgements without waiting; their outcome comes through the callback."""
-        with self._exclusive("commit_async"):
-            self._calls.commit_async()
+        self._call("commit_async", self._calls.commit_async)
 
     def set_acknowledgement_commit_callback(self, callback: AcknowledgementCommitCallback | None) -> None:
         """Be told how acknowledgements ended: `callback(offsets by partition, error or None)`.
 
         It runs on the application's thread, inside poll, commit_sync, commit_async and close, and must not call the
-        consumer. What it raises is logged and swallowed. None: results are not collected.
+        consumer. What it raises is logged and swallowed. None: results are not collected. If an interrupt (Ctrl-C)
+        ends it, it is called again with the same outcome.
         """
         if callback is not None and not callable(callback):
             raise TypeError(f"the callback is a callable or None, not {callback.__class__.__name__}")
-        with self._exclusive("set_acknowledgement_commit_callback"):
-            self._calls.report = None if callback is None else partial(self._report, callback)
+        self._call("set_acknowledgement_commit_callback", partial(self._set_callback, callback))
+
+    def _set_callback(self, callback: AcknowledgementCommitCallback | None) -> None:
+        if callback is None:
+            self._application.drop_outcomes()
+        self._calls.report = None if callback is None else partial(self._report, callback)
 
     def _report(self, callback: AcknowledgementCommitCallback, outcome: AcknowledgementOutcome) -> None:
         offsets = frozenset(o for run in outcome.runs for o in range(run.first, run.last + 1))
         self._callback_thread = threading.get_ident()
         try:
-            self._interrupts.run_outside(callback, {outcome.partition: offsets}, outcome.error)
+            callback({outcome.partition: offsets}, outcome.error)
         except Exception:
             log.exception("the acknowledgement commit callback raised")
         finally:
@@ -291,21 +316,28 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
 
         Records that were delivered and not acknowledged are released at once for other members, in implicit mode too.
         Returns without an error even if no broker can be reached, at the latest after `timeout_ms` (default: 30 s),
-        give or take a moment for the last outcomes. Calling it again does nothing.
+        give or take a moment for the last outcomes. Calling it again does nothing. An interrupt
+        (Ctrl-C) while it waits ends the background thread at once, and leaves the rest to the broker.
         """
         limit_ms = DEFAULT_CLOSE_TIMEOUT_MS if timeout_ms is None else checked_timeout(timeout_ms)
-        with self._exclusive("close", when_closed=True):
-            if self._closed or self._driver is None:
-                return
-            try:
-                self._run(self._calls.close(limit_ms))
-            finally:
-                self._closed = True
-                self._driver.stop()
-            for error in iter(self._application.pop_error, None):
-                log.warning("closed with an error that no poll has raised: %s", error)
+        self._call("close", partial(self._close, limit_ms), when_closed=True)
 
-    def _is_closed(self) -> bool:
+    def _close(self, limit_ms: int) -> None:
+        if self._closed or self._driver is None:
+            return
+        if self._unread is not None:
+            self._unread.end()
+        try:
+            if not self._calls.is_closing:
+                self._block(self._calls.close(limit_ms))
+        finally:
+            if self._calls.is_closing:
+                self._driver.stop()
+                self._closed = True
+        for error in iter(self._application.pop_error, None):
+            log.warning("closed with an error that no poll has raised: %s", error)
+
+    def _has_closed(self) -> bool:
         return self._closed
 
     def __enter__(self) -> Self:
@@ -316,7 +348,7 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
 
     def __del__(self) -> None:
         driver = getattr(self, "_driver", None)
-        if driver is None or self._closed:
+        if driver is None or self._closed or self._calls.is_closing:
             return
         warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=2)
         with contextlib.suppress(KafkaShareError):
@@ -326,9 +358,13 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
     def __repr__(self) -> str:
         return f"<KafkaShareConsumer group_id={self._config.group_id!r} client_id={self._config.client_id!r}>"
 
-    # ---- waiting
+    # ---- one call at a time
 
-    def _run(self, call: Steps[T]) -> T:
+    def _run(self, method: str, call: Steps[T]) -> T:
+        """Run a call that may wait."""
+        return self._call(method, partial(self._block, call))
+
+    def _block(self, call: Steps[T]) -> T:
         """Run a call to its end, blocking in the mailbox wherever it waits."""
         assert self._driver is not None
         try:
@@ -336,8 +372,7 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
             while True:
                 try:
                     left_ms = wait.deadline_at_ms - self._driver.now_ms()
-                    with self._interrupts.waiting():
-                        self._driver.mailbox.wait(max(0, left_ms), with_records=wait.with_records)
+                    self._driver.mailbox.wait(max(0, left_ms), with_records=wait.with_records)
                 except BaseException as error:  # noqa: BLE001 - the call ends by it
                     wait = call.throw(error)
                 else:
@@ -346,27 +381,62 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
             result: T = end.value
             return result
 
-    @contextlib.contextmanager
-    def _exclusive(self, method: str, *, when_closed: bool = False) -> Iterator[None]:
-        """The guard of `_enter`, released at the end of the block."""
+    def _call(self, method: str, function: Callable[[], T], *, when_closed: bool = False) -> T:
+        """Call a function inside of the guard."""
         if self._has_window and self._driver is not None and self._driver.is_current_thread:
             raise ConcurrentUseError(f"{method} must not be called from a callback of a future")
-        with self._interrupts:
-            self._enter(method, when_closed=when_closed)
-            try:
-                yield
-            finally:
-                self._guard.release()
+        self._enter(method, when_closed=when_closed)
+        try:
+            if self._unread is not None and self._unread.loop.is_over:
+                self._put_back_unread()
+            result = function()
+            self._one_caller.leave()
+            return result
+        except BaseException:
+            self._one_caller.leave()
+            raise
 
     def _enter(self, method: str, *, when_closed: bool = False) -> None:
         """Take the guard: one caller at a time, none from inside the callback, none after close."""
-        if not self._guard.acquire(blocking=False):
+        if not (self._one_caller.lock.acquire(blocking=False) or self._one_caller.is_free(self)):
             if self._callback_thread == threading.get_ident():
                 raise ConcurrentUseError(f"{method} must not be called from the acknowledgement commit callback")
             raise ConcurrentUseError(f"{method} was called while another thread uses this consumer")
-        if self._closed and not when_closed:
-            self._guard.release()
+        if (self._closed or self._calls.is_closing) and not when_closed:
+            self._one_caller.leave()
             raise ConsumerClosedError("This consumer has already been closed.")
+
+
+class _Loop:
+    """One loop over a consumer: whether it still runs can be seen by its generator."""
+
+    generator: weakref.ref[Generator[Any, None, None]]
+
+    @property
+    def is_over(self) -> bool:
+        generator = self.generator()
+        return generator is None or inspect.getgeneratorstate(generator) == inspect.GEN_CLOSED
+
+
+class _Unread:
+    """What a loop over a consumer has polled and not come to yet."""
+
+    def __init__(self, loop: _Loop, records: ShareRecords[Any, Any]) -> None:
+        self.loop = loop
+        self._records = list(records)
+        self.rest = iter(self._records)
+        """An iterator in C: no interrupt comes between its step and the loop's."""
+
+    @property
+    def has_rest(self) -> bool:
+        return length_hint(self.rest) > 0
+
+    def rest_of_records(self) -> list[ShareRecord[Any, Any]]:
+        return self._records[len(self._records) - length_hint(self.rest) :]
+
+    def end(self) -> None:
+        """The consumer closes: the loop gets nothing more."""
+        self._records.clear()
 
 
 def _resolve(future: Future[None], error: KafkaShareError | None) -> None:

@@ -54,7 +54,7 @@ class AwaitedOutcomes:
             if awaited is None:
                 continue
             notices += _end(awaited, ended.runs, outcome, lock_ms)
-            awaited.open_runs = _without(awaited.open_runs, ended.runs)
+            awaited.open_runs = without(awaited.open_runs, ended.runs)
             if not awaited.open_runs:
                 del self._by_number[ended.number]
         return notices
@@ -89,7 +89,7 @@ def _end(
                     yield told, outcome.error
 
 
-def _without(
+def without(
     runs: tuple[AcknowledgementRun, ...], ended: tuple[AcknowledgementRun, ...]
 ) -> tuple[AcknowledgementRun, ...]:
     """The runs that have not ended yet."""

@@ -7,12 +7,16 @@ by awaiting. Nothing here blocks or knows a thread. The façade sees to it that 
 
 The order of the steps is the promise. What has arrived is taken before anything is accepted; acknowledgements are
 gathered and posted under one guard; the callback hears of outcomes however a call ends; a poll that raises is ended.
+
+An interrupt may strike between any two instructions. Then the next call begins with putting things in order: whatever
+was booked and perhaps not posted is posted again, and what a poll has not returned goes to the next one
+(docs/adr/0008-interrupts.md).
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import attrs
@@ -83,34 +87,70 @@ class ConsumerCalls:
 
     def __init__(self, application: ApplicationSide, background: Background, *, api_timeout_ms: int) -> None:
         self.report: Callable[[AcknowledgementOutcome], None] | None = None
+        self.is_closing = False
+        """Close has come so far that there is no way back."""
         self._application = application
         self._background = background
         self._api_timeout_ms = api_timeout_ms
         self._last_request_id = 0
+        self._has_open_poll = False
+        """A poll was begun, and the core was not told that it has ended."""
+        self._posted_topics: frozenset[str] | None = frozenset()
+        """What the core takes for the subscription; None: an interrupt struck before that was known."""
+
+    def _begin(self) -> None:
+        """The beginning of every call: it puts in order what an interrupted one has left."""
+        self._application.begin_call()
+        if self._has_open_poll:
+            self._end_poll()
+        if not self._application.topics:
+            self._leave_group()
 
     # ---- subscription
 
     def subscribe(self, topics: frozenset[str]) -> None:
         """Replace the subscription by these topics, of which there is at least one."""
+        self._begin()
         self._application.topics = topics
-        self._background.post(SubscriptionChanged(topics), wake=False)
+        self._posted_topics = None
+        self._post_subscription()
+        self._application.end_call()
 
     def unsubscribe(self) -> Steps[None]:
-        if not self._application.topics:
-            return
+        self._begin()
         self._application.topics = frozenset()
+        request_id = self._leave_group()
+        if request_id is not None:
+            deadline_at_ms = self._deadline(self._api_timeout_ms)
+            yield from self._wait(deadline_at_ms, lambda: self._application.pop_completion(request_id) is not None)
+        self._application.end_call()
+
+    def _post_subscription(self) -> None:
+        """It takes effect with the poll that follows."""
+        topics = self._application.topics
+        if topics != self._posted_topics:
+            self._posted_topics = None
+            self._background.post(SubscriptionChanged(topics), wake=False)
+            self._posted_topics = topics
+
+    def _leave_group(self) -> int | None:
+        """Tell the core that there is no subscription any more, unless it knows; the id of the request."""
+        if self._posted_topics == frozenset():
+            return None
+        self._posted_topics = None
         request_id = self._new_request_id()
-        deadline_at_ms = self._deadline(self._api_timeout_ms)
-        self._background.post(Unsubscribed(request_id, deadline_at_ms))
-        yield from self._wait(deadline_at_ms, lambda: self._application.pop_completion(request_id) is not None)
+        self._background.post(Unsubscribed(request_id, self._deadline(self._api_timeout_ms)))
+        self._posted_topics = frozenset()
+        return request_id
 
     # ---- records
 
     def poll(self, timeout_ms: int) -> Steps[Records]:
         application = self._application
         deadline_at_ms = self._deadline(timeout_ms)
+        self._begin()
         self._take(with_records=application.has_room)
-        self._raise_pending()
+        application.raise_error()
         self._report_outcomes()
         if not application.topics:
             raise IllegalStateError("The consumer is not subscribed to any topics.")
@@ -120,32 +160,41 @@ class ConsumerCalls:
         try:
             self._start_poll(deadline_at_ms)
             try:
-                return (yield from self._wait_for_records(deadline_at_ms))
+                records = yield from self._wait_for_records(deadline_at_ms)
             finally:
                 self._report_outcomes()
         except BaseException:
             self._end_poll()
             raise
+        self._has_open_poll = False
+        application.end_call(is_returned=len(records) > 0)
+        return records
 
     def _start_poll(self, deadline_at_ms: int) -> None:
         application = self._application
         application.begin_poll()
+        self._post_subscription()
         with application.guard:
             acknowledgements = application.gather()
             if not application.has_ready:
-                self._ask(deadline_at_ms, acknowledgements)
+                self._ask(deadline_at_ms)
                 return
             # Records are at hand: nothing is fetched, and the acknowledgements do not wait for the next fetch.
             if acknowledgements:
                 self._commit(acknowledgements, self._deadline(self._api_timeout_ms), wait=False)
-        self._background.post(PollStarted(self._background.now_ms(), wants_records=False), wake=False)
+        self._post_poll(PollStarted(self._background.now_ms(), wants_records=False), wake=False)
 
-    def _ask(self, deadline_at_ms: int, acknowledgements: tuple[GatheredAcknowledgements, ...] = ()) -> None:
+    def _post_poll(self, event: PollStarted, *, wake: bool = True) -> None:
+        self._has_open_poll = True
+        self._background.post(event, wake=wake)
+
+    def _ask(self, deadline_at_ms: int) -> None:
         """Have records fetched if that is due; under the application side's guard."""
         asked = self._application.next_ask()
         if asked is not None:
-            gathered = acknowledgements + self._application.gather()
-            self._background.post(PollStarted(deadline_at_ms, gathered, wants_records=asked > 0, max_records=asked))
+            gathered = self._application.gather()
+            self._post_poll(PollStarted(deadline_at_ms, gathered, wants_records=asked > 0, max_records=asked))
+            self._application.posted()
 
     def _wait_for_records(self, deadline_at_ms: int) -> Steps[Records]:
         application = self._application
@@ -155,7 +204,7 @@ class ConsumerCalls:
                 if application.has_window:  # perhaps without the core's knowing: they were at hand when room was made
                     self._end_poll()
                 return records
-            self._raise_pending()
+            application.raise_error()
             with application.guard:
                 self._ask(deadline_at_ms)
             if self._background.now_ms() >= deadline_at_ms:
@@ -166,6 +215,13 @@ class ConsumerCalls:
 
     def _end_poll(self) -> None:
         self._background.post(PollEnded(), wake=False)
+        self._has_open_poll = False
+
+    def put_back(self, records: Iterable[ShareRecord[Any, Any]]) -> None:
+        """An iteration has not come to these records: they belong to the next poll."""
+        self._begin()
+        self._application.put_back(records)
+        self._application.end_call()
 
     # ---- acknowledgements
 
@@ -173,17 +229,19 @@ class ConsumerCalls:
         self, record: ShareRecord[Any, Any], kind: AcknowledgeType, on_outcome: OnOutcome | None
     ) -> None:
         """Open window, any thread: acknowledge a record, known by its delivery; `on_outcome` hears how it ends."""
-        must_announce, makes_room = self._application.deliveries.acknowledge_delivery(record, kind, on_outcome)
-        if must_announce:
-            with contextlib.suppress(ConsumerClosedError):  # close on another thread has just taken it along
-                self._background.post(AcknowledgementsMade())
-        if makes_room:
+        deliveries = self._application.deliveries
+        if deliveries.acknowledge_delivery(record, kind, on_outcome, self._announce):
             self._background.mailbox.interrupt()
+
+    def _announce(self) -> None:
+        with contextlib.suppress(ConsumerClosedError):  # close on another thread has just taken it along
+            self._background.post(AcknowledgementsMade())
 
     def commit_sync(self, timeout_ms: int | None) -> Steps[CommitResult]:
         wait_ms = self._api_timeout_ms if timeout_ms is None else timeout_ms
         deadline_at_ms = self._deadline(wait_ms)
         application = self._application
+        self._begin()
         self._take()
         application.accept_delivered()
         request_id = 0
@@ -196,9 +254,10 @@ class ConsumerCalls:
         for outcome in application.peek_outcomes():
             results[outcome.partition] = results.get(outcome.partition) or outcome.error
         self._report_outcomes()
+        application.end_call()
         if timed_out:
             raise OperationTimeoutError(
-                f"No answer to the acknowledgements within {wait_ms} ms; they are still on their way, "
+                f"No answer to the acknowledgements within {wait_ms} ms; they stay under way, "
                 f"and their outcome is reported to the acknowledgement commit callback."
             )
         return results
@@ -220,6 +279,7 @@ class ConsumerCalls:
     def commit_async(self) -> None:
         """Waits for nothing."""
         application = self._application
+        self._begin()
         self._take()
         self._report_outcomes()
         application.accept_delivered()
@@ -227,31 +287,40 @@ class ConsumerCalls:
             acknowledgements = application.gather()
             if acknowledgements:
                 self._commit(acknowledgements, self._deadline(self._api_timeout_ms), wait=False)
+        application.end_call()
 
     def _commit(
         self, acknowledgements: tuple[GatheredAcknowledgements, ...], deadline_at_ms: int, *, wait: bool
     ) -> int:
         request_id = self._new_request_id()
         self._background.post(CommitRequested(request_id, acknowledgements, deadline_at_ms, wait))
+        self._application.posted()
         return request_id
 
     def _report_outcomes(self) -> None:
-        """Tell what has arrived so far."""
+        """Tell what has arrived so far. An outcome whose report was interrupted is reported again."""
         if self.report is None:
             self._application.drop_outcomes()
             return
-        for outcome in iter(self._application.pop_outcome, None):
+        for outcome in iter(self._application.first_outcome, None):
             self.report(outcome)
+            self._application.drop_outcome()
 
     # ---- the end
 
     def close(self, timeout_ms: int) -> Steps[None]:
+        application = self._application
         deadline_at_ms = self._deadline(timeout_ms)
-        with self._application.guard:
-            self._background.post(CloseRequested(self._application.gather_last(), deadline_at_ms))
+        application.begin_call()
+        with application.guard:
+            acknowledgements = application.gather_last()
+            self.is_closing = True
+            self._background.post(CloseRequested(acknowledgements, deadline_at_ms))
+            application.posted()
         # At the deadline the background side gives up by itself, and reports the outcomes a moment later.
-        yield from self._wait(deadline_at_ms + LAST_OUTCOMES_MS, lambda: self._application.closed)
+        yield from self._wait(deadline_at_ms + LAST_OUTCOMES_MS, lambda: application.closed)
         self._report_outcomes()
+        application.end_call()
 
     # ---- waiting
 
@@ -266,9 +335,8 @@ class ConsumerCalls:
     def _take(self, *, with_records: bool = False) -> None:
         """Take what has arrived; records only for a poll: what no poll takes in time has to be released."""
         mailbox = self._background.mailbox
-        outputs = mailbox.arrived(with_records=with_records)
-        self._application.take(outputs)
-        for output in outputs:
+        for output in mailbox.arrived(with_records=with_records):
+            self._application.take(output)
             mailbox.drop(output)
 
     def _deadline(self, timeout_ms: int) -> int:
@@ -277,11 +345,6 @@ class ConsumerCalls:
     def _new_request_id(self) -> int:
         self._last_request_id += 1
         return self._last_request_id
-
-    def _raise_pending(self) -> None:
-        error = self._application.pop_error()
-        if error is not None:
-            raise error
 
     def _raise_wakeup(self) -> None:
         if self._background.mailbox.consume_wakeup():

@@ -1,6 +1,6 @@
 """From what a broker acquired to what an application holds: records, gaps, and what could not be decoded.
 
-Called by `core.application`, on the application's thread: decoding costs the most CPU of all that the client does,
+Called by `ApplicationSide`, on the application's thread: decoding costs the most CPU of all that the client does,
 and must not delay heartbeats. Values in, values out; no state outlives one fetched partition.
 """
 
@@ -45,10 +45,11 @@ class Problem:
 
 
 class PartitionDecoding:
-    """One fetched partition being turned into records, resumable behind each problem.
+    """One fetched partition being turned into records, resumable behind each problem, and anywhere after an interrupt.
 
-    `next_step()` answers the next records, or the next problem, or None at the end; `take_gaps()` the acquired offsets
-    without a record up to there. Each acquired offset is in exactly one of the three.
+    `next_step()` returns the next records, or the next problem, or None at the end; `confirm` says that the step is in
+    safe hands, without which the next one is the same again. `gaps()` are the acquired offsets without a record up to
+    there. Each acquired offset is in exactly one of the three.
     """
 
     def __init__(self, fetched: FetchedPartition, decoder: Decoder, lock: AcquisitionLock | None = None) -> None:
@@ -59,40 +60,46 @@ class PartitionDecoding:
         self._pending = list(reversed(fetched.acquired))
         self._done_up_to = -1
         self._steps = self._decode()
+        self._is_ahead = False
+        """The generator is at another place than the last confirmed step, or has ended by an exception."""
 
     def next_step(self) -> list[Record] | Problem | None:
         """Whatever a deserializer raises beyond `Exception` (an interrupt) passes through, and costs no record."""
-        try:
-            step = next(self._steps, None)
-        except BaseException:
+        if self._is_ahead:
             self._begin_again()
-            raise
+        self._is_ahead = True
+        step = next(self._steps, None)
         if step is None:
-            self._done_up_to = max((r.last for r in self.fetched.acquired), default=-1)
-        elif isinstance(step, Problem):
-            self._done_up_to = step.runs[-1].last
-        else:
-            self._done_up_to = step[-1].offset
+            self.confirm_up_to(max((r.last for r in self.fetched.acquired), default=-1))
         return step
 
-    def take_gaps(self) -> list[AcknowledgementRun]:
-        """The gaps before and between what `next_step` has answered; each is given once."""
-        done = self._done_up_to
-        taken = [run for run in self._gaps if run.last <= done]
-        self._gaps = [run for run in self._gaps if run.last > done]
-        return taken
+    def confirm(self, step: list[Record] | Problem) -> None:
+        """What comes next is behind this step."""
+        self.confirm_up_to(step.runs[-1].last if isinstance(step, Problem) else step[-1].offset)
+        self._is_ahead = False
 
-    def release_rest(self) -> list[AcknowledgementRun]:
-        """End the decoding: RELEASE for all that has not been answered, besides the gaps up to there."""
-        rest = [AcknowledgementRun(r.first, r.last, AcknowledgeType.RELEASE) for r in self._rest()]
-        return self.take_gaps() + rest
+    def confirm_up_to(self, offset: int) -> None:
+        """The same without knowing where the generator is."""
+        self._done_up_to = max(self._done_up_to, offset)
+
+    def gaps(self) -> list[AcknowledgementRun]:
+        """The gaps before and between the confirmed steps."""
+        return [run for run in self._gaps if run.last <= self._done_up_to]
+
+    def drop_gaps(self) -> None:
+        """The gaps so far have been taken over."""
+        self._gaps = [run for run in self._gaps if run.last > self._done_up_to]
+
+    def released_rest(self) -> list[AcknowledgementRun]:
+        """What to acknowledge if the decoding ends here: the gaps so far, and RELEASE for all that is not confirmed."""
+        return self.gaps() + [AcknowledgementRun(r.first, r.last, AcknowledgeType.RELEASE) for r in self._rest()]
 
     def _rest(self) -> list[AcquiredRange]:
         first = self._done_up_to + 1
         return [AcquiredRange(max(r.first, first), *r[1:]) for r in self.fetched.acquired if r.last >= first]
 
     def _begin_again(self) -> None:
-        """A generator that raised has ended; the next one goes on behind the last step that was answered."""
+        """Go on behind the last confirmed step."""
         self._gaps = [run for run in self._gaps if run.last <= self._done_up_to]
         self._pending = self._rest()[::-1]
         self._steps = self._decode()

@@ -1,7 +1,11 @@
 """Everything that one application holds or has acknowledged without an outcome yet, across partitions.
 
-Owned by `core.application`. With an open window other threads come in too: `guard`, a re-entrant lock that the façade
+Owned by `ApplicationSide`. With an open window other threads come in too: `guard`, a re-entrant lock that the façade
 brings along, makes each method here atomic, and is never held while something waits, decodes or calls the application.
+
+Acknowledgements leave in three steps: what is gathered is booked (`_leaving`, one store), then its traces are moved
+from one book to the other, and it stays in `_unposted` until `posted`. Whoever comes after an interrupt finishes what
+was begun; an event that is posted twice has the same numbers, which the core takes once.
 """
 
 from __future__ import annotations
@@ -11,17 +15,14 @@ from contextlib import AbstractContextManager
 from itertools import count
 from typing import Any
 
-from kafka_share.application.awaited_outcomes import AwaitedOutcomes, Notice, OnOutcome
-from kafka_share.application.delivery import Delivery
+from kafka_share.application.awaited_outcomes import AwaitedOutcomes, Notice, OnOutcome, without
+from kafka_share.application.delivery import Delivery, Leaving, Record
 from kafka_share.core.events import AcknowledgementOutcome, FetchedPartition, GatheredAcknowledgements
 from kafka_share.core.fetching.offsets import AcknowledgementRun
 from kafka_share.errors import ConsumerClosedError, IllegalStateError, InvalidArgumentError, KafkaShareError
 from kafka_share.locks import AcquisitionLock
 from kafka_share.protocol.share_values import DEFAULT_LOCK_MS
-from kafka_share.records import AcknowledgeType, ShareRecord
-
-Record = ShareRecord[Any, Any]
-Renewing = tuple[Delivery, dict[int, Record]]
+from kafka_share.records import AcknowledgeType
 
 
 class Deliveries:
@@ -31,22 +32,24 @@ class Deliveries:
         self, *, explicit: bool, window_records: int, guard: AbstractContextManager[Any], now_ms: Callable[[], int]
     ) -> None:
         self.guard = guard
-        self._explicit = explicit
         self.lock_ms: int | None = None
-        """What brokers said last."""
+        """The lock time that a broker named last."""
         self.is_closed = False
+        self.renewing: dict[int, tuple[Delivery, list[Record]]] = {}
+        """Records that are being renewed, by the number of their acknowledgement. Not in the open window."""
+        self._explicit = explicit
         self._window_records = window_records
+        self._has_window = window_records > 0
         self._now_ms = now_ms
         self._by_place: dict[tuple[str, int], list[Delivery]] = {}
         self._by_lock: dict[AcquisitionLock, Delivery] = {}
-        self._changed: dict[Delivery, None] = {}
-        """Open window: those with something to gather."""
-        self._awaited = AwaitedOutcomes()
-        self._unreported: dict[int, int] = {}
-        """How many offsets of each number have no outcome that has reached the application."""
         self._numbers = count(1)
-        self._held = 0
-        """Open window: delivered, and without a final word."""
+        self._leaving: tuple[Delivery, Leaving] | None = None
+        """Booked, and perhaps not moved from one book to the other."""
+        self._unposted: dict[int, GatheredAcknowledgements] = {}
+        self._awaited = AwaitedOutcomes()
+        self._unreported: dict[int, tuple[AcknowledgementRun, ...]] = {}
+        """The runs of each number that have no outcome that has reached the application."""
         self._is_announced = False
         self._waits_for_room = False
 
@@ -56,137 +59,147 @@ class Deliveries:
         deadline_at_ms = acquired_at_ms + (lock_ms if lock_ms > 0 else DEFAULT_LOCK_MS)
         return AcquisitionLock(deadline_at_ms, fetched.locks, self._now_ms)
 
-    def deliver(self, holder: Delivery, records: list[Record]) -> None:
+    def deliver(self, delivery: Delivery, records: list[Record]) -> None:
         with self.guard:
-            if not self._window_records:
-                self._supersede(holder, records)
-            holder.deliver(records)
-            if self._window_records:
-                self._held += len(records)
-            self._keep(holder)
+            if not self._has_window:
+                self._supersede(delivery, records)
+            delivery.deliver(records)
+            self._file(delivery)
 
-    def _supersede(self, holder: Delivery, records: list[Record]) -> None:
+    def _supersede(self, delivery: Delivery, records: list[Record]) -> None:
         """Forget older deliveries of these records: a record that is handed out anew was not locked any more.
 
-        It is acknowledged by its place, so that a word about it is for the latest delivery; nobody could say one about
-        the older ones, and the next poll would demand it. In an open window a record names its delivery.
+        It is acknowledged by its place, so an acknowledgement is for the latest delivery; nobody could acknowledge the
+        older ones, and the next poll would demand it. In an open window a record names its delivery.
         """
-        for older in list(self._by_place.get(holder.partition.topic_partition, ())):
-            if older is not holder and older.partition == holder.partition:
+        for older in list(self._by_place.get(delivery.partition.topic_partition, ())):
+            if older is not delivery and older.partition == delivery.partition:
                 older.take_back(record.offset for record in records)
-                self._drop_if_done(older)
+                self._file(older)
 
-    def settle(self, holder: Delivery, runs: Iterable[AcknowledgementRun]) -> None:
+    def preset(self, delivery: Delivery, runs: list[AcknowledgementRun]) -> None:
         """Gaps, and what is given back unseen."""
-        with self.guard:
-            holder.settle(runs)
-            self._keep(holder)
+        if runs:
+            with self.guard:
+                delivery.preset(runs)
+                self._file(delivery)
 
-    def fail(self, holder: Delivery, runs: Iterable[AcknowledgementRun]) -> None:
+    def fail(self, delivery: Delivery, runs: Iterable[AcknowledgementRun]) -> None:
         with self.guard:
-            holder.fail(runs)
-            self._keep(holder)
+            delivery.fail(runs)
+            self._file(delivery)
 
-    def take_back(self, records: Iterable[Record]) -> list[Renewing]:
-        """Take out records that did not reach the application after all."""
+    def present(self, records: Iterable[Record]) -> list[tuple[Delivery, list[Record]]]:
+        """Those of the records that the application still holds, by delivery."""
         by_lock: dict[AcquisitionLock, list[int]] = {}
         for record in records:
             assert record.lock is not None, "a record that was not delivered"
             by_lock.setdefault(record.lock, []).append(record.offset)
-        found: list[Renewing] = []
         with self.guard:
-            for lock, offsets in by_lock.items():
-                holder = self._by_lock.get(lock)
-                taken = {} if holder is None else holder.take_back(offsets)
-                if holder is not None and taken:
-                    found.append((holder, taken))
-                    if self._window_records:
-                        self._held -= len(taken)
-                    self._drop_if_done(holder)
-        return found
+            found = [(self._by_lock[lock], offsets) for lock, offsets in by_lock.items() if lock in self._by_lock]
+            return [(one, there) for one, offsets in found if (there := one.present(offsets))]
 
-    def _keep(self, holder: Delivery) -> None:
-        if holder.is_done:
+    def take_back(self, delivery: Delivery, records: list[Record]) -> None:
+        """Take out records that did not reach the application after all."""
+        with self.guard:
+            delivery.take_back(record.offset for record in records)
+            self._file(delivery)
+
+    def _file(self, delivery: Delivery) -> None:
+        """Have it found as long as there is something in it."""
+        where, lock = delivery.partition.topic_partition, delivery.lock
+        here = self._by_place.setdefault(where, [])
+        if not delivery.is_done:
+            if delivery not in here:
+                here.append(delivery)
+            self._by_lock[lock] = delivery
             return
-        if holder.lock not in self._by_lock:
-            self._by_place.setdefault(holder.partition.topic_partition, []).append(holder)
-            if holder.lock is not None:
-                self._by_lock[holder.lock] = holder
-        if holder.has_words:
-            self._changed[holder] = None
+        if delivery in here:
+            here.remove(delivery)
+        if not here:
+            self._by_place.pop(where, None)
+        self._by_lock.pop(lock, None)
 
-    def _drop_if_done(self, holder: Delivery) -> None:
-        if holder.is_done:
-            self._changed.pop(holder, None)
-            where = holder.partition.topic_partition
-            self._by_place[where].remove(holder)
-            if not self._by_place[where]:
-                del self._by_place[where]
-            if holder.lock is not None:
-                del self._by_lock[holder.lock]
+    def heal(self) -> None:
+        """After an interrupt: finish what was begun, so that every book agrees with the others."""
+        with self.guard:
+            self._finish_leaving()
+            for delivery in dict.fromkeys([*self._all(), *self._by_lock.values()]):
+                delivery.heal()
+                self._file(delivery)
 
     # ---- what is held
 
-    def _holders(self) -> list[Delivery]:
-        return [holder for holders in self._by_place.values() for holder in holders]
+    def _all(self) -> list[Delivery]:
+        return [delivery for here in self._by_place.values() for delivery in here]
 
     @property
     def unacknowledged(self) -> int:
-        """Delivered records without a word."""
+        """How many delivered records are not acknowledged."""
         with self.guard:
-            return sum(holder.unacknowledged for holder in self._holders())
+            return sum(delivery.unacknowledged for delivery in self._all())
 
     @property
-    def has_words(self) -> bool:
+    def has_acknowledgements(self) -> bool:
         """Whether there is something to gather."""
-        return any(holder.has_words for holder in self._holders())
+        return any(delivery.has_acknowledgements for delivery in self._all())
 
     def room(self) -> int:
         """Open window: how many more records fit, perhaps less than none. Who finds no room is to be woken for it."""
         with self.guard:
-            room = self._window_records - self._held
+            room = self._room()
             self._waits_for_room = room <= 0
             return room
 
-    # ---- words
+    def _room(self) -> int:
+        return self._window_records - sum(delivery.count_open() for delivery in self._all())
+
+    # ---- acknowledgements
 
     def acknowledge(self, topic: str, partition: int, offset: int, kind: AcknowledgeType) -> None:
         """Raises IllegalStateError in implicit mode, or if the record is not in flight. Not for the open window."""
         if not self._explicit:
             raise _implicit()
-        for holder in self._by_place.get((topic, partition), ()):
-            if holder.acknowledge(offset, kind):
+        if self._leaving is not None:
+            self._finish_leaving()
+        for delivery in self._by_place.get((topic, partition), ()):
+            if delivery.acknowledge(offset, kind):
                 return
         raise _not_in_flight(topic, partition, offset)
 
     def acknowledge_delivery(
-        self, record: Record, kind: AcknowledgeType, on_outcome: OnOutcome | None
-    ) -> tuple[bool, bool]:
-        """Open window, any thread: whether to post `AcknowledgementsMade`, and whether to wake the poll.
+        self,
+        record: Record,
+        kind: AcknowledgeType,
+        on_outcome: OnOutcome | None,
+        announce: Callable[[], None],
+    ) -> bool:
+        """Open window, any thread. True if the poll is to be woken: it waits for room, and there is some.
 
-        A record names its delivery by its lock; one that was made by hand is known by its place alone. Raises
-        IllegalStateError if it is not in flight or has had its final word, ConsumerClosedError after close.
+        `announce` is called if the background side does not know yet that there is something to gather. A record names
+        its delivery by its lock; one that was made by hand is known by its place alone. Raises IllegalStateError if it
+        is not in flight or has had its final acknowledgement, ConsumerClosedError after close.
         """
         with self.guard:
             if self.is_closed:
                 raise ConsumerClosedError("This consumer has already been closed.")
-            holder = self._acknowledge_delivery(record, kind, on_outcome)
-            self._changed[holder] = None
-            if kind is not AcknowledgeType.RENEW:
-                self._held -= 1
-            must_announce, self._is_announced = not self._is_announced, True
-            makes_room = self._waits_for_room and self._held < self._window_records
-            return must_announce, makes_room
+            if self._leaving is not None:
+                self._finish_leaving()
+            self._acknowledge_once(record, kind, on_outcome)
+            if not self._is_announced:
+                announce()
+                self._is_announced = True
+            return self._waits_for_room and self._room() > 0
 
-    def _acknowledge_delivery(self, record: Record, kind: AcknowledgeType, on_outcome: OnOutcome | None) -> Delivery:
+    def _acknowledge_once(self, record: Record, kind: AcknowledgeType, on_outcome: OnOutcome | None) -> None:
         if record.lock is not None:
-            holder = self._by_lock.get(record.lock)
-            if holder is not None and holder.acknowledge_delivery(record.offset, kind, on_outcome):
-                return holder
+            delivery = self._by_lock.get(record.lock)
+            if delivery is not None and delivery.acknowledge_once(record.offset, kind, on_outcome):
+                return
         else:
-            for holder in reversed(self._by_place.get((record.topic, record.partition), [])):
-                if holder.acknowledge_delivery(record.offset, kind, on_outcome):
-                    return holder
+            for delivery in reversed(self._by_place.get((record.topic, record.partition), [])):
+                if delivery.acknowledge_once(record.offset, kind, on_outcome):
+                    return
         raise _not_in_flight(record.topic, record.partition, record.offset)
 
     def override(self, topic: str, partition: int, offset: int, kind: AcknowledgeType) -> None:
@@ -199,58 +212,53 @@ class Deliveries:
                 f"Offset {offset} of {topic}-{partition} was not delivered, so it cannot be renewed."
             )
         with self.guard:
-            for holder in self._by_place.get((topic, partition), ()):
-                if holder.override(offset, kind):
-                    return
-        raise IllegalStateError(
-            f"Offset {offset} of {topic}-{partition} cannot be acknowledged by its offset: "
-            f"that is for records that could not be delivered and have not been committed since."
-        )
+            self._finish_leaving()
+            if not any(one.override(offset, kind) for one in self._by_place.get((topic, partition), ())):
+                raise IllegalStateError(
+                    f"Offset {offset} of {topic}-{partition} cannot be acknowledged by its offset: "
+                    f"that is for records that could not be delivered and have not been committed since."
+                )
 
     def accept_rest(self) -> None:
-        for holder in self._holders():
-            holder.accept_rest()
+        for delivery in self._all():
+            delivery.accept_rest()
 
-    # ---- handing over
+    # ---- gathering
 
-    def gather(self) -> tuple[tuple[GatheredAcknowledgements, ...], list[Renewing]]:
-        """Take out all that has been said, and the records that it renews."""
-        gathered: list[GatheredAcknowledgements] = []
-        renewing: list[Renewing] = []
-        for holder in self._holders():
-            said, renewed = holder.gather(self._numbers)
-            if said is None:
-                continue
-            gathered.append(said)
-            self._book(holder, said, {})
-            if renewed:
-                renewing.append((holder, renewed))
-            self._drop_if_done(holder)
-        self._changed.clear()
-        return tuple(gathered), renewing
-
-    def gather_said(self, *, spares_failed: bool = False) -> tuple[GatheredAcknowledgements, ...]:
-        """The same in the open window. What is gathered and the event that carries it belong under one `guard`."""
-        gathered: list[GatheredAcknowledgements] = []
+    def gather(self, *, spares_failed: bool = False) -> tuple[GatheredAcknowledgements, ...]:
+        """All that has to be posted now, under the same `guard`; `posted` says that it was."""
         with self.guard:
-            for holder in list(self._changed):
-                for said, waiting in holder.gather_said(self._numbers, spares_failed=spares_failed):
-                    gathered.append(said)
-                    self._book(holder, said, waiting)
-                if not holder.has_words:
-                    del self._changed[holder]
-                self._drop_if_done(holder)
-        return tuple(gathered)
+            self._finish_leaving()
+            for delivery in self._all():
+                leaving = delivery.gathered(self._numbers, has_window=self._has_window, spares_failed=spares_failed)
+                if leaving is not None:
+                    self._leaving = (delivery, leaving)
+                    self._finish_leaving()
+            return tuple(self._unposted.values())
+
+    def _finish_leaving(self) -> None:
+        if self._leaving is None:
+            return
+        delivery, leaving = self._leaving
+        for gathered, waiting in leaving.parts:
+            self._unposted[gathered.number] = gathered
+            self._unreported[gathered.number] = gathered.runs
+            self._awaited.add(gathered, delivery.lock, waiting)
+            if leaving.renewing:
+                self.renewing[gathered.number] = delivery, list(leaving.renewing.values())
+        delivery.leave(leaving, has_window=self._has_window)
+        self._file(delivery)
+        self._leaving = None
+
+    def posted(self) -> None:
+        """What was gathered has been posted."""
+        self._unposted.clear()
 
     def gather_announced(self) -> tuple[GatheredAcknowledgements, ...]:
         """The same for the background thread, which was told that there is something; from now on it is to be told."""
         with self.guard:
             self._is_announced = False
-            return self.gather_said(spares_failed=True)
-
-    def _book(self, holder: Delivery, gathered: GatheredAcknowledgements, waiting: dict[int, list[OnOutcome]]) -> None:
-        self._unreported[gathered.number] = sum(run.last - run.first + 1 for run in gathered.runs)
-        self._awaited.add(gathered, holder.lock, waiting)
+            return self.gather(spares_failed=True)
 
     # ---- outcomes
 
@@ -258,16 +266,16 @@ class Deliveries:
     def awaits_outcomes(self) -> bool:
         return bool(self._unreported)
 
-    def reported(self, outcome: AcknowledgementOutcome) -> None:
-        """The outcome has reached the application."""
+    def reported(self, outcome: AcknowledgementOutcome, *, is_again: bool) -> None:
+        """The outcome has reached the application; perhaps not for the first time, after an interrupt."""
         with self.guard:
             for ended in outcome.ended:
-                left = self._unreported.get(ended.number, 0) - sum(run.last - run.first + 1 for run in ended.runs)
-                assert left >= 0, f"{outcome.partition} has more outcomes than acknowledgements"
+                assert is_again or ended.number in self._unreported, f"{ended} of what has no more outcomes to come"
+                left = without(self._unreported.get(ended.number, ()), ended.runs)
                 if left:
                     self._unreported[ended.number] = left
                 else:
-                    del self._unreported[ended.number]
+                    self._unreported.pop(ended.number, None)
 
     def resolve(self, outcome: AcknowledgementOutcome) -> list[Notice]:
         """Renew and lose locks. Returns whom to tell."""
@@ -280,24 +288,23 @@ class Deliveries:
         with self.guard:
             self.is_closed = True
             notices = self._awaited.abandon(error)
-            for holder in self._holders():
-                notices += [(told, error) for waiting in holder.unsaid.values() for told in waiting]
-                holder.unsaid.clear()
+            for delivery in self._all():
+                waiting = delivery.waiting()
+                notices += [(told, error) for those in waiting.values() for told in those]
+                waiting.clear()
             return notices
 
     def check(self) -> None:
-        assert all(left > 0 for left in self._unreported.values()), "what has been reported is kept"
+        assert all(self._unreported.values()), "what has been reported is kept"
+        assert self._leaving is None, "acknowledgements stay half gathered"
         self._awaited.check()
-        for holders in self._by_place.values():
-            assert holders, "an empty list of in-flight partitions was kept"
-            for holder in holders:
-                assert not holder.is_done, f"{holder.partition} is kept without anything in flight"
-                assert holder.lock is None or self._by_lock[holder.lock] is holder
-                holder.check()
-        assert len(self._by_lock) == len(self._holders()), "a holder is found by its place or its lock only"
-        if self._window_records:
-            assert all(h in self._changed for h in self._holders() if h.has_words), "a word that nobody gathers"
-            assert self._held == sum(holder.count_open() for holder in self._holders())
+        for here in self._by_place.values():
+            assert here, "an empty list of deliveries is kept"
+            for delivery in here:
+                assert not delivery.is_done, f"{delivery.partition} is kept without anything in flight"
+                assert self._by_lock[delivery.lock] is delivery
+                delivery.check()
+        assert len(self._by_lock) == len(self._all()), "a delivery is found by its place or its lock only"
 
 
 def _implicit() -> IllegalStateError:

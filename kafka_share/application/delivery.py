@@ -1,6 +1,8 @@
-"""The records that the application holds, and what it has said about each: one `Delivery` per delivery.
+"""The records of one delivery that the application holds, and how it has acknowledged each.
 
-Owned by `core.in_flight_records`. Encodes nothing and sends nothing: `gather` hands over what has been said, as runs.
+Owned by `Deliveries`. Encodes nothing and sends nothing: `gathered` shows what has been acknowledged, as runs, and
+`leave` takes it out. Every change is one operation, or can be made again from any point of it with the same result: an
+interrupt may strike the application's thread between any two of its instructions.
 """
 
 from __future__ import annotations
@@ -8,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import Any
+
+import attrs
 
 from kafka_share.application.awaited_outcomes import OnOutcome, Waiting
 from kafka_share.core.events import FetchedPartition, GatheredAcknowledgements
@@ -18,6 +22,7 @@ from kafka_share.records import AcknowledgeType, ShareRecord
 ACCEPT = int(AcknowledgeType.ACCEPT)
 RENEW = int(AcknowledgeType.RENEW)
 
+Record = ShareRecord[Any, Any]
 _offset_of = attrgetter("offset")
 
 
@@ -38,7 +43,7 @@ def runs_of(types: Iterable[tuple[int, int]]) -> list[AcknowledgementRun]:
     return runs
 
 
-def _accepting(records: list[ShareRecord[Any, Any]]) -> list[AcknowledgementRun]:
+def _accepting(records: list[Record]) -> list[AcknowledgementRun]:
     """ACCEPT for all of these records; offsets without a hole need no look at each."""
     first, last = records[0].offset, records[-1].offset
     if last - first + 1 == len(records):
@@ -47,63 +52,78 @@ def _accepting(records: list[ShareRecord[Any, Any]]) -> list[AcknowledgementRun]
 
 
 def _runs_of_types(types: dict[int, int]) -> list[AcknowledgementRun]:
-    """What was said about single offsets, in whatever order."""
+    """The types of single offsets, in whatever order."""
     offsets, kinds = sorted(types), set(types.values())
     if len(kinds) == 1 and offsets[-1] - offsets[0] + 1 == len(offsets):
-        # One word about neighbours, which is most of what is ever said, needs no look at each.
+        # One type for neighbours, which is the rule, needs no look at each.
         return [AcknowledgementRun(offsets[0], offsets[-1], kinds.pop())]
     return runs_of((offset, types[offset]) for offset in offsets)
+
+
+@attrs.frozen
+class Leaving:
+    """What `Delivery.gathered` found: acknowledgements with those who wait for them, and what they leave behind."""
+
+    parts: tuple[tuple[GatheredAcknowledgements, Waiting], ...]
+    types: dict[int, int]
+    renewing: dict[int, Record]
+    """Not in the open window, where renewed records stay."""
 
 
 class Delivery:
     """What was delivered from one fetched partition and is not acknowledged yet.
 
-    An offset is in one of three states: delivered without a word (`unacknowledged` counts these), said (its type may
-    still be changed), or gone after `gather`. `fail` adds offsets that could not be turned into records: their type is
-    preset and may be overridden.
+    An offset is in one of three states: delivered and not acknowledged (`unacknowledged` counts these), acknowledged
+    (its type may still be changed), or gone (gathered). Offsets that could not be turned into records have a preset
+    type, which may be overridden.
 
-    Records stay in the lists they came in until the application speaks of a single one: implicit acknowledgement then
-    costs nothing per record.
+    Records stay in the lists they came in until the application acknowledges a single one: implicit acknowledgement
+    then costs nothing per record.
 
-    In the open window words are final, except RENEW, which leaves the record where it is: `say` and `gather_said` take
-    the place of `acknowledge` and `gather`.
+    In the open window acknowledgements are final, except RENEW, which leaves the record where it is.
     """
 
-    def __init__(self, fetched: FetchedPartition, lock: AcquisitionLock | None = None) -> None:
+    def __init__(self, fetched: FetchedPartition, lock: AcquisitionLock) -> None:
         self.partition = fetched.partition
         self.lock = lock
         self.node_id = fetched.node_id
         self.session_id = fetched.session_id
-        self._fresh: list[list[ShareRecord[Any, Any]]] = []
-        """Delivered, without a word."""
-        self._accepted: list[list[ShareRecord[Any, Any]]] = []
+        self._fresh: list[list[Record]] = []
+        """Delivered, not acknowledged."""
+        self._accepted: list[list[Record]] = []
         """Delivered, and accepted all at once."""
-        self._records: dict[int, ShareRecord[Any, Any]] = {}
-        """Delivered, and looked up by offset since; their words are in `_types`."""
+        self._records: dict[int, Record] = {}
+        """Delivered, and looked up by offset since; their types are in `_types`."""
         self._types: dict[int, int] = {}
-        self._settled: list[AcknowledgementRun] = []
+        self._preset: dict[int, AcknowledgementRun] = {}
+        """What the application never sees: gaps, and what is given back. By first offset."""
         self._failed: set[int] = set()
         self._waiting: Waiting = {}
-        """Who wants to hear how a word in `_types` ends."""
+        """Who wants to hear how an acknowledgement in `_types` ends."""
 
-    def deliver(self, records: list[ShareRecord[Any, Any]]) -> None:
+    def deliver(self, records: list[Record]) -> None:
         """Take over records in offset order; the list must not change any more."""
-        if records:
+        if records and not any(known is records for known in self._fresh):
             self._fresh.append(records)
 
-    def _look_up(self) -> dict[int, ShareRecord[Any, Any]]:
+    def _look_up(self) -> dict[int, Record]:
         """All delivered records by offset."""
         if self._fresh or self._accepted:
             for records in self._accepted:
                 self._types.update(dict.fromkeys(map(_offset_of, records), ACCEPT))
             for records in (*self._accepted, *self._fresh):
                 self._records.update(zip(map(_offset_of, records), records, strict=True))
-            self._fresh, self._accepted = [], []
+            self._accepted = []
+            self._fresh = []
         return self._records
 
-    def settle(self, runs: Iterable[AcknowledgementRun]) -> None:
-        """Take over what the application has no word in: gaps, and what is given back unseen."""
-        self._settled.extend(runs)
+    def heal(self) -> None:
+        """After an interrupt: no record is in two places."""
+        self._look_up()
+
+    def preset(self, runs: Iterable[AcknowledgementRun]) -> None:
+        """Take over offsets that the application never sees."""
+        self._preset.update({run.first: run for run in runs})
 
     def fail(self, runs: Iterable[AcknowledgementRun]) -> None:
         """Take over offsets that could not be delivered, with the types they have unless the application overrides."""
@@ -112,13 +132,18 @@ class Delivery:
                 self._types[offset] = run.type
                 self._failed.add(offset)
 
-    def take_back(self, offsets: Iterable[int]) -> dict[int, ShareRecord[Any, Any]]:
+    def present(self, offsets: Iterable[int]) -> list[Record]:
+        """Those of the records that are still here."""
+        records = self._look_up()
+        return [records[offset] for offset in offsets if offset in records]
+
+    def take_back(self, offsets: Iterable[int]) -> None:
         """Take out records that did not reach the application after all, to be delivered again; others stay."""
         records = self._look_up()
-        taken = {offset: records.pop(offset) for offset in offsets if offset in records}
-        for offset in taken:
-            self._types.pop(offset, None)
-        return taken
+        for offset in offsets:
+            if offset in records:
+                self._types.pop(offset, None)
+                del records[offset]
 
     @property
     def unacknowledged(self) -> int:
@@ -126,27 +151,27 @@ class Delivery:
 
     @property
     def is_done(self) -> bool:
-        return not (self._fresh or self._accepted or self._records or self._types or self._settled)
+        return not (self._fresh or self._accepted or self._records or self._types or self._preset)
+
+    @property
+    def has_acknowledgements(self) -> bool:
+        return bool(self._types or self._preset or self._accepted)
 
     def acknowledge(self, offset: int, kind: AcknowledgeType) -> bool:
-        """Say something about a delivered record; False if it is not in flight here."""
+        """Acknowledge a delivered record; False if it is not in flight here."""
         if offset not in (self._look_up() if self._fresh or self._accepted else self._records):
             return False
         self._types[offset] = kind
         return True
 
-    @property
-    def has_words(self) -> bool:
-        return bool(self._types or self._settled or self._accepted)
-
-    def acknowledge_delivery(self, offset: int, kind: AcknowledgeType, on_outcome: OnOutcome | None) -> bool:
-        """The same in the open window; False also if the record has had its final word."""
+    def acknowledge_once(self, offset: int, kind: AcknowledgeType, on_outcome: OnOutcome | None) -> bool:
+        """The same in the open window; False also if the record has had its final acknowledgement."""
         records = self._look_up() if self._fresh or self._accepted else self._records
         if offset not in records or self._types.get(offset, RENEW) != RENEW:
             return False
-        self._types[offset] = kind
         if on_outcome is not None:
             self._waiting.setdefault(offset, []).append(on_outcome)
+        self._types[offset] = kind
         return True
 
     def override(self, offset: int, kind: AcknowledgeType) -> bool:
@@ -157,90 +182,79 @@ class Delivery:
         return True
 
     def accept_rest(self) -> None:
-        """Implicit acknowledgement: ACCEPT for every delivered record without a word."""
-        self._accepted += self._fresh
+        """Implicit acknowledgement: ACCEPT for every delivered record that is not acknowledged."""
+        self._accepted = self._accepted + self._fresh
         self._fresh = []
         for offset in self._records:
             self._types.setdefault(offset, ACCEPT)
 
-    def gather(
-        self, numbers: Iterator[int]
-    ) -> tuple[GatheredAcknowledgements | None, dict[int, ShareRecord[Any, Any]]]:
-        """Take out all that has been said; the second value holds the records under renewal, by offset."""
-        if not self.has_words:
-            return None, {}
-        runs = self._said()
-        types, records = self._types, self._records
-        renewing = {}
-        if RENEW in types.values():
-            renewing = {o: records[o] for o, kind in types.items() if kind == RENEW and o in records}
-        if len(types) - len(self._failed) == len(records):
-            self._records = {}  # nothing but failed and delivered offsets has a type: all are gone
-        else:
-            for offset in types:
-                records.pop(offset, None)
-        self._types = {}
-        self._accepted = []
-        self._failed = set()
-        self._settled = []
-        return self._numbered(tuple(runs), numbers, is_late=False), renewing
+    # ---- gathering
 
-    def gather_said(
-        self, numbers: Iterator[int], *, spares_failed: bool
-    ) -> list[tuple[GatheredAcknowledgements, Waiting]]:
-        """Take out all that has been said in the open window, and who waits for it; renewed records stay.
+    def gathered(self, numbers: Iterator[int], *, has_window: bool, spares_failed: bool = False) -> Leaving | None:
+        """All that has been acknowledged; None if nothing has. Changes nothing.
 
-        What could not be delivered is spared between polls: the application may be about to override it.
+        `spares_failed`: what could not be delivered is left out: the application may be about to override it.
 
-        Words that come after the end of their lock are apart from the others: a broker refuses all that one request
-        says about a partition if it has to refuse one of it.
+        In the open window, acknowledgements that come after the end of their lock are apart from the others: a broker
+        refuses all acknowledgements of a partition in one request if it has to refuse one of them.
         """
-        types, waiting, settled = self._types, self._waiting, self._settled
-        self._types, self._waiting, self._settled = {}, {}, []
-        if spares_failed:
-            self._types = {offset: types.pop(offset) for offset in sorted(self._failed)}
-        else:
-            self._failed = set()
-        for offset, kind in types.items():
-            if kind != RENEW:
-                self._records.pop(offset, None)
-        late = [] if self.lock is None else self.lock.lost_among(types)
-        if not late:
-            return [self._part(types, settled, waiting, numbers, is_late=False)] if types or settled else []
-        parts = [self._part({offset: types.pop(offset) for offset in late}, settled, waiting, numbers, is_late=True)]
-        return [*parts, self._part(types, [], waiting, numbers, is_late=False)] if types else parts
+        types = self._types
+        if spares_failed and self._failed:
+            types = {offset: kind for offset, kind in types.items() if offset not in self._failed}
+        preset = list(self._preset.values())
+        if not (types or preset or self._accepted):
+            return None
+        late = self.lock.lost_among(types) if has_window else []
+        on_time = types
+        parts: list[tuple[GatheredAcknowledgements, Waiting]] = []
+        if late:
+            parts.append(self._part({offset: types[offset] for offset in late}, preset, numbers, is_late=True))
+            on_time = {offset: kind for offset, kind in types.items() if offset not in set(late)}
+            preset = []
+        if on_time or preset or self._accepted:
+            parts.append(self._part(on_time, preset, numbers, is_late=False))
+        renewing: dict[int, Record] = {}
+        if not has_window and RENEW in types.values():
+            renewing = {o: self._records[o] for o, kind in types.items() if kind == RENEW and o in self._records}
+        return Leaving(tuple(parts), types, renewing)
 
     def _part(
-        self,
-        types: dict[int, int],
-        settled: list[AcknowledgementRun],
-        waiting: Waiting,
-        numbers: Iterator[int],
-        *,
-        is_late: bool,
+        self, types: dict[int, int], preset: list[AcknowledgementRun], numbers: Iterator[int], *, is_late: bool
     ) -> tuple[GatheredAcknowledgements, Waiting]:
-        runs = tuple(merged([*_runs_of_types(types), *settled]))
-        told = {offset: waiting[offset] for offset in types if offset in waiting} if waiting else {}
-        return self._numbered(runs, numbers, is_late=is_late), told
+        accepted = [run for records in self._accepted for run in _accepting(records)]
+        runs = tuple(merged([*accepted, *(_runs_of_types(types) if types else ()), *preset]))
+        waiting = {offset: self._waiting[offset] for offset in types if offset in self._waiting}
+        number = next(numbers)
+        return GatheredAcknowledgements(self.partition, self.node_id, self.session_id, runs, is_late, number), waiting
 
-    def _numbered(
-        self, runs: tuple[AcknowledgementRun, ...], numbers: Iterator[int], *, is_late: bool
-    ) -> GatheredAcknowledgements:
-        return GatheredAcknowledgements(self.partition, self.node_id, self.session_id, runs, is_late, next(numbers))
+    def leave(self, leaving: Leaving, *, has_window: bool) -> None:
+        """Take out what was gathered, and nothing else."""
+        types = leaving.types
+        self._preset = {}
+        self._accepted = []
+        if not has_window and self._records.keys() <= types.keys():
+            self._records = {}
+        else:
+            for offset, kind in types.items():
+                if kind != RENEW or not has_window:
+                    self._records.pop(offset, None)
+                self._waiting.pop(offset, None)
+        if types is self._types:
+            self._failed = set()
+            self._types = {}
+        else:
+            for offset in types:
+                self._failed.discard(offset)
+                self._types.pop(offset, None)
 
-    @property
-    def unsaid(self) -> Waiting:
-        """Who waits for words that have not been gathered."""
+    def waiting(self) -> Waiting:
+        """Who waits for acknowledgements that have not been gathered."""
         return self._waiting
 
-    def _said(self) -> list[AcknowledgementRun]:
-        runs = [run for records in self._accepted for run in _accepting(records)]
-        return merged([*runs, *_runs_of_types(self._types), *self._settled])
-
     def count_open(self) -> int:
-        """The delivered records without a final word."""
-        finals = sum(kind != RENEW and offset in self._records for offset, kind in self._types.items())
-        return sum(map(len, self._fresh)) + len(self._records) - finals
+        """Open window: the delivered records without a final acknowledgement."""
+        renewals = list(self._types.values()).count(RENEW)
+        return sum(map(len, self._fresh)) + len(self._records) - (len(self._types) - len(self._failed) - renewals)
 
     def check(self) -> None:
         """Invariants: every type belongs to something delivered or failed."""

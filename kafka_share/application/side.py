@@ -1,20 +1,27 @@
-"""The half of the consumer that lives with the caller: delivered records, what was said about them, what is to raise.
+"""The half of the consumer that lives with the caller: delivered records, their acknowledgements, what is to be raised.
 
-The façades (`kafka_share.consumer`, later its asyncio twin) own one `ApplicationSide` each and do the waiting; this
-class decides everything else, so that both behave alike. It takes what the mailbox holds (`take`), hands out records
-(`collect`) and acknowledgements to be posted (`gather`). It never blocks, and reads a clock for locks alone.
+A façade owns one `ApplicationSide` and runs `ConsumerCalls` with it. It takes what has arrived (`take`), and gives
+records (`collect`) and acknowledgements to be posted (`gather`). It never blocks, and reads a clock for locks alone.
 
 With an open window (`window_records`) records are acknowledged by any thread while another one polls. Those calls
-(`deliveries.say`) and those of the background thread (`observe`, `hand_over`, `ended`) are safe at any time; all others
-belong to the thread that polls.
+(`deliveries.acknowledge_delivery`) and those of the background thread (`observe`, `hand_over`, `ended`) are safe at any
+time; all others belong to the thread that polls.
+
+An interrupt may end a call between any two instructions. So a call `begins` and ends with a store: `is_returned`, or
+`has_ended`. The next one that finds neither puts the books in order first (`_recover`), and what the interrupted poll
+had collected goes to the next poll.
 """
 
 from __future__ import annotations
 
+import enum
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from operator import attrgetter
 from typing import Any
+
+import attrs
 
 from kafka_share.application.awaited_outcomes import Notice
 from kafka_share.application.decoding import Decoder, PartitionDecoding, Problem, Record
@@ -27,16 +34,16 @@ from kafka_share.core.events import (
     CompleteUnsubscribe,
     Deliver,
     FetchedBatch,
-    FetchedPartition,
     FinishClose,
     GatheredAcknowledgements,
     Output,
     RaiseError,
     ReportOutcomes,
 )
-from kafka_share.errors import IllegalStateError, KafkaShareError, OutcomeUnknownError
-from kafka_share.locks import AcquisitionLock
-from kafka_share.records import AcknowledgeType, ShareRecords, TopicIdPartition, TopicPartition
+from kafka_share.errors import DataError, IllegalStateError, KafkaShareError, OutcomeUnknownError
+from kafka_share.records import AcknowledgeType, ShareRecords, TopicPartition
+
+_offset_of = attrgetter("offset")
 
 
 def _standing_clock() -> int:
@@ -44,33 +51,44 @@ def _standing_clock() -> int:
     return 0
 
 
+class _Call(enum.Enum):
+    """Where the latest call has come to."""
+
+    ENDED = "ended"
+    RETURNED = "ended, and returned what it had collected"
+    OPEN = "under way, or ended by an exception"
+
+
+@attrs.define(eq=False)
 class _Returning:
-    """Records that a poll has yet to return, or return again; until then they are not in flight."""
+    """Records that a poll has yet to return, or return again."""
 
-    def __init__(self, source: Delivery, records: dict[int, Record]) -> None:
-        self.source = source
-        self.records = records
+    delivery: Delivery
+    records: list[Record]
+    decoding: PartitionDecoding | None = None
+    """Where they come from, if they were decoded for this poll."""
 
 
+@attrs.define(eq=False)
 class _Decoding:
     """One fetched partition on its way to the application."""
 
-    def __init__(self, fetched: FetchedPartition, decoder: Decoder, lock: AcquisitionLock) -> None:
-        self.steps = PartitionDecoding(fetched, decoder, lock)
-        self.holder = Delivery(fetched, lock)
-        self.first_offset = fetched.acquired[0].first
+    batch: FetchedBatch
+    steps: PartitionDecoding
+    delivery: Delivery
+    first_offset: int
 
     @property
     def topic(self) -> str:
-        return self.holder.partition.topic
+        return self.delivery.partition.topic
 
     @property
     def is_lost(self) -> bool:
-        return self.holder.lock is not None and self.holder.lock.is_lost(self.first_offset)
+        return self.delivery.lock.is_lost(self.first_offset)
 
 
 class ApplicationSide:
-    """What one consumer's application holds. Not thread-safe but for what the module's docstring names.
+    """What one consumer's application holds. Thread-safe only where the module's docstring says so.
 
     `now_ms` is the clock of the core's events. `guard` is a re-entrant lock, needed with `window_records` only.
     """
@@ -99,11 +117,13 @@ class ApplicationSide:
         self._max_poll_records = max_poll_records
         self._asked: int | None = None
         """How many records the present poll has asked for since the last batch came."""
+        self.begun_calls = 0
+        self._call = _Call.ENDED
+        self._last_taken: Output | None = None
         self._arrived: deque[FetchedBatch] = deque()
         self._decoding: deque[_Decoding] = deque()
-        self._problem: tuple[Delivery, Problem] | None = None
-        self._renewing: dict[TopicIdPartition, list[_Returning]] = {}
-        self._returning: deque[_Returning] = deque()
+        self._problem: tuple[_Decoding, Problem] | None = None
+        self._returning: list[_Returning] = []
         self._errors: deque[KafkaShareError] = deque()
         self._outcomes: deque[AcknowledgementOutcome] = deque()
         self._completed: dict[int, bool] = {}
@@ -113,59 +133,110 @@ class ApplicationSide:
         """What a broker said last; None before the first delivery."""
         return self.deliveries.lock_ms
 
+    # ---- calls
+
+    def begin_call(self) -> None:
+        """Every call that changes something begins here."""
+        if self._call is _Call.OPEN:
+            self._recover()
+        elif self._call is _Call.RETURNED:
+            self._returning.clear()
+        self._call = _Call.OPEN
+        self.begun_calls += 1
+
+    def end_call(self, *, is_returned: bool = False) -> None:
+        """The call has done its work; `is_returned`: what it has collected is on its way to the application."""
+        self._call = _Call.RETURNED if is_returned else _Call.ENDED
+
+    def interrupt_call(self) -> None:
+        """The call has not ended after all: its result does not reach the application."""
+        self._call = _Call.OPEN
+
+    def _recover(self) -> None:
+        """Put the books in order. May itself be interrupted, and is then done again."""
+        self.deliveries.heal()
+        for returning in self._returning:
+            self.deliveries.take_back(returning.delivery, returning.records)
+            if returning.decoding is not None:
+                returning.decoding.confirm_up_to(returning.records[-1].offset)
+        if self._problem is not None:
+            decoding, problem = self._problem
+            decoding.steps.confirm_up_to(problem.runs[-1].last)
+        for decoding in self._decoding:
+            self._preset_gaps(decoding)
+        self._drop_begun()
+        self._drop_unwanted()
+
     # ---- what the mailbox brings
 
-    def take(self, outputs: Iterable[Output]) -> None:
-        for output in outputs:
-            if isinstance(output, Deliver):
+    def take(self, output: Output) -> None:
+        """Take over one output. Until the mailbox has dropped it, it may come again, which changes nothing."""
+        if isinstance(output, Deliver):
+            if not any(batch is output.batch for batch in self._arrived):
                 self._arrived.append(output.batch)
-                if self.has_window:
-                    self._asked = None  # the core has stopped fetching
-            elif isinstance(output, ReportOutcomes):
-                for outcome in output.outcomes:
-                    self._resolve(outcome)
-            elif isinstance(output, RaiseError):
+            if self.has_window:
+                self._asked = None  # the core has stopped fetching
+            return
+        is_again, self._last_taken = output is self._last_taken, output
+        if isinstance(output, ReportOutcomes):
+            for outcome in output.outcomes:
+                if not (is_again and any(known is outcome for known in self._outcomes)):
+                    self._outcomes.append(outcome)
+                self._resolve(outcome, is_again=is_again)
+        elif isinstance(output, RaiseError):
+            if not (is_again and any(known is output.error for known in self._errors)):
                 self._errors.append(output.error)
-            elif isinstance(output, CompleteCommit):
-                self._completed[output.request_id] = output.timed_out
-            elif isinstance(output, CompleteUnsubscribe):
-                self._completed[output.request_id] = False
-            else:
-                assert isinstance(output, FinishClose), f"{output!r} is not for the application"
-                self.closed = True
+        elif isinstance(output, CompleteCommit):
+            self._completed[output.request_id] = output.timed_out
+        elif isinstance(output, CompleteUnsubscribe):
+            self._completed[output.request_id] = False
+        else:
+            assert isinstance(output, FinishClose), f"{output!r} is not for the application"
+            self.closed = True
 
-    def _resolve(self, outcome: AcknowledgementOutcome) -> None:
-        self._outcomes.append(outcome)
-        self.deliveries.reported(outcome)
+    def _resolve(self, outcome: AcknowledgementOutcome, *, is_again: bool) -> None:
+        self.deliveries.reported(outcome, is_again=is_again)
         if outcome.acquisition_lock_timeout_ms is not None:
             self.deliveries.lock_ms = outcome.acquisition_lock_timeout_ms
         if self.has_window:
             return  # `observe` has done the rest, and renewed records were never away
         self.deliveries.resolve(outcome)
-        for run in outcome.runs:
-            if run.type == AcknowledgeType.RENEW:
-                self._renewal_ended(outcome.partition, run.first, run.last, succeeded=outcome.error is None)
+        for ended in outcome.ended:
+            offsets = {o for r in ended.runs if r.type == AcknowledgeType.RENEW for o in range(r.first, r.last + 1)}
+            if offsets and ended.number in self.deliveries.renewing:
+                self._renewal_ended(ended.number, offsets, succeeded=outcome.error is None)
 
-    def _renewal_ended(self, partition: TopicIdPartition, first: int, last: int, *, succeeded: bool) -> None:
-        waiting = self._renewing.get(partition, [])
-        for renewing in list(waiting):
-            ended = {o: r for o, r in renewing.records.items() if first <= o <= last}
-            for offset in ended:
-                del renewing.records[offset]
-            if ended and succeeded:
-                self._returning.append(_Returning(renewing.source, ended))
-            if not renewing.records:
-                waiting.remove(renewing)
-        if not waiting:
-            self._renewing.pop(partition, None)
+    def _renewal_ended(self, number: int, offsets: set[int], *, succeeded: bool) -> None:
+        delivery, records = self.deliveries.renewing[number]
+        renewed = sorted((r for r in records if r.offset in offsets), key=_offset_of)
+        if succeeded and renewed and not any(known.records == renewed for known in self._returning):
+            self._returning.append(_Returning(delivery, renewed))
+        left = [r for r in records if r.offset not in offsets]
+        if left:
+            self.deliveries.renewing[number] = delivery, left
+        else:
+            self.deliveries.renewing.pop(number, None)
+
+    def raise_error(self) -> None:
+        """Raise the next error of the background side, each once."""
+        if self._errors:
+            try:
+                raise self._errors[0]
+            except KafkaShareError:
+                self._errors.popleft()
+                raise
 
     def pop_error(self) -> KafkaShareError | None:
-        """The next error of the background side, each to be raised once."""
+        """The next error that no call has raised."""
         return self._errors.popleft() if self._errors else None
 
-    def pop_outcome(self) -> AcknowledgementOutcome | None:
+    def first_outcome(self) -> AcknowledgementOutcome | None:
         """The oldest outcome that has not been reported to the application yet."""
-        return self._outcomes.popleft() if self._outcomes else None
+        return self._outcomes[0] if self._outcomes else None
+
+    def drop_outcome(self) -> None:
+        """It has been reported."""
+        self._outcomes.popleft()
 
     def drop_outcomes(self) -> None:
         """Nobody wants to hear of what has ended so far."""
@@ -175,12 +246,12 @@ class ApplicationSide:
         return tuple(self._outcomes)
 
     def pop_completion(self, request_id: int) -> bool | None:
-        """None while a commit or unsubscribe is under way, else whether it ran out of time."""
+        """None until a commit or unsubscribe has been completed, then whether it ran out of time."""
         return self._completed.pop(request_id, None)
 
     @property
     def awaits_outcomes(self) -> bool:
-        """Whether acknowledgements are under way whose outcome is not known."""
+        """Whether there are acknowledgements whose outcome is not known."""
         return self.deliveries.awaits_outcomes
 
     # ---- open window: called by the background thread
@@ -196,11 +267,12 @@ class ApplicationSide:
             told(error)
 
     def hand_over(self, post: Callable[[AcknowledgementsGathered], None]) -> None:
-        """Post what was said (answer to `GatherAcknowledgements`)."""
+        """Post what was acknowledged (answer to `GatherAcknowledgements`)."""
         with self.guard:
             gathered = self.deliveries.gather_announced()
             if gathered:
                 post(AcknowledgementsGathered(gathered))
+                self.deliveries.posted()
 
     def ended(self) -> None:
         """The background thread has ended, well or badly: nobody is left waiting."""
@@ -213,13 +285,14 @@ class ApplicationSide:
     @property
     def has_ready(self) -> bool:
         """Whether `collect` has something to give without another answer of a broker."""
-        if self._renewing or not self.has_room:
+        if self.deliveries.renewing or not self.has_room:
             return False
-        return bool(self._arrived or self._decoding or self._problem or self._returning)
+        has_returning = bool(self._returning) and self._call is not _Call.RETURNED
+        return bool(self._arrived or self._decoding or self._problem or has_returning)
 
     @property
     def has_room(self) -> bool:
-        """Whether a poll may return records: always, but for a full window."""
+        """Whether a poll may return records: always, unless the window is full."""
         return not self.has_window or self.deliveries.room() > 0
 
     def begin_poll(self) -> None:
@@ -236,113 +309,129 @@ class ApplicationSide:
         if self._asked is None or self._asked == 0 < room:
             self._asked = room
             return room
-        if not self.has_window and self.deliveries.has_words and not self.deliveries.unacknowledged:
+        if not self.has_window and self.deliveries.has_acknowledgements and not self.deliveries.unacknowledged:
             return room  # the batch had gaps only
         return None
 
     @property
     def is_renewing(self) -> bool:
-        return bool(self._renewing)
+        return bool(self.deliveries.renewing)
 
     def collect(self) -> ShareRecords[object, object] | None:
         """The records for one poll, renewed ones first; None if there are none (yet), or no room for any.
 
-        Raises `DataError` for a record or batch that could not be decoded, when no records come before it.
+        They are the application's when the call ends with `is_returned`, and stay to be returned if it does not. Raises
+        `DataError` for a record or batch that could not be decoded, when no records come before it.
         """
-        if self._renewing or not self.has_room:
+        if self.is_renewing or not self.has_room:
             return None
-        found: dict[TopicPartition, list[Record]] = {}
-        try:
-            self._fill(found)
-        except BaseException:
-            self._put_back(record for records in found.values() for record in records)
-            raise
-        if found:
+        self._fill()
+        if self._returning:
+            found: dict[TopicPartition, list[Record]] = {}
+            for returning in self._returning:
+                self.deliveries.deliver(returning.delivery, returning.records)
+                found.setdefault(returning.delivery.partition.topic_partition, []).extend(returning.records)
             return ShareRecords(found)
         if self._problem is not None:
-            # What is said about the offsets counts from now on: only now can the application override it.
-            (holder, problem), self._problem = self._problem, None
-            self.deliveries.fail(holder, problem.runs)
-            raise problem.error
+            self._raise_problem(*self._problem)
         return None
 
-    def put_back(self, records: ShareRecords[Any, Any]) -> None:
-        """The poll that collected these could not return them after all: they belong to the next one."""
-        self._put_back(records)
+    def _raise_problem(self, decoding: _Decoding, problem: Problem) -> None:
+        # The offsets count as acknowledged from now on: only now can the application override their type.
+        self.deliveries.fail(decoding.delivery, problem.runs)
+        try:
+            raise problem.error
+        except DataError:
+            self._problem = None
+            raise
 
-    def _put_back(self, records: Iterable[Record]) -> None:
-        self._returning.extend(_Returning(holder, taken) for holder, taken in self.deliveries.take_back(records))
+    def put_back(self, records: Iterable[Record]) -> None:
+        """These were returned, and did not reach the application after all: they belong to the next poll."""
+        present = [_Returning(delivery, there) for delivery, there in self.deliveries.present(records)]
+        self._returning.extend(present)
+        for returning in present:
+            self.deliveries.take_back(returning.delivery, returning.records)
 
-    def _fill(self, found: dict[TopicPartition, list[Record]]) -> None:
-        """Returning records, then decoded ones until a problem, or until one broker's answer more would be too much.
+    def _fill(self) -> None:
+        """Decode until a problem, or until one broker's answer more would be too much for one poll.
 
         An open window ends it behind the record batch that fills it; the rest of the answer waits for a later poll.
         """
-        while self._returning:
-            returning = self._returning[0]
-            self._hold(returning.source, [returning.records[o] for o in sorted(returning.records)], found)
-            self._returning.popleft()
         limit = self._max_poll_records
         if self.has_window:
-            limit = min(limit, _count(found) + self.deliveries.room())
-        left = limit - _count(found)
+            limit = min(limit, self.deliveries.room())
+        left = limit - self._count_returning()
         self._drop_unwanted()
-        while self._problem is None and not (self.has_window and _count(found) >= limit):
+        while self._problem is None and not (self.has_window and self._count_returning() >= limit):
             if not self._decoding:
                 if not self._arrived:
                     return
                 size = sum(r.last - r.first + 1 for p in self._arrived[0].partitions for r in p.acquired)
-                if found and size > left:
+                if self._returning and size > left:
                     return
                 left -= size
-                self._begin_batch(self._arrived.popleft())
+                self._begin_batch(self._arrived[0])
             self._drop_unwanted()
             if self._decoding:
-                self._decode_partition(self._decoding[0], found, limit)
+                self._decode_partition(self._decoding[0], limit)
+
+    def _count_returning(self) -> int:
+        return sum(len(returning.records) for returning in self._returning)
 
     def _begin_batch(self, batch: FetchedBatch) -> None:
         lock_ms = batch.acquisition_lock_timeout_ms
         self.deliveries.lock_ms = lock_ms
+        begun: list[_Decoding] = []
         for fetched in batch.partitions:
             lock = self.deliveries.new_lock(fetched, batch.acquired_at_ms, lock_ms)
-            self._decoding.append(_Decoding(fetched, self._decoder, lock))
+            steps = PartitionDecoding(fetched, self._decoder, lock)
+            begun.append(_Decoding(batch, steps, Delivery(fetched, lock), fetched.acquired[0].first))
+        self._decoding.extend(begun)
+        self._drop_begun()
 
-    def _decode_partition(self, decoding: _Decoding, found: dict[TopicPartition, list[Record]], limit: int) -> None:
-        steps, holder = decoding.steps, decoding.holder
-        while not (self.has_window and _count(found) >= limit):
+    def _drop_begun(self) -> None:
+        """A batch that is being decoded has not merely arrived."""
+        if self._arrived and any(decoding.batch is self._arrived[0] for decoding in self._decoding):
+            self._arrived.popleft()
+
+    def _decode_partition(self, decoding: _Decoding, limit: int) -> None:
+        steps, delivery = decoding.steps, decoding.delivery
+        while not (self.has_window and self._count_returning() >= limit):
             step = steps.next_step()
             if step is None:
+                self._preset_gaps(decoding)
                 self._decoding.popleft()
-                break
+                return
             if isinstance(step, Problem):
-                self._problem = (holder, step)
+                self._problem = (decoding, step)
+                steps.confirm(step)
                 break
-            self._hold(holder, step, found)
-        self.deliveries.settle(holder, steps.take_gaps())
+            self._returning.append(_Returning(delivery, step, steps))
+            steps.confirm(step)
+        self._preset_gaps(decoding)
+
+    def _preset_gaps(self, decoding: _Decoding) -> None:
+        self.deliveries.preset(decoding.delivery, decoding.steps.gaps())
+        decoding.steps.drop_gaps()
 
     def _drop_unwanted(self) -> None:
         """Give back what came for topics that have been left since: no poll returns or raises it.
 
-        What waited until its lock was lost, for room in an open window or for the answer to a renewal, is dropped
-        without a word: it is another's.
+        What waited until its lock was lost, for room in an open window or for the answer to a renewal, is dropped and
+        not acknowledged: it is another's.
         """
         while self._decoding:
             decoding = self._decoding[0]
             has_left = decoding.topic not in self.topics
             if not has_left and (self._problem is not None or not decoding.is_lost):
                 return
+            if has_left:
+                if self._problem is not None:
+                    # It is the partition that is being decoded: nothing is decoded behind a problem.
+                    self.deliveries.preset(decoding.delivery, list(self._problem[1].runs))
+                    self._problem = None
+                self.deliveries.preset(decoding.delivery, decoding.steps.released_rest())
             self._decoding.popleft()
-            if not has_left:
-                continue
-            if self._problem is not None:
-                # It is the partition that is being decoded: nothing is decoded behind a problem.
-                (_, problem), self._problem = self._problem, None
-                self.deliveries.settle(decoding.holder, problem.runs)
-            self.deliveries.settle(decoding.holder, decoding.steps.release_rest())
-
-    def _hold(self, holder: Delivery, records: list[Record], found: dict[TopicPartition, list[Record]]) -> None:
-        self.deliveries.deliver(holder, records)
-        found.setdefault(holder.partition.topic_partition, []).extend(records)
 
     @property
     def holds_records(self) -> bool:
@@ -368,16 +457,15 @@ class ApplicationSide:
             self.deliveries.accept_rest()
 
     def gather(self) -> tuple[GatheredAcknowledgements, ...]:
-        """Take out all that has been said, to be posted now under the same `guard`; the caller must not drop it."""
-        if self.has_window:
-            return self.deliveries.gather_said()
-        gathered, renewing = self.deliveries.gather()
-        for holder, records in renewing:
-            self._renewing.setdefault(holder.partition, []).append(_Returning(holder, records))
-        return gathered
+        """All acknowledgements that have to be posted now, under the same `guard`; `posted` says that they were."""
+        return self.deliveries.gather()
+
+    def posted(self) -> None:
+        """What was gathered has been posted."""
+        self.deliveries.posted()
 
     def gather_last(self) -> tuple[GatheredAcknowledgements, ...]:
-        """The same for close, after which nothing can be acknowledged any more."""
+        """The same as `gather` for close, after which nothing can be acknowledged any more."""
         with self.guard:
             self.deliveries.is_closed = True
             return self.gather()
@@ -385,7 +473,3 @@ class ApplicationSide:
     def check(self) -> None:
         """Invariants, called by tests after every step."""
         self.deliveries.check()
-
-
-def _count(found: Mapping[TopicPartition, list[Record]]) -> int:
-    return sum(map(len, found.values()))

@@ -110,8 +110,12 @@ class CoreDriver:
         self._turns.post(event)
         # Append first, look second: the loop lowers the flag before it takes the inputs, so none is overlooked.
         if (wake or len(self._turns.inputs) > UNWOKEN_LIMIT) and not self._is_scheduled:
-            self._is_scheduled = True
-            self._call_soon(self._on_wake)
+            try:
+                self._is_scheduled = True
+                self._call_soon(self._on_wake)
+            except BaseException:  # an interrupt: the loop may not have heard of it
+                self._is_scheduled = False
+                raise
 
     def now_ms(self) -> int:
         """The core's clock, which deadlines of events are points of: monotonic, milliseconds."""

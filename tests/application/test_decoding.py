@@ -68,8 +68,21 @@ def fetched(records: bytes, *acquired: tuple[int, int, int]) -> FetchedPartition
     return FetchedPartition(PARTITION, 1, 7, records, tuple(AcquiredRange(*a) for a in acquired))
 
 
+def confirmed(decoding: PartitionDecoding) -> list[Record] | Problem | None:
+    step = decoding.next_step()
+    if step is not None:
+        decoding.confirm(step)
+    return step
+
+
+def taken_gaps(decoding: PartitionDecoding) -> list[Run]:
+    gaps = decoding.gaps()
+    decoding.drop_gaps()
+    return gaps
+
+
 def steps_of(decoding: PartitionDecoding) -> list[list[Record] | Problem]:
-    return list(iter(decoding.next_step, None))
+    return list(iter(lambda: confirmed(decoding), None))
 
 
 @attrs.define
@@ -103,7 +116,7 @@ def spread(runs: Iterable[Run]) -> list[tuple[int, int]]:
 
 def decode(part: FetchedPartition, decoder: Decoder = PLAIN) -> Outcome:
     decoding = PartitionDecoding(part, decoder)
-    return Outcome().add(steps_of(decoding), decoding.take_gaps())
+    return Outcome().add(steps_of(decoding), taken_gaps(decoding))
 
 
 # ---- what a record carries
@@ -324,13 +337,27 @@ def test_no_record_is_lost_when_an_interrupt_strikes_inside_a_deserializer() -> 
     records = batch([1, 3, 4], base=0) + batch([5, 7], last=8)
     decoding = PartitionDecoding(fetched(records, (0, 8, 1)), Decoder(value_deserializer=as_deserializer(deserialize)))
     outcome = Outcome()
-    outcome.add([decoding.next_step() for _ in range(3)], [])  # type: ignore[misc]
+    outcome.add([confirmed(decoding) for _ in range(3)], [])  # type: ignore[misc]
     with pytest.raises(KeyboardInterrupt):
-        decoding.next_step()
-    outcome.add(steps_of(decoding), decoding.take_gaps())
+        confirmed(decoding)
+    outcome.add(steps_of(decoding), taken_gaps(decoding))
     assert list(outcome.records) == [1, 4, 5, 7]
     assert outcome.failed == {3: RELEASE}
     assert outcome.gaps == {0, 2, 6, 8}
+
+
+def test_a_step_comes_again_when_it_was_not_confirmed() -> None:
+    """Who is interrupted before the step is in safe hands gets it once more, and no gap twice."""
+    decoding = PartitionDecoding(fetched(batch([1, 3, 4], base=0), (0, 4, 1)), failing_at(3))
+    steps = []
+    while (step := decoding.next_step()) is not None:
+        again = decoding.next_step()
+        assert again is not None
+        assert again is not step
+        decoding.confirm(again)
+        steps.append(again)
+    outcome = Outcome().add(steps, decoding.gaps())
+    assert (list(outcome.records), outcome.failed, outcome.gaps) == ([1, 4], {3: RELEASE}, {0, 2})
 
 
 # ---- giving up
@@ -339,9 +366,9 @@ def test_no_record_is_lost_when_an_interrupt_strikes_inside_a_deserializer() -> 
 @pytest.mark.parametrize("steps", range(4))
 def test_all_that_was_not_answered_is_released_when_decoding_is_given_up(steps: int) -> None:
     decoding = PartitionDecoding(fetched(batch([1, 3, 4], base=0), (0, 4, 1)), failing_at(3))
-    outcome = Outcome().add([decoding.next_step() for _ in range(steps)], [])  # type: ignore[misc]
+    outcome = Outcome().add([confirmed(decoding) for _ in range(steps)], [])  # type: ignore[misc]
     done = max([*outcome.records, *outcome.failed, -1])
-    settled = spread(decoding.release_rest())
+    settled = spread(decoding.released_rest())
     assert [o for o, _ in settled] == [o for o in range(5) if o not in {**outcome.records, **outcome.failed}]
     assert all(kind == (GAP if offset < done else RELEASE) for offset, kind in settled)
 
@@ -446,12 +473,12 @@ def test_every_acquired_offset_is_once_a_record_a_gap_or_a_failure_whatever_was_
     step: list[Record] | Problem | None = []
     while step is not None:
         try:
-            step = decoding.next_step()
+            step = confirmed(decoding)
         except KeyboardInterrupt:
             continue
         if step is not None:
             steps.append(step)
-        gaps += decoding.take_gaps()
+        gaps += taken_gaps(decoding)
     outcome = Outcome().add(steps, gaps)
     assert set(outcome.records) == scene.records
     assert outcome.failed == scene.failed

@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kafka_share.application.delivery import Delivery, runs_of
-from kafka_share.core.events import FetchedPartition
+from kafka_share.core.events import FetchedPartition, GatheredAcknowledgements
 from kafka_share.core.fetching.offsets import AcknowledgementRun as Run
+from kafka_share.locks import AcquisitionLock, LockGeneration
 from kafka_share.protocol.share_values import GAP
 from kafka_share.records import AcknowledgeType, ShareRecord, TimestampType, TopicIdPartition
 
 NUMBERS = count(1)
+LOCK = AcquisitionLock(1_000, LockGeneration(), int)
 PARTITION = TopicIdPartition(UUID(int=1), "t", 0)
 ACCEPT, RELEASE, REJECT, RENEW = AcknowledgeType
 TYPES = st.sampled_from(list(AcknowledgeType))
@@ -29,13 +31,24 @@ def record(offset: int) -> ShareRecord[Any, Any]:
 
 
 def holding(*offsets: int) -> Delivery:
-    holder = Delivery(FetchedPartition(PARTITION, 1, 7, b"", ()))
+    holder = Delivery(FetchedPartition(PARTITION, 1, 7, b"", ()), LOCK)
     holder.deliver([record(offset) for offset in offsets])
     return holder
 
 
+def gathered_from(holder: Delivery) -> tuple[GatheredAcknowledgements | None, dict[int, ShareRecord[Any, Any]]]:
+    """Take out all that has been acknowledged, and the records under renewal."""
+    leaving = holder.gathered(NUMBERS, has_window=False)
+    if leaving is None:
+        return None, {}
+    for _ in range(2):  # doing it again changes nothing
+        holder.leave(leaving, has_window=False)
+    ((gathered, _),) = leaving.parts
+    return gathered, leaving.renewing
+
+
 def said(holder: Delivery) -> tuple[Run, ...]:
-    gathered, _ = holder.gather(NUMBERS)
+    gathered, _ = gathered_from(holder)
     return () if gathered is None else gathered.runs
 
 
@@ -72,7 +85,7 @@ def test_nothing_is_said_when_nothing_was_acknowledged() -> None:
 def test_the_session_and_node_of_the_delivery_come_along_when_gathered() -> None:
     holder = holding(3)
     holder.acknowledge(3, ACCEPT)
-    gathered, renewing = holder.gather(NUMBERS)
+    gathered, renewing = gathered_from(holder)
     assert gathered is not None
     assert (gathered.partition, gathered.node_id, gathered.session_id) == (PARTITION, 1, 7)
     assert renewing == {}
@@ -90,7 +103,7 @@ def test_a_record_is_unknown_when_it_was_gathered_or_never_delivered() -> None:
     holder = holding(0, 1)
     assert not holder.acknowledge(2, ACCEPT)
     holder.acknowledge(0, ACCEPT)
-    holder.gather(NUMBERS)
+    gathered_from(holder)
     assert not holder.acknowledge(0, ACCEPT)
     assert holder.unacknowledged == 1
 
@@ -104,7 +117,7 @@ def test_the_rest_is_accepted_when_some_records_have_a_word_already() -> None:
 
 def test_gaps_need_no_word_and_keep_their_place_when_gathered() -> None:
     holder = holding(1, 4)
-    holder.settle([Run(0, 0, GAP), Run(2, 3, GAP)])
+    holder.preset([Run(0, 0, GAP), Run(2, 3, GAP)])
     assert holder.unacknowledged == 2
     holder.accept_rest()
     assert said(holder) == (Run(0, 0, GAP), Run(1, 1, ACCEPT), Run(2, 3, GAP), Run(4, 4, ACCEPT))
@@ -112,7 +125,7 @@ def test_gaps_need_no_word_and_keep_their_place_when_gathered() -> None:
 
 def test_gaps_are_gathered_when_no_record_was_acknowledged() -> None:
     holder = holding(1)
-    holder.settle([Run(0, 0, GAP)])
+    holder.preset([Run(0, 0, GAP)])
     assert said(holder) == (Run(0, 0, GAP),)
     assert not holder.is_done
 
@@ -140,7 +153,7 @@ def test_renewed_records_are_handed_back_when_gathered() -> None:
     holder = holding(0, 1)
     holder.acknowledge(0, ACCEPT)
     holder.acknowledge(1, RENEW)
-    gathered, renewing = holder.gather(NUMBERS)
+    gathered, renewing = gathered_from(holder)
     assert gathered is not None
     assert gathered.runs == (Run(0, 0, ACCEPT), Run(1, 1, RENEW))
     assert list(renewing) == [1]
@@ -151,7 +164,8 @@ def test_renewed_records_are_handed_back_when_gathered() -> None:
 
 def test_a_record_is_not_in_flight_when_it_was_taken_back() -> None:
     holder = holding(0, 1)
-    taken = holder.take_back([1, 9])
+    taken = [record.offset for record in holder.present([1, 9])]
+    holder.take_back([1, 9])
     assert list(taken) == [1]
     assert not holder.acknowledge(1, ACCEPT)
     holder.accept_rest()
@@ -189,7 +203,7 @@ class InFlightAgainstModel(RuleBasedStateMachine):
     @rule(offset=OFFSETS)
     def settle(self, offset: int) -> None:
         if self._is_new(offset):
-            self.holder.settle([Run(offset, offset, GAP)])
+            self.holder.preset([Run(offset, offset, GAP)])
             self.state[offset] = "gap"
             self.types[offset] = GAP
 
@@ -223,15 +237,16 @@ class InFlightAgainstModel(RuleBasedStateMachine):
 
     @rule(offsets=st.lists(OFFSETS, unique=True))
     def take_back(self, offsets: list[int]) -> None:
-        taken = self.holder.take_back(offsets)
-        assert list(taken) == [o for o in offsets if self.state.get(o) == "delivered"]
+        taken = [record.offset for record in self.holder.present(offsets)]
+        assert taken == [o for o in offsets if self.state.get(o) == "delivered"]
+        self.holder.take_back(offsets)
         for offset in taken:
             del self.state[offset]
             self.types.pop(offset, None)
 
     @rule()
     def gather(self) -> None:
-        gathered, renewing = self.holder.gather(NUMBERS)
+        gathered, renewing = gathered_from(self.holder)
         assert spread(() if gathered is None else gathered.runs) == self.types
         expected = {o for o, kind in self.types.items() if kind == RENEW}
         assert set(renewing) == expected

@@ -7,9 +7,9 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from application.called_side import CalledSide
 
 from kafka_share.application.decoding import Decoder
-from kafka_share.application.side import ApplicationSide
 from kafka_share.core.events import (
     AcknowledgementOutcome,
     AcknowledgementsGathered,
@@ -53,7 +53,7 @@ class Side:
 
     def __init__(self, window: int, max_poll_records: int = 500) -> None:
         self.now_ms = 1_000
-        self.application = ApplicationSide(
+        self.application = CalledSide(
             explicit=True,
             decoder=Decoder(value_deserializer=as_deserializer(not_bad)),
             max_poll_records=max_poll_records,
@@ -74,7 +74,7 @@ class Side:
             data += encode_batch([(at + i, 0, None, value, []) for i in range(size)], base_offset=at)
             at += size
         fetched = FetchedPartition(A0, 1, 7, data, (AcquiredRange(first, at - 1, 1),), self.locks)
-        self.application.take([Deliver(FetchedBatch(1, (fetched,), self.now_ms, LOCK_MS))])
+        self.application.take_all([Deliver(FetchedBatch(1, (fetched,), self.now_ms, LOCK_MS))])
 
     def collect(self) -> list[Record]:
         records = self.application.collect()
@@ -85,9 +85,12 @@ class Side:
         def tell(error: KafkaShareError | None) -> None:
             self.told.append((record.offset, error))
 
-        answer = self.application.deliveries.acknowledge_delivery(record, kind, tell)
+        announced: list[bool] = []
+        makes_room = self.application.deliveries.acknowledge_delivery(
+            record, kind, tell, lambda: announced.append(True)
+        )
         self.application.check()
-        return answer
+        return bool(announced), makes_room
 
     def gathered(self) -> list[tuple[Run, ...]]:
         taken = self.application.gather()
@@ -108,7 +111,7 @@ class Side:
         ended = tuple(EndedAcknowledgements(*self._number_of(run)) for run in runs)
         outputs = [ReportOutcomes((AcknowledgementOutcome(A0, ended, error, lock_ms, sent_at_ms),))]
         self.application.observe(outputs)
-        self.application.take(outputs)
+        self.application.take_all(outputs)
         self.application.check()
 
     def _number_of(self, run: Run) -> tuple[int, tuple[Run, ...]]:
@@ -175,7 +178,7 @@ def test_a_poll_asks_again_when_a_batch_had_gaps_only() -> None:
     side.application.begin_poll()
     side.application.next_ask()
     fetched = FetchedPartition(A0, 1, 7, b"", (AcquiredRange(0, 4, 1),))
-    side.application.take([Deliver(FetchedBatch(1, (fetched,), 0, LOCK_MS))])
+    side.application.take_all([Deliver(FetchedBatch(1, (fetched,), 0, LOCK_MS))])
     assert side.collect() == []
     assert side.handed_over() == [(Run(0, 4, 0),)], "even if the background thread takes the gaps first"
     assert side.application.next_ask() == 3

@@ -8,12 +8,12 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from application.called_side import CalledSide
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kafka_share.application.decoding import Decoder
-from kafka_share.application.side import ApplicationSide
 from kafka_share.core.events import (
     AcknowledgementOutcome,
     Deliver,
@@ -42,7 +42,7 @@ class OpenWindow(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now_ms = 0
-        self.application = ApplicationSide(
+        self.application = CalledSide(
             explicit=True,
             decoder=Decoder(),
             max_poll_records=8,
@@ -80,7 +80,7 @@ class OpenWindow(RuleBasedStateMachine):
         session_id, locks = self.sessions[which]
         ranges = (AcquiredRange(first, at - 1, 1),)
         fetched = FetchedPartition(PARTITIONS[which], which, session_id, data, ranges, locks)
-        self.application.take([Deliver(FetchedBatch(1, (fetched,), self.now_ms, LOCK_MS))])
+        self.application.take_all([Deliver(FetchedBatch(1, (fetched,), self.now_ms, LOCK_MS))])
 
     @rule(which=st.integers(0, 1))
     def lose_session(self, which: int) -> None:
@@ -107,7 +107,7 @@ class OpenWindow(RuleBasedStateMachine):
         key = data.draw(st.sampled_from(sorted(self.held)))
         number, self.words = self.words, self.words + 1
         self.application.deliveries.acknowledge_delivery(
-            self.held[key], AcknowledgeType(kind), partial(self.tell, number)
+            self.held[key], AcknowledgeType(kind), partial(self.tell, number), lambda: None
         )
         if kind != AcknowledgeType.RENEW:
             del self.held[key]
@@ -147,7 +147,7 @@ class OpenWindow(RuleBasedStateMachine):
                 self.reported[where, offset] += 1
         outcome = AcknowledgementOutcome(where, tuple(ended), error, LOCK_MS, self.now_ms)
         self.application.observe([ReportOutcomes((outcome,))])
-        self.application.take([ReportOutcomes((outcome,))])
+        self.application.take_all([ReportOutcomes((outcome,))])
 
     # ---- the promises
 
@@ -163,7 +163,9 @@ class OpenWindow(RuleBasedStateMachine):
     def teardown(self) -> None:
         for record in self.held.values():
             number, self.words = self.words, self.words + 1
-            self.application.deliveries.acknowledge_delivery(record, AcknowledgeType.ACCEPT, partial(self.tell, number))
+            self.application.deliveries.acknowledge_delivery(
+                record, AcknowledgeType.ACCEPT, partial(self.tell, number), lambda: None
+            )
         self.note(self.application.gather_last())
         while self.under_way:
             self.settle(1, None)

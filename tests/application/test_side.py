@@ -1,4 +1,4 @@
-"""ApplicationSide: mailbox in, records, acknowledgements and errors out."""
+"""CalledSide: mailbox in, records, acknowledgements and errors out."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from application.called_side import CalledSide
 
 from kafka_share.application.decoding import Decoder
-from kafka_share.application.side import ApplicationSide
 from kafka_share.core.events import (
     AcknowledgementOutcome,
     CompleteCommit,
@@ -44,20 +44,7 @@ A1 = TopicIdPartition(UUID(int=1), "a", 1)
 B0 = TopicIdPartition(UUID(int=2), "b", 0)
 
 
-class Side(ApplicationSide):
-    """Remembers what was gathered, as the core does."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        self.taken: list[GatheredAcknowledgements] = []
-
-    def gather(self) -> tuple[GatheredAcknowledgements, ...]:
-        gathered = super().gather()
-        self.taken += gathered
-        return gathered
-
-
-def side(*, explicit: bool = False, max_poll_records: int = 500, poison: Sequence[bytes] = ()) -> Side:
+def side(*, explicit: bool = False, max_poll_records: int = 500, poison: Sequence[bytes] = ()) -> CalledSide:
     """Subscribed to a and b; values listed in `poison` cannot be deserialized, b"interrupt" interrupts once."""
     strikes = [b"interrupt"]
 
@@ -70,7 +57,7 @@ def side(*, explicit: bool = False, max_poll_records: int = 500, poison: Sequenc
         return data
 
     decoder = Decoder(value_deserializer=as_deserializer(deserialize))
-    made = Side(explicit=explicit, decoder=decoder, max_poll_records=max_poll_records)
+    made = CalledSide(explicit=explicit, decoder=decoder, max_poll_records=max_poll_records)
     made.topics = frozenset({"a", "b"})
     return made
 
@@ -82,18 +69,18 @@ def part(where: TopicIdPartition, first: int, *values: bytes, last: int | None =
     return FetchedPartition(where, 1, 7, data, (AcquiredRange(first, end, 1),))
 
 
-def deliver(application: ApplicationSide, *parts: FetchedPartition, lock_ms: int = 30_000) -> None:
-    application.take([Deliver(FetchedBatch(1, parts, 0, lock_ms))])
+def deliver(application: CalledSide, *parts: FetchedPartition, lock_ms: int = 30_000) -> None:
+    application.take_all([Deliver(FetchedBatch(1, parts, 0, lock_ms))])
     application.check()
 
 
-def collected(application: ApplicationSide) -> list[tuple[str, int, int]]:
+def collected(application: CalledSide) -> list[tuple[str, int, int]]:
     records = application.collect()
     application.check()
     return [] if records is None else [(r.topic, r.partition, r.offset) for r in records]
 
 
-def gathered(application: ApplicationSide) -> dict[TopicIdPartition, tuple[Run, ...]]:
+def gathered(application: CalledSide) -> dict[TopicIdPartition, tuple[Run, ...]]:
     taken = application.gather()
     application.check()
     found: dict[TopicIdPartition, tuple[Run, ...]] = {}
@@ -102,12 +89,12 @@ def gathered(application: ApplicationSide) -> dict[TopicIdPartition, tuple[Run, 
     return found
 
 
-def settle(application: Side, *runs: Run, where: TopicIdPartition = A0, error: Any = None) -> None:
+def settle(application: CalledSide, *runs: Run, where: TopicIdPartition = A0, error: Any = None) -> None:
     number = next((one.number for one in reversed(application.taken) if one.partition == where), 1)
     outcome = AcknowledgementOutcome(
         where, (EndedAcknowledgements(number, runs),), error, 5_000 if error is None else None
     )
-    application.take([ReportOutcomes((outcome,))])
+    application.take_all([ReportOutcomes((outcome,))])
     application.check()
 
 
@@ -349,7 +336,7 @@ def test_the_next_poll_returns_the_records_when_the_poll_could_not() -> None:
 # ---- renewing
 
 
-def renewing_one() -> Side:
+def renewing_one() -> CalledSide:
     """Offset 0 accepted and offset 1 renewed, both under way."""
     application = side(explicit=True)
     deliver(application, part(A0, 0, b"x", b"y"))
@@ -388,7 +375,7 @@ def test_the_record_is_gone_when_its_renewal_failed() -> None:
     assert not application.is_renewing
     assert collected(application) == []
     application.demand_all_acknowledged()
-    outcome = application.pop_outcome()
+    outcome = application.next_outcome()
     assert outcome is not None
     assert isinstance(outcome.error, InvalidRecordStateError)
 
@@ -420,35 +407,35 @@ def test_outcomes_are_reported_once_and_settle_what_was_gathered() -> None:
     settle(application, Run(0, 0, ACCEPT))
     assert not application.awaits_outcomes
     assert len(application.peek_outcomes()) == 1
-    outcome = application.pop_outcome()
+    outcome = application.next_outcome()
     assert outcome is not None
     assert outcome.partition == A0
-    assert application.pop_outcome() is None
+    assert application.next_outcome() is None
 
 
 def test_outcomes_are_gone_when_nobody_wants_them() -> None:
     application = renewing_one()
     settle(application, Run(0, 0, ACCEPT))
     application.drop_outcomes()
-    assert application.pop_outcome() is None
+    assert application.next_outcome() is None
     assert application.peek_outcomes() == ()
 
 
 def test_more_outcomes_than_acknowledgements_are_noticed() -> None:
-    with pytest.raises(AssertionError, match="more outcomes"):
+    with pytest.raises(AssertionError, match="no more outcomes"):
         settle(side(), Run(0, 0, ACCEPT))
 
 
 def test_errors_are_raised_in_order_and_once_when_the_background_side_met_some() -> None:
     application = side()
     first, second = UnknownServerError("1"), UnknownServerError("2")
-    application.take([RaiseError(first, fatal=False), RaiseError(second, fatal=True)])
+    application.take_all([RaiseError(first, fatal=False), RaiseError(second, fatal=True)])
     assert [application.pop_error() for _ in range(3)] == [first, second, None]
 
 
 def test_completions_are_told_apart_by_their_request() -> None:
     application = side()
-    application.take([CompleteCommit(1, timed_out=True), CompleteUnsubscribe(2)])
+    application.take_all([CompleteCommit(1, timed_out=True), CompleteUnsubscribe(2)])
     assert application.pop_completion(3) is None
     assert application.pop_completion(2) is False
     assert application.pop_completion(1) is True
@@ -458,5 +445,5 @@ def test_completions_are_told_apart_by_their_request() -> None:
 def test_the_end_is_known_when_the_core_has_finished() -> None:
     application = side()
     assert not application.closed
-    application.take([FinishClose()])
+    application.take_all([FinishClose()])
     assert application.closed

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from application.called_side import CalledSide
+
 from kafka_share.application.decoding import Decoder
-from kafka_share.application.side import ApplicationSide
 from kafka_share.core.events import Deliver, FetchedBatch, FetchedPartition
 from kafka_share.core.fetching.offsets import AcknowledgementRun
 from kafka_share.locks import LockGeneration
@@ -20,16 +21,16 @@ from kafka_share.records import AcknowledgeType, TopicIdPartition
 A0 = TopicIdPartition(UUID(int=1), "a", 0)
 
 
-def deliver(side: ApplicationSide, session_id: int, count: int, *, acquired_at_ms: int = 0) -> None:
+def deliver(side: CalledSide, session_id: int, count: int, *, acquired_at_ms: int = 0) -> None:
     """Records 0 to 2 of a-0, handed out in this share session for the `count`th time, with a lock of a second."""
     data = encode_batch([(offset, 0, None, b"v", []) for offset in range(3)])
 
     part = FetchedPartition(A0, 1, session_id, data, (AcquiredRange(0, 2, count),), LockGeneration())
-    side.take([Deliver(FetchedBatch(session_id, (part,), acquired_at_ms, 1_000))])
+    side.take_all([Deliver(FetchedBatch(session_id, (part,), acquired_at_ms, 1_000))])
 
 
-def subscribed(now_ms: int = 0) -> ApplicationSide:
-    side = ApplicationSide(explicit=True, decoder=Decoder(), max_poll_records=500, now_ms=lambda: now_ms)
+def subscribed(now_ms: int = 0) -> CalledSide:
+    side = CalledSide(explicit=True, decoder=Decoder(), max_poll_records=500, now_ms=lambda: now_ms)
     side.topics = frozenset({"a"})
     return side
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from copy import copy
+from itertools import count
 from typing import Any
 from unittest.mock import patch
 
@@ -79,16 +79,12 @@ def _drops_failed_outcomes(resolve: Original) -> Original:
     return mutant
 
 
-def _reports_twice(pop: Original) -> Original:
-    told: list[Any] = []
+def _reports_twice(drop: Original) -> Original:
+    calls = count()
 
-    def mutant(side: ApplicationSide) -> Any:
-        if told:
-            return told.pop()
-        outcome = pop(side)
-        if outcome is not None:
-            told.append(outcome)
-        return outcome
+    def mutant(side: ApplicationSide) -> None:
+        if next(calls) % 2:
+            drop(side)
 
     return mutant
 
@@ -140,24 +136,32 @@ def _takes_refusals_for_success(_: Original) -> Original:
 
 
 def _commits_nothing(_: Original) -> Original:
-    """Gathered, and not posted."""
-    return lambda calls, acknowledgements, deadline_at_ms, *, wait: 0 if acknowledgements else -1
+    """Gathered, and cleared without being posted."""
+
+    def mutant(calls: ConsumerCalls, acknowledgements: Any, deadline_at_ms: int, *, wait: bool) -> int:
+        calls._application.posted()
+        return 0
+
+    return mutant
 
 
 def _polls_without_acknowledgements(ask: Original) -> Original:
-    return lambda calls, deadline_at_ms, acknowledgements=(): ask(calls, deadline_at_ms)
-
-
-def _keeps_what_was_gathered(gather: Original) -> Original:
-    """Posted, and not cleared: it is posted again, under another number."""
-
-    def mutant(delivery: Delivery, numbers: Any) -> Any:
-        before = copy(vars(delivery))
-        gathered = gather(delivery, numbers)
-        vars(delivery).update(before)
-        return gathered
+    def mutant(calls: ConsumerCalls, deadline_at_ms: int) -> None:
+        calls._application.gather()
+        calls._application.posted()
+        ask(calls, deadline_at_ms)
 
     return mutant
+
+
+def _keeps_what_was_gathered(_: Original) -> Original:
+    """Posted, and not cleared: it is posted again, under another number."""
+    return lambda delivery, leaving, *, has_window: None
+
+
+def _forgets_what_it_has_posted(_: Original) -> Original:
+    """Posted, and not noted: it is posted again under the same number, by every event to come."""
+    return lambda side: None
 
 
 def _leaves_its_poll_open(_: Original) -> Original:
@@ -264,7 +268,7 @@ MUTATIONS = {
         _drops_failed_outcomes,
         "is never told what became of|returned before the outcome",
     ),
-    "report an outcome twice": Mutation(ApplicationSide, "pop_outcome", _reports_twice, "once too often"),
+    "report an outcome twice": Mutation(ApplicationSide, "drop_outcome", _reports_twice, "once too often"),
     "never rejoin after fencing": Mutation(Membership, "_fenced", _never_rejoins, "is no member of its group", 6),
     "leave without a word": Mutation(
         Membership, "_skip_pointless_leave", _leaves_without_a_word, "has closed and is still a member"
@@ -286,7 +290,8 @@ MUTATIONS = {
     "poll without the acknowledgements": Mutation(
         ConsumerCalls, "_ask", _polls_without_acknowledgements, "never posted"
     ),
-    "keep what was gathered": Mutation(Delivery, "gather", _keeps_what_was_gathered, "does not hold"),
+    "keep what was gathered": Mutation(Delivery, "leave", _keeps_what_was_gathered, "does not hold"),
+    "forget what was posted": Mutation(ApplicationSide, "posted", _forgets_what_it_has_posted, "does not hold"),
     "leave a poll open when it raises": Mutation(
         ConsumerCalls, "_end_poll", _leaves_its_poll_open, "was not told that it ended"
     ),

@@ -1,0 +1,194 @@
+"""A background side that answers at once and keeps a ledger: what was handed out, seen, acknowledged, and ended.
+
+It stands where a consumer has its network thread, so that a test can break a call off at any of its instructions,
+thousands of times, and look afterwards whether every record ends exactly once.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from functools import singledispatchmethod
+from typing import Any
+from uuid import UUID
+
+from kafka_share.core.events import (
+    AcknowledgementOutcome,
+    AcknowledgementsGathered,
+    AcknowledgementsMade,
+    CloseRequested,
+    CommitRequested,
+    CompleteCommit,
+    CompleteUnsubscribe,
+    Deliver,
+    EndedAcknowledgements,
+    Event,
+    FetchedBatch,
+    FetchedPartition,
+    FinishClose,
+    GatheredAcknowledgements,
+    PollEnded,
+    PollStarted,
+    ReportOutcomes,
+    SubscriptionChanged,
+    Unsubscribed,
+)
+from kafka_share.core.metrics.measurements import Measurements
+from kafka_share.network.mailbox import Mailbox
+from kafka_share.protocol.record_batches import encode_batch
+from kafka_share.protocol.share_values import AcquiredRange
+from kafka_share.records import AcknowledgeType, TopicIdPartition
+
+PARTITIONS = [TopicIdPartition(UUID(int=1), "t", 0), TopicIdPartition(UUID(int=1), "t", 1)]
+BATCH = 4
+"""Offsets in one record batch; the third of them is a gap."""
+LOCK_MS = 60_000
+Place = tuple[int, int]
+
+
+class Ledger:
+    """What became of every offset, by (partition, offset)."""
+
+    def __init__(self) -> None:
+        self.locked: set[Place] = set()
+        self.ended: dict[Place, int] = {}
+        self.seen: list[Place] = []
+        """What the application has got from its calls."""
+
+    def acknowledge(self, place: Place, kind: int) -> None:
+        assert place in self.locked, (
+            f"{place} is acknowledged with {kind}, but it is not locked: {self.ended.get(place)}"
+        )
+        if kind == AcknowledgeType.ACCEPT:
+            assert place in self.seen, f"{place} is accepted, and the application has never seen it"
+        if kind != AcknowledgeType.RENEW:
+            self.locked.remove(place)
+            self.ended[place] = kind
+
+
+class ScriptedBackground:
+    """Stands in for `ConsumerBackground`. `produce` makes batches that the next polls get, one for each partition."""
+
+    def __init__(self, core: Any, config: Any, *, window: Any = None) -> None:
+        self.measurements = Measurements()
+        self.mailbox = Mailbox(None, self.measurements, self.now_ms)
+        self.is_current_thread = False
+        self.ledger = Ledger()
+        self.is_closed = False
+        self._poll_ends_at_ms = 0
+        self._window = window
+        self._topics: frozenset[str] = frozenset()
+        self._waiting: deque[int] = deque()
+        self._next_offset = 0
+        self._numbers: set[int] = set()
+
+    def start(self) -> None:
+        """Nothing runs here."""
+
+    def stop(self) -> None:
+        self.mailbox.stop()
+
+    def now_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+    def produce(self, batches: int = 1) -> None:
+        for _ in range(batches):
+            self._waiting.append(self._next_offset)
+            self._next_offset += BATCH
+
+    @property
+    def has_open_poll(self) -> bool:
+        return self.now_ms() < self._poll_ends_at_ms
+
+    @property
+    def all_places(self) -> set[Place]:
+        return {(p.partition, offset) for p in PARTITIONS for offset in range(self._next_offset)}
+
+    @property
+    def all_records(self) -> set[Place]:
+        return {(partition, offset) for partition, offset in self.all_places if offset % BATCH != 2}
+
+    # ---- what the application posts
+
+    def post(self, event: Event, *, wake: bool = True) -> None:
+        assert not self.is_closed or isinstance(event, AcknowledgementsMade), f"{event} after close"
+        tracing = sys.gettrace()
+        sys.settrace(None)  # what follows runs on a thread that nobody interrupts
+        try:
+            self._take(getattr(event, "acknowledgements", ()))
+            self._handle(event)
+        finally:
+            sys.settrace(tracing)
+
+    @singledispatchmethod
+    def _handle(self, event: Event) -> None:
+        raise AssertionError(f"nobody expects {event}")
+
+    @_handle.register
+    def _(self, event: PollStarted) -> None:
+        assert self._topics, "a poll without a subscription"
+        self._poll_ends_at_ms = event.deadline_at_ms if event.wants_records else 0
+        if event.wants_records and self._waiting:
+            self._deliver(self._waiting.popleft())
+
+    @_handle.register
+    def _(self, _: PollEnded) -> None:
+        self._poll_ends_at_ms = 0
+
+    @_handle.register
+    def _(self, event: CommitRequested) -> None:
+        if event.wait:
+            self.mailbox.put(CompleteCommit(event.request_id, timed_out=False))
+
+    @_handle.register
+    def _(self, event: SubscriptionChanged) -> None:
+        self._topics = event.topics
+
+    @_handle.register
+    def _(self, event: Unsubscribed) -> None:
+        self._topics = frozenset()
+        self.mailbox.put(CompleteUnsubscribe(event.request_id))
+
+    @_handle.register
+    def _(self, _: AcknowledgementsMade) -> None:
+        self._window.hand_over(self.post)
+
+    @_handle.register
+    def _(self, _: AcknowledgementsGathered) -> None:
+        """They have been taken already."""
+
+    @_handle.register
+    def _(self, _: CloseRequested) -> None:
+        self.is_closed = True
+        self.mailbox.put(FinishClose())
+
+    def _take(self, acknowledgements: tuple[GatheredAcknowledgements, ...]) -> None:
+        """As the core does: a number that comes again has been taken before."""
+        outcomes: list[AcknowledgementOutcome] = []
+        for one in acknowledgements:
+            if one.number in self._numbers:
+                continue
+            assert one.number > max(self._numbers, default=0), "numbers ascend"
+            self._numbers.add(one.number)
+            for first, last, kind in one.runs:
+                for offset in range(first, last + 1):
+                    self.ledger.acknowledge((one.partition.partition, offset), kind)
+            ended = (EndedAcknowledgements(one.number, one.runs),)
+            outcomes.append(AcknowledgementOutcome(one.partition, ended, None, LOCK_MS, self.now_ms()))
+        if outcomes:
+            reported = ReportOutcomes(tuple(outcomes))
+            if self._window is not None:
+                self._window.observe([reported])
+            self.mailbox.put(reported)
+
+    def _deliver(self, base: int) -> None:
+        fetched: list[FetchedPartition] = []
+        for partition in PARTITIONS:
+            records: list[Any] = [(base + i, 0, None, b"v", []) for i in range(BATCH) if i != 2]
+            data = encode_batch(records, base_offset=base)
+            acquired = (AcquiredRange(base, base + BATCH - 1, 1),)
+            fetched.append(FetchedPartition(partition, 1, 1, data, acquired))
+            self.ledger.locked.update((partition.partition, base + i) for i in range(BATCH))
+        self._poll_ends_at_ms = 0
+        self.mailbox.put(Deliver(FetchedBatch(base, tuple(fetched), self.now_ms(), LOCK_MS)))
