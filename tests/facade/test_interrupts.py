@@ -235,7 +235,7 @@ def check_each(applications: Iterator[Application]) -> int:
 
 
 @pytest.mark.behaviour("polling")
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(300)  # one run of the whole application for each line of the call
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # what ends a loop's generator
 @pytest.mark.parametrize(("mode", "call"), CASES)
 def test_every_record_ends_once_when_a_call_is_interrupted_at_any_line(
@@ -245,7 +245,7 @@ def test_every_record_ends_once_when_a_call_is_interrupted_at_any_line(
     assert check_each(interrupted_everywhere(monkeypatch, mode, call, by_instruction=False, step=1)) > 20
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(300)  # one run of the whole application for each line of the call
 @pytest.mark.parametrize("mode", ["implicit", "explicit"])
 @pytest.mark.parametrize("call", ["poll after work", "commit_sync"])
 def test_every_record_ends_once_when_a_call_is_interrupted_between_two_instructions(
@@ -288,7 +288,7 @@ def test_an_outcome_is_reported_again_when_the_callback_was_interrupted(monkeypa
     application.consumer.close()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(300)  # one run of the whole application for each line of the call
 @pytest.mark.parametrize("mode", ["implicit", "explicit", "window"])
 def test_the_consumer_can_be_closed_when_close_is_interrupted_at_any_line(
     mode: str, monkeypatch: pytest.MonkeyPatch
