@@ -1,12 +1,13 @@
-"""Decode message bodies from the bytes of a peer, which may be anything.
+"""Makes the decoders of message bodies, for the bytes of a peer, which may be anything.
 
-Called by `messages`. The decoders are made from the declarations of the messages, and refuse whatever Kafka's own
+Asked by `messages`. The decoders are made from the declarations of the messages, and refuse whatever Kafka's own
 readers refuse: null where the schema forbids it, strings that reach beyond the message, endless numbers. Every array is
 measured against the bytes left before its first element is made.
 """
 
 from __future__ import annotations
 
+import functools
 import struct
 import uuid
 from collections.abc import Callable
@@ -22,54 +23,27 @@ _NO_OPERATIONS = -(2**31)
 """What a broker sends if it was not asked for the authorized operations."""
 
 
-def decode_body(
-    message_class: type[ApiMessage],
-    version: int,
-    data: bytes | memoryview,
-    position: int,
-    *,
-    may_be_followed: bool = False,
-) -> ApiMessage:
-    """The message that fills `data` from `position` to its end, or, if it `may_be_followed`, begins there.
+Decoder: TypeAlias = "Callable[[bytes | memoryview, int], tuple[ApiMessage, int]]"
+"""Takes the bytes and where the message begins; returns it, and where it ends."""
 
-    Its fields of type "records" are views of `data`, which must not be changed from then on; all else is copied.
-    Raises `RemoteProtocolError` for anything else. The version has to be one that the schema describes.
+
+@functools.cache
+def decoder_of(message_class: type[ApiMessage], version: int) -> Decoder:
+    """The decoder of a version that the schema describes, made when it is first asked for.
+
+    Fields of type "records" are views of the bytes, which must not be changed from then on; all else is copied.
+    It raises `IndexError` or `struct.error` for bytes that end too early, `UnicodeDecodeError`, `RemoteProtocolError`.
     """
-    name = message_class.__name__
-    try:
-        decode = _decoders.get((message_class, version)) or _make_decoder(message_class, version)
-        message, position = decode(data, position)
-    except (IndexError, struct.error):
-        raise RemoteProtocolError(f"{name} v{version} ends too early: {len(data)} bytes") from None
-    except UnicodeDecodeError as error:
-        raise RemoteProtocolError(f"{name} v{version} has a string that is not UTF-8: {error}") from None
-    except RemoteProtocolError as error:
-        raise RemoteProtocolError(f"{name} v{version} is malformed: {error}") from None
-    if position != len(data) and not may_be_followed:
-        raise RemoteProtocolError(f"{len(data) - position} bytes follow {name} v{version}")
-    return message
+    schema = schema_of(message_class)
+    source = Source(_CONSTANTS)
+    function = _DecoderWriter(source, version, schema.is_flexible(version)).struct(schema.struct)
+    decoder: Decoder = source.compile(f"decoder of {schema.name} v{version}", function)
+    return decoder
 
 
 def skip_tags(data: bytes | memoryview, position: int) -> int:
     """The position behind a section of tagged fields that nobody needs. Raises `RemoteProtocolError`, `IndexError`."""
     return _read_tags(data, position, {}, None)[1]
-
-
-_Decoder: TypeAlias = "Callable[[bytes | memoryview, int], tuple[ApiMessage, int]]"
-_decoders: dict[tuple[type[ApiMessage], int], _Decoder] = {}
-
-
-def _make_decoder(message_class: type[ApiMessage], version: int) -> _Decoder:
-    schema = schema_of(message_class)
-    source = Source(_CONSTANTS)
-    writer = _DecoderWriter(source, version, schema.is_flexible(version))
-    function = writer.struct(schema.struct)
-    source.indent("def decode(data, position):")
-    source.line(f"message, position = {function}(data, position)")
-    source.line("return message, position")
-    decoder: _Decoder = source.compile(f"decoder of {schema.name} v{version}", "decode")
-    _decoders[message_class, version] = decoder
-    return decoder
 
 
 class _DecoderWriter:

@@ -1,11 +1,12 @@
-"""Encode message bodies, and refuse what the schema or the version cannot carry.
+"""Makes the encoders of message bodies, which refuse what the schema or the version cannot carry.
 
-Called by `messages`. The encoders are made from the declarations of the messages: tagged fields that nobody knows are
+Asked by `messages`. The encoders are made from the declarations of the messages: tagged fields that nobody knows are
 written again, null where the schema forbids it and values that the version has no field for are refused.
 """
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Callable
 from typing import Any, Final, NoReturn, TypeAlias
@@ -20,33 +21,23 @@ _LONGEST_STRING = 0x7FFF
 _NO_OPERATIONS = -(2**31)
 
 
-def encode_body(message: ApiMessage, version: int, parts: list[bytes]) -> None:
-    """Append the encoded message to `parts`, in pieces; large bytes are appended as they are, without a copy.
+Encoder: TypeAlias = "Callable[[ApiMessage, Callable[[bytes], None]], None]"
+"""Takes the message and what its pieces are appended with; large bytes are one piece, without a copy."""
 
-    Raises `LocalProtocolError` for values of a wrong type or range, for null where the schema forbids it, and for
-    fields with a value that this version does not have and that must not be left out.
+
+@functools.cache
+def encoder_of(message_class: type[ApiMessage], version: int) -> Encoder:
+    """The encoder of a version, made when it is first asked for. Raises `LocalProtocolError` for an unknown version.
+
+    It raises the same for null where the schema forbids it, and for fields with a value that this version does not
+    have and that must not be left out; whatever Python raises, for values of a wrong type or range.
     """
-    try:
-        encode = _encoders.get((type(message), version)) or _make_encoder(type(message), version)
-        encode(message, parts.append)
-    except LocalProtocolError as error:
-        raise LocalProtocolError(f"{type(message).__name__} v{version}: {error}") from None
-    except (struct.error, TypeError, AttributeError, ValueError, NotImplementedError) as error:
-        raise LocalProtocolError(f"{type(message).__name__} v{version} cannot be encoded: {error}") from error
-
-
-_Encoder: TypeAlias = "Callable[[ApiMessage, Callable[[bytes], None]], None]"
-_encoders: dict[tuple[type[ApiMessage], int], _Encoder] = {}
-
-
-def _make_encoder(message_class: type[ApiMessage], version: int) -> _Encoder:
     schema = schema_of(message_class)
     if not schema.is_valid(version):
         raise LocalProtocolError(f"known versions are {schema.valid_versions[0]} to {schema.valid_versions[1]}")
     source = Source(_CONSTANTS)
     function = _EncoderWriter(source, version, schema.is_flexible(version)).struct(schema.struct)
-    encoder: _Encoder = source.compile(f"encoder of {schema.name} v{version}", function)
-    _encoders[message_class, version] = encoder
+    encoder: Encoder = source.compile(f"encoder of {schema.name} v{version}", function)
     return encoder
 
 

@@ -25,8 +25,8 @@ from kafka_share.protocol import (
     telemetry,
 )
 from kafka_share.protocol.api_message import ApiMessage
-from kafka_share.protocol.decoder import decode_body, skip_tags
-from kafka_share.protocol.encoder import encode_body
+from kafka_share.protocol.decoder import decoder_of, skip_tags
+from kafka_share.protocol.encoder import encoder_of
 from kafka_share.protocol.schema import schema_of
 
 __all__ = [
@@ -98,7 +98,7 @@ def encode_request(request: ApiMessage, version: int, correlation_id: int, clien
     except (struct.error, AttributeError, UnicodeEncodeError) as error:
         raise LocalProtocolError(f"the header of a {schema.name} cannot be encoded: {error}") from error
     parts = [b"", head, b"\0" if schema.is_flexible(version) else b""]
-    encode_body(request, version, parts)
+    _encode(request, version, parts)
     return _frame(parts)
 
 
@@ -111,7 +111,7 @@ def encode_response(correlation_id: int, response: ApiMessage, version: int) -> 
         raise LocalProtocolError(f"the correlation id {correlation_id!r} cannot be encoded: {error}") from error
     has_tags = schema.is_flexible(version) and schema.api_key != API_VERSIONS
     parts = [b"", head, b"\0" if has_tags else b""]
-    encode_body(response, version, parts)
+    _encode(response, version, parts)
     return _frame(parts)
 
 
@@ -145,7 +145,7 @@ def decode_request_body(header: RequestHeader, frame: bytes | memoryview) -> Api
     position = header.body_at
     if schema_of(request_class).is_flexible(header.api_version):
         position = _skip_header_tags(frame, position)
-    return decode_body(request_class, header.api_version, frame, position, may_be_followed=True)
+    return _decode(request_class, header.api_version, frame, position, may_be_followed=True)
 
 
 def decode_request(frame: bytes | memoryview) -> tuple[RequestHeader, ApiMessage]:
@@ -176,7 +176,44 @@ def decode_response(api_key: int, version: int, frame: bytes | memoryview) -> tu
             version = 0
     elif schema.is_flexible(version):
         position = _skip_header_tags(frame, position)
-    return correlation_id, decode_body(response_class, version, frame, position)
+    return correlation_id, _decode(response_class, version, frame, position)
+
+
+def _encode(message: ApiMessage, version: int, parts: list[bytes]) -> None:
+    """Append the encoded body to `parts`. Raises `LocalProtocolError`."""
+    message_class = type(message)
+    try:
+        encoder_of(message_class, version)(message, parts.append)
+    except LocalProtocolError as error:
+        raise LocalProtocolError(f"{message_class.__name__} v{version}: {error}") from None
+    except (struct.error, TypeError, AttributeError, ValueError, NotImplementedError) as error:
+        raise LocalProtocolError(f"{message_class.__name__} v{version} cannot be encoded: {error}") from error
+
+
+def _decode(
+    message_class: type[ApiMessage],
+    version: int,
+    frame: bytes | memoryview,
+    position: int,
+    *,
+    may_be_followed: bool = False,
+) -> ApiMessage:
+    """The body that fills the frame from `position` to its end, or, if it `may_be_followed`, begins there.
+
+    Raises `RemoteProtocolError` for anything else. The version has to be one that the schema describes.
+    """
+    name = message_class.__name__
+    try:
+        message, position = decoder_of(message_class, version)(frame, position)
+    except (IndexError, struct.error):
+        raise RemoteProtocolError(f"{name} v{version} ends too early: {len(frame)} bytes") from None
+    except UnicodeDecodeError as error:
+        raise RemoteProtocolError(f"{name} v{version} has a string that is not UTF-8: {error}") from None
+    except RemoteProtocolError as error:
+        raise RemoteProtocolError(f"{name} v{version} is malformed: {error}") from None
+    if position != len(frame) and not may_be_followed:
+        raise RemoteProtocolError(f"{len(frame) - position} bytes follow {name} v{version}")
+    return message
 
 
 def _skip_header_tags(frame: bytes | memoryview, position: int) -> int:
