@@ -38,8 +38,7 @@ from kafka_share.core.metadata import Metadata
 from kafka_share.core.metrics.measurements import Measurements
 from kafka_share.core.metrics.telemetry import TelemetryPush
 from kafka_share.core.outage import Outage
-from kafka_share.core.outputs import Outputs
-from kafka_share.core.requests import Requests
+from kafka_share.core.outputs import Outputs, Requests
 
 _AFTER_CLOSE = (PollEnded, BatchReclaimed, AcknowledgementsMade)
 """Commands of other threads, or posted before, that may come behind close; it has taken what they are about."""

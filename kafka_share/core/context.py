@@ -9,8 +9,7 @@ import attrs
 from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.backoff import Backoff
 from kafka_share.core.metrics.measurements import Measurements
-from kafka_share.core.outputs import Outputs
-from kafka_share.core.requests import Requests
+from kafka_share.core.outputs import Outputs, Requests
 
 
 @attrs.frozen

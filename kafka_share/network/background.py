@@ -11,9 +11,8 @@ from uuid import UUID
 from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.events import ClientInstanceIdWanted
 from kafka_share.errors import ConsumerClosedError
-from kafka_share.network.consumer_port import ConsumerPort, OpenWindow
 from kafka_share.network.driver import CoreDriver, monotonic_ms
-from kafka_share.network.mailbox import Mailbox
+from kafka_share.network.mailbox import ConsumerPort, Mailbox, OpenWindow
 from kafka_share.network.turns import Core
 
 

@@ -46,7 +46,7 @@ class ConnectionOwner:
 
 
 class Connections:
-    """Routes `Send` and `Disconnect` to connections, which `open` makes.
+    """Finds and closes connections, which `open` makes.
 
     `emit` takes an event for the core, `step` runs the core (and may come back here), `log` is called as
     `logs.log_event` is.
@@ -67,16 +67,15 @@ class Connections:
         self._complaints: dict[int, str] = {}
         """Node id -> the failure that was logged last: a broker that stays down is one warning, not one per retry."""
 
-    def send(self, send: Send) -> None:
-        """Send a request on the connection of its node and channel; opens it, anew if the node's address changed."""
-        connection = self._open.get((send.node.id, send.channel))
-        if connection is None or connection.node[1:3] != send.node[1:3]:
+    def to(self, node: Node, channel: Channel) -> AnyConnection:
+        """The connection to a node, opened if there is none, and anew if the node's address changed."""
+        connection = self._open.get((node.id, channel))
+        if connection is None or connection.node[1:3] != node[1:3]:
             if connection is not None:
-                moved = BrokerUnreachableError(f"node {send.node.id} moved to {send.node.host}:{send.node.port}")
+                moved = BrokerUnreachableError(f"node {node.id} moved to {node.host}:{node.port}")
                 connection.close(moved, is_failure=False)
-            connection = self._open_connection(send.node, send.channel, self._owner)
-            self._open[send.node.id, send.channel] = connection
-        connection.send(send)
+            connection = self._open[node.id, channel] = self._open_connection(node, channel, self._owner)
+        return connection
 
     def disconnect(self, disconnect: Disconnect) -> None:
         """Close what is open to a node. The core asked for it, so no `ConnectionLost` is emitted."""

@@ -63,7 +63,7 @@ class Turns:
         self._stepped_at_ms: int | None = None
         self._is_stepping = False
         self._perform: dict[type, Callable[[Any], None]] = {
-            Send: lambda send: self.connections.send(send),
+            Send: lambda send: self.connections.to(send.node, send.channel).send(send),
             Disconnect: lambda disconnect: self.connections.disconnect(disconnect),
             Log: lambda event: log(event.event, event.fields, self._measurements.labels),
             FinishClose: self._finish,

@@ -23,8 +23,7 @@ from kafka_share.core.events import (
     Reclaim,
     Send,
 )
-from kafka_share.network.consumer_port import ConsumerPort
-from kafka_share.network.mailbox import Mailbox
+from kafka_share.network.mailbox import ConsumerPort, Mailbox
 from kafka_share.network.turns import Turns
 from kafka_share.protocol.classic import MetadataRequest
 from kafka_share.records import Node
@@ -47,6 +46,10 @@ class World:
         assert self.turns.step()
         done, self.done = self.done, []
         return done
+
+    def to(self, node: Node, channel: Channel) -> World:
+        assert (node, channel) == (SEND.node, SEND.channel)
+        return self
 
     def send(self, send: Send) -> None:
         self.done.append(send)

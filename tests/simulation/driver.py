@@ -19,8 +19,7 @@ from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.consumer import ShareConsumerCore
 from kafka_share.core.events import BatchReclaimed, Event, Output, Send
 from kafka_share.network.connections import Connections
-from kafka_share.network.consumer_port import ConsumerPort, OpenWindow
-from kafka_share.network.mailbox import Mailbox
+from kafka_share.network.mailbox import ConsumerPort, Mailbox, OpenWindow
 from kafka_share.network.turns import Turns
 
 

@@ -28,7 +28,6 @@ from kafka_share.core.events import RequestFailed
 from kafka_share.core.fetching import answers
 from kafka_share.core.fetching.acknowledgements import Acknowledgements
 from kafka_share.core.fetching.node_exchange import NodeExchange
-from kafka_share.core.fetching.offsets import clean_acquired
 from kafka_share.core.fetching.wanted_partitions import WantedPartitions
 from kafka_share.core.membership import Membership
 from kafka_share.errors import InvalidRecordStateError, error_for_code
@@ -117,7 +116,7 @@ def _forgets_requests_of_a_lost_connection(close: Original) -> Original:
     return mutant
 
 
-def _takes_one_offset_more(_: Original) -> Original:
+def _takes_one_offset_more(clean_acquired: Original) -> Original:
     def mutant(ranges: Any) -> Any:
         cleaned, impossible = clean_acquired(ranges)
         return tuple(AcquiredRange(max(0, r.first - 1), r.last, r.delivery_count) for r in cleaned[:1]), impossible

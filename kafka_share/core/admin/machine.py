@@ -24,7 +24,7 @@ from kafka_share.core.events import (
 )
 from kafka_share.core.metadata import usable_node
 from kafka_share.core.metrics.measurements import Measurements
-from kafka_share.core.requests import Requests
+from kafka_share.core.outputs import Requests
 from kafka_share.errors import (
     IllegalStateError,
     InternalError,

@@ -1,6 +1,6 @@
 """Which brokers the admin client knows, and which of them gets a question that any broker can answer.
 
-Owned by `machine.AdminCore`. When a broker may be asked is known by `core.requests`.
+Owned by `machine.AdminCore`. When a broker may be asked is known by `core.outputs`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kafka_share.core.events import Channel
-from kafka_share.core.requests import Requests
+from kafka_share.core.outputs import Requests
 from kafka_share.records import Node
 
 

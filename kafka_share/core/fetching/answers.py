@@ -11,7 +11,6 @@ from uuid import UUID
 
 import attrs
 
-from kafka_share.core.fetching.offsets import clean_acquired
 from kafka_share.core.fetching.reactions import LEADER_CHANGES
 from kafka_share.core.metadata import usable_node
 from kafka_share.errors import BrokerError, error_for_code
@@ -24,6 +23,9 @@ if TYPE_CHECKING:
 
 Find: TypeAlias = Callable[[UUID, int], TopicIdPartition | None]
 """The partition that a topic id and a number mean, if it was asked for."""
+
+MAX_ACQUIRED_OFFSETS = 1 << 24
+"""More offsets in one partition of one answer cannot be real: brokers lock at most some ten thousand records."""
 
 
 @attrs.frozen
@@ -62,6 +64,47 @@ def read_fetch(response: ShareFetchResponse, find: Find) -> Iterator[PartitionAn
             acquired,
             has_impossible_ranges,
         )
+
+
+def clean_acquired(ranges: Iterable[AcquiredRange]) -> tuple[tuple[AcquiredRange, ...], bool]:
+    """What a broker said it acquired → ascending ranges without overlap, and whether anything was impossible.
+
+    Of an offset that is named twice the first mention counts (KAFKA-19789). Negative or reversed ranges, and ranges
+    beyond `MAX_ACQUIRED_OFFSETS` in all, are left out and make the second value true.
+    """
+    kept: list[AcquiredRange] = []
+    room = MAX_ACQUIRED_OFFSETS
+    impossible = False
+    for first, last, count in ranges:
+        if first < 0 or last < first or last - first >= room:
+            impossible = True
+            continue
+        new = AcquiredRange(first, last, max(count, 1))
+        if not kept or kept[-1].last < first:
+            parts = [new]
+            kept.append(new)
+        else:
+            parts = _outside(new, kept)
+            kept = sorted(kept + parts)
+        room -= sum(part.last - part.first + 1 for part in parts)
+    return tuple(kept), impossible
+
+
+def _outside(new: AcquiredRange, kept: list[AcquiredRange]) -> list[AcquiredRange]:
+    """The parts of a range that ascending, disjoint ranges do not cover."""
+    parts: list[AcquiredRange] = []
+    first = new.first
+    for other in kept:
+        if other.last < first:
+            continue
+        if other.first > new.last:
+            break
+        if other.first > first:
+            parts.append(AcquiredRange(first, other.first - 1, new.delivery_count))
+        first = other.last + 1
+    if first <= new.last:
+        parts.append(AcquiredRange(first, new.last, new.delivery_count))
+    return parts
 
 
 def read_acknowledge(response: ShareAcknowledgeResponse, find: Find) -> Iterator[PartitionAnswer]:

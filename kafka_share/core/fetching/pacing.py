@@ -1,6 +1,6 @@
 """When one broker may be asked for records again: no hot loop, and no pause that a healthy broker would not need.
 
-Owned by `fetching.node_exchange`, one per broker; the connection itself is paced by `core.requests`.
+Owned by `fetching.node_exchange`, one per broker; the connection itself is paced by `core.outputs`.
 """
 
 from __future__ import annotations

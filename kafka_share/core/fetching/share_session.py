@@ -8,10 +8,11 @@ what was acquired in the old one cannot be acknowledged any more (KIP-932).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 from uuid import UUID
 
 from kafka_share.config import ShareConsumerConfig
-from kafka_share.core.fetching.offsets import AcknowledgementRun, encode_runs
+from kafka_share.core.fetching.offsets import AcknowledgementRun, merged
 from kafka_share.locks import LockGeneration
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
@@ -24,6 +25,16 @@ Runs = Mapping[TopicIdPartition, list[AcknowledgementRun]]
 
 _FetchPartition = ShareFetchRequest.FetchTopic.FetchPartition
 _AcknowledgePartition = ShareAcknowledgeRequest.AcknowledgeTopic.AcknowledgePartition
+
+_LONG_RUN = 10
+
+
+class AcknowledgementPiece(NamedTuple):
+    """One AcknowledgementBatch of the wire: one type for all offsets, or one per offset."""
+
+    first: int
+    last: int
+    types: list[int]
 
 
 class ShareSession:
@@ -188,3 +199,32 @@ def _acknowledge_partition(where: TopicIdPartition, runs: list[AcknowledgementRu
             for first, last, types in encode_runs(runs)
         ],
     )
+
+
+def encode_runs(runs: Iterable[AcknowledgementRun]) -> list[AcknowledgementPiece]:
+    """Runs that do not overlap → the AcknowledgementBatches of a request, ascending.
+
+    The rule of Java's client, so that brokers see the requests they are used to: break at holes; a run of more than
+    ten equal types is a piece of its own; what is left between has one type per offset, or one if they are all equal.
+    """
+    pieces: list[AcknowledgementPiece] = []
+    mixed: list[AcknowledgementRun] = []
+    for run in merged(runs):
+        is_long = run.last - run.first + 1 > _LONG_RUN
+        if mixed and (is_long or mixed[-1].last + 1 != run.first):
+            pieces.append(_piece(mixed))
+            mixed = []
+        if is_long:
+            pieces.append(AcknowledgementPiece(run.first, run.last, [run.type]))
+        else:
+            mixed.append(run)
+    if mixed:
+        pieces.append(_piece(mixed))
+    return pieces
+
+
+def _piece(mixed: list[AcknowledgementRun]) -> AcknowledgementPiece:
+    if len(mixed) == 1:
+        return AcknowledgementPiece(mixed[0].first, mixed[0].last, [mixed[0].type])
+    types = [run.type for run in mixed for _ in range(run.first, run.last + 1)]
+    return AcknowledgementPiece(mixed[0].first, mixed[-1].last, types)

@@ -8,14 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_share.core.fetching.offsets import (
-    MAX_ACQUIRED_OFFSETS,
-    AcknowledgementRun,
-    clean_acquired,
-    encode_runs,
-    merged,
-    overlap,
-)
+from kafka_share.core.fetching.answers import MAX_ACQUIRED_OFFSETS, clean_acquired
+from kafka_share.core.fetching.offsets import AcknowledgementRun, merged, overlap
+from kafka_share.core.fetching.share_session import encode_runs
 from kafka_share.protocol.share_values import AcquiredRange
 
 
