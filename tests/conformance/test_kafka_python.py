@@ -54,7 +54,11 @@ def produce(bootstrap: str, topic: str, values: list[bytes], partition: int = 0,
 
 def consumer_of(bootstrap: str, *topics: str, group: str | None = None, **config: Any) -> Any:
     settings = {"auto_offset_reset": "earliest", "enable_auto_commit": False, **config}
-    return kafka.KafkaConsumer(*topics, bootstrap_servers=bootstrap, group_id=group, **settings)
+    consumer = kafka.KafkaConsumer(*topics, bootstrap_servers=bootstrap, group_id=group, **settings)
+    for topic in topics:
+        # Its group leader assigns nothing, and never again, if it joins before it has heard of the topic.
+        assert consumer.partitions_for_topic(topic)
+    return consumer
 
 
 def read(consumer: Any, count: int) -> list[Any]:
