@@ -12,6 +12,7 @@ from simulation.mutations import MUTATIONS
 MAX_SEEDS = 60
 
 
+@pytest.mark.timeout(180)  # a defect may take many histories to be seen, and coverage makes each slow
 @pytest.mark.parametrize("name", list(MUTATIONS))
 def test_the_auditor_complains_when_the_product_has_a_defect(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A defect of client or broker is seen within a bounded number of histories, for what it is."""
