@@ -20,6 +20,7 @@ from kafka_share.errors import (
     OperationTimeoutError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
+    WakeupError,
     error_for_code,
 )
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
@@ -282,7 +283,7 @@ def test_wakeup_interrupts_commit_sync_and_its_acknowledgements_go_all_the_same(
 
     other = threading.Thread(target=wake_when_it_waits)
     other.start()
-    with pytest.raises(Exception, match="wakeup"):
+    with pytest.raises(WakeupError):
         consumer.commit_sync()
     other.join()
     broker.advance(LATE_MS)

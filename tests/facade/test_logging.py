@@ -13,7 +13,7 @@ from support.waiting import poll_until
 from kafka_share import AcknowledgeType, KafkaShareConsumer
 from kafka_share.broker import ReferenceBroker
 from kafka_share.core.log_events import LOG_EVENTS
-from kafka_share.errors import KafkaShareError, RecordDeserializationError
+from kafka_share.errors import RecordDeserializationError, UnsupportedVersionError
 
 MakeConsumer = Callable[..., KafkaShareConsumer[Any, Any]]
 SECRETS = ("geheime-nutzlast", "geheimer-schluessel", "geheimer-header", "geheimes-passwort")
@@ -113,7 +113,7 @@ def test_no_password_is_logged_when_a_broker_refuses_it(
         sasl_plain_username="alice",
         sasl_plain_password=PASSWORD,
     )
-    with pytest.raises(KafkaShareError):
+    with pytest.raises(UnsupportedVersionError):
         poll_until(consumer, 1)
     consumer.close()
     assert {"connection-lost", "authentication-failed"} & set(events(caplog))

@@ -1,7 +1,7 @@
 """Defects to be put into the product, one at a time: what the auditor is worth shows in what it finds.
 
 `MUTATIONS` maps a name to the defect. `Mutation.applied()` puts it in for the length of a `with` block; `complaint` is
-a pattern of what the auditor has to say. Used by `test_simulation_auditor.py` only.
+a pattern of what the auditor has to say. Used by `test_auditor.py` only.
 """
 
 from __future__ import annotations
@@ -298,13 +298,17 @@ MUTATIONS = {
         ConsumerCalls, "_wait_for_commit", _does_not_wait_for_outcomes, "returned before the outcome"
     ),
     "close without the last acknowledgements": Mutation(
-        ApplicationSide, "gather_last", _closes_without_the_last_acknowledgements, "never posted the acknowledgements"
+        ApplicationSide,
+        "gather_last",
+        _closes_without_the_last_acknowledgements,
+        "never posted the acknowledgements",
+        22,
     ),
     "report nothing after the end": Mutation(
-        ConsumerCalls, "_report_outcomes", _reports_nothing_once_it_has_closed, "is never told what became of"
+        ConsumerCalls, "_report_outcomes", _reports_nothing_once_it_has_closed, "is never told what became of", 22
     ),
     "drop mail unseen": Mutation(
-        ConsumerCalls, "_take", _drops_mail_unseen, "is never told what became of|close has returned before"
+        ConsumerCalls, "_take", _drops_mail_unseen, "is never told what became of|close has returned before", 3
     ),
     "hand out locked records": Mutation(
         InFlightState, "acquirable", _hands_out_locked_records, "is handed out to (two members at once|its holder)", 1
