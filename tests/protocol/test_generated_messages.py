@@ -67,6 +67,7 @@ def test_every_schema_is_used_when_the_modules_are_written() -> None:
         assert f'"name": "{field}"' in (generate_messages.SCHEMAS / f"{message}.json").read_text()
 
 
+@pytest.mark.timeout(120)  # mypy reads the whole package
 def test_strict_mypy_knows_the_fields_when_a_user_is_checked(tmp_path: Path) -> None:
     user = tmp_path / "user.py"
     wrong = {
