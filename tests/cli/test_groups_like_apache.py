@@ -11,6 +11,7 @@ DESCRIBE_GROUP, DESCRIBE_OFFSETS, ALTER_OFFSETS, DELETE_OFFSETS, DELETE_GROUPS =
 
 
 @pytest.mark.behaviour("tools")
+@pytest.mark.timeout(180)  # more than fifty commands, each of which waits twice for its coordinator
 @pytest.mark.parametrize("habit", ["apache", "ours"])
 def test_every_command_prints_what_kafkas_own_tool_prints(habit: str, capsys: pytest.CaptureFixture[str]) -> None:
     """kafka-share-groups prints what Kafka's own tool prints, byte for byte, and can have its exit codes.
