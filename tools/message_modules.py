@@ -8,18 +8,41 @@ from __future__ import annotations
 from typing import Any, Final
 
 MODULES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
-    "classic": (
-        "The messages that share groups have in common with the rest of Kafka.\n\n"
-        "The all-zero UUID is None, and authorized operations are a set of operation codes, or None if they were not\n"
-        "asked for.",
-        (
-            "AddOffsetsToTxn", "AddPartitionsToTxn", "ApiVersions", "CreatePartitions", "CreateTopics", "DeleteGroups",
-            "DeleteRecords", "DeleteTopics", "DescribeCluster", "DescribeConfigs", "DescribeGroups", "EndTxn", "Fetch",
-            "FindCoordinator", "Heartbeat", "IncrementalAlterConfigs", "InitProducerId", "JoinGroup", "LeaveGroup",
-            "ListConfigResources", "ListGroups", "ListOffsets", "Metadata", "OffsetCommit", "OffsetDelete",
-            "OffsetFetch", "OffsetForLeaderEpoch", "Produce", "SaslAuthenticate", "SaslHandshake", "SyncGroup",
-            "TxnOffsetCommit",
-        ),
+    "handshake": (
+        "The messages that a connection begins with: versions (API 18) and SASL (17 and 36).",
+        ("ApiVersions", "SaslAuthenticate", "SaslHandshake"),
+    ),
+    "cluster": (
+        "The messages by which clients find brokers, leaders and coordinators (APIs 3, 10 and 60).",
+        ("DescribeCluster", "FindCoordinator", "Metadata"),
+    ),
+    "topics": (
+        "The messages by which admins create and delete topics, partitions and records (APIs 19 to 21 and 37).",
+        ("CreatePartitions", "CreateTopics", "DeleteRecords", "DeleteTopics"),
+    ),
+    "configs": (
+        "The messages by which admins see and change settings (APIs 32, 44 and 74).",
+        ("DescribeConfigs", "IncrementalAlterConfigs", "ListConfigResources"),
+    ),
+    "groups": (
+        "The messages by which admins list, describe and delete groups of any type (APIs 15, 16 and 42).",
+        ("DeleteGroups", "DescribeGroups", "ListGroups"),
+    ),
+    "classic_group": (
+        "The messages between members of classic groups and their coordinator (APIs 11 to 14).",
+        ("Heartbeat", "JoinGroup", "LeaveGroup", "SyncGroup"),
+    ),
+    "committed_offsets": (
+        "The messages about the offsets that consumer groups commit (APIs 8, 9 and 47).",
+        ("OffsetCommit", "OffsetDelete", "OffsetFetch"),
+    ),
+    "logs": (
+        "The messages that write to and read from the logs of partitions (APIs 0 to 2 and 23).",
+        ("Fetch", "ListOffsets", "OffsetForLeaderEpoch", "Produce"),
+    ),
+    "transactions": (
+        "The messages of producers with an id, and of their transactions (APIs 22, 24 to 26 and 28).",
+        ("AddOffsetsToTxn", "AddPartitionsToTxn", "EndTxn", "InitProducerId", "TxnOffsetCommit"),
     ),
     "share_group": (
         "The messages between members, admins and the group coordinator: heartbeat (API 76) and describe (77).",

@@ -12,11 +12,11 @@ from kafka_share.core.context import CoreContext
 from kafka_share.core.events import Channel
 from kafka_share.core.metadata import Metadata, usable_node
 from kafka_share.errors import BrokerError, KafkaShareError, UnknownServerError, UnsupportedVersionError, error_for_code
-from kafka_share.protocol.classic import FindCoordinatorRequest
+from kafka_share.protocol.cluster import FindCoordinatorRequest
 from kafka_share.records import Node
 
 if TYPE_CHECKING:
-    from kafka_share.protocol.classic import FindCoordinatorResponse
+    from kafka_share.protocol.cluster import FindCoordinatorResponse
 
 KEY_TYPE_GROUP: Final = 0
 _MIN_VERSION: Final = 4

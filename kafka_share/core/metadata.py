@@ -19,11 +19,11 @@ from kafka_share.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
-from kafka_share.protocol.classic import MetadataRequest
+from kafka_share.protocol.cluster import MetadataRequest
 from kafka_share.records import Node
 
 if TYPE_CHECKING:
-    from kafka_share.protocol.classic import MetadataResponse
+    from kafka_share.protocol.cluster import MetadataResponse
 
 _MIN_VERSION = 10
 """The first with topic ids in the answer (KIP-516)."""

@@ -15,7 +15,7 @@ import attrs
 
 from kafka_share._version import VERSION
 from kafka_share.errors import AuthenticationError, UnsupportedVersionError, error_for_code
-from kafka_share.protocol.classic import ApiVersionsRequest, SaslAuthenticateRequest, SaslHandshakeRequest
+from kafka_share.protocol.handshake import ApiVersionsRequest, SaslAuthenticateRequest, SaslHandshakeRequest
 from kafka_share.protocol.versions import VersionRanges, choose_version, ranges_of
 
 T = TypeVar("T")

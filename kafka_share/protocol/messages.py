@@ -16,13 +16,21 @@ import attrs
 
 from kafka_share.errors import LocalProtocolError, RemoteProtocolError
 from kafka_share.protocol import (
-    classic,
+    classic_group,
+    cluster,
+    committed_offsets,
+    configs,
+    groups,
+    handshake,
+    logs,
     share_acknowledge,
     share_fetch,
     share_group,
     share_offsets,
     share_state,
     telemetry,
+    topics,
+    transactions,
 )
 from kafka_share.protocol.api_message import ApiMessage
 from kafka_share.protocol.decoder import decoder_of, skip_tags
@@ -51,7 +59,23 @@ _HEADER: Final = struct.Struct(">hhih")
 _NO_CLIENT_ID: Final = -1
 
 
-MODULES: Final = (classic, share_group, share_fetch, share_acknowledge, share_state, share_offsets, telemetry)
+MODULES: Final = (
+    handshake,
+    cluster,
+    topics,
+    configs,
+    groups,
+    classic_group,
+    committed_offsets,
+    logs,
+    transactions,
+    share_group,
+    share_fetch,
+    share_acknowledge,
+    share_state,
+    share_offsets,
+    telemetry,
+)
 """The modules that declare messages; each lists its own in `__all__`."""
 
 

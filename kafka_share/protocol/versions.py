@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kafka_share.errors import UnsupportedVersionError
 from kafka_share.protocol.api_message import ApiMessage
-from kafka_share.protocol.classic import ApiVersionsResponse
+from kafka_share.protocol.handshake import ApiVersionsResponse
 from kafka_share.protocol.schema import schema_of
 
 VersionRanges = dict[int, tuple[int, int]]

@@ -6,15 +6,9 @@ from typing import Any
 
 from broker.cluster_world import World
 
-from kafka_share.protocol.classic import (
-    DescribeGroupsRequest,
-    HeartbeatRequest,
-    JoinGroupRequest,
-    LeaveGroupRequest,
-    OffsetCommitRequest,
-    OffsetFetchRequest,
-    SyncGroupRequest,
-)
+from kafka_share.protocol.classic_group import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
+from kafka_share.protocol.committed_offsets import OffsetCommitRequest, OffsetFetchRequest
+from kafka_share.protocol.groups import DescribeGroupsRequest
 
 SESSION_MS = 10_000
 REBALANCE_MS = 30_000

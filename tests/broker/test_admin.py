@@ -28,20 +28,16 @@ from kafka_share.errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
-from kafka_share.protocol.classic import (
-    ApiVersionsRequest,
-    CreatePartitionsRequest,
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    DescribeClusterRequest,
+from kafka_share.protocol.cluster import DescribeClusterRequest, FindCoordinatorRequest, MetadataRequest
+from kafka_share.protocol.configs import (
     DescribeConfigsRequest,
-    FindCoordinatorRequest,
     IncrementalAlterConfigsRequest,
     ListConfigResourcesRequest,
-    MetadataRequest,
 )
+from kafka_share.protocol.handshake import ApiVersionsRequest
 from kafka_share.protocol.messages import MESSAGES, decode_response, encode_response
 from kafka_share.protocol.schema import Struct, schema_of
+from kafka_share.protocol.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 
 
 def create(world: World, name: str, partitions: int = 1, factor: int = 1, **fields: Any) -> Any:

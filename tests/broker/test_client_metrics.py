@@ -13,8 +13,8 @@ from kafka_share.broker.client_metrics import MAX_CLIENTS, MetricsSubscription
 from kafka_share.broker.error_answers import has_error_answer
 from kafka_share.broker.kafka_version import advertised_versions
 from kafka_share.protocol import otlp
-from kafka_share.protocol.classic import ApiVersionsRequest
 from kafka_share.protocol.compression import compress
+from kafka_share.protocol.handshake import ApiVersionsRequest
 from kafka_share.protocol.otlp import Batch, Point
 from kafka_share.protocol.record_format import CODEC_NUMBERS
 from kafka_share.protocol.telemetry import GetTelemetrySubscriptionsRequest, PushTelemetryRequest

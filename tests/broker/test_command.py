@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from support.wire_client import WireClient
 
 from kafka_share.cli.broker import main
-from kafka_share.protocol.classic import MetadataRequest
+from kafka_share.protocol.cluster import MetadataRequest
 
 
 def start(tmp_path: Path, *arguments: str) -> tuple[subprocess.Popen[str], str]:

@@ -32,14 +32,11 @@ from kafka_share.errors import (
     UnknownServerError,
     UnknownTopicOrPartitionError,
 )
-from kafka_share.protocol.classic import (
-    CreatePartitionsRequest,
-    DescribeConfigsRequest,
-    FindCoordinatorRequest,
-    IncrementalAlterConfigsRequest,
-)
+from kafka_share.protocol.cluster import FindCoordinatorRequest
+from kafka_share.protocol.configs import DescribeConfigsRequest, IncrementalAlterConfigsRequest
 from kafka_share.protocol.share_group import ShareGroupDescribeRequest, ShareGroupHeartbeatRequest
 from kafka_share.protocol.share_offsets import AlterShareGroupOffsetsRequest, DeleteShareGroupOffsetsRequest
+from kafka_share.protocol.topics import CreatePartitionsRequest
 
 VERSIONS = tuple(BEHAVIOURS)
 MEMBER = "EEEEEEEEEEEEEEEEEEEEEA"

@@ -19,13 +19,9 @@ from kafka_share.errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
-from kafka_share.protocol.classic import (
-    DeleteRecordsRequest,
-    FetchRequest,
-    InitProducerIdRequest,
-    ListOffsetsRequest,
-    ProduceRequest,
-)
+from kafka_share.protocol.logs import FetchRequest, ListOffsetsRequest, ProduceRequest
+from kafka_share.protocol.topics import DeleteRecordsRequest
+from kafka_share.protocol.transactions import InitProducerIdRequest
 
 
 def produce(world: World, topic: Any, records: bytes, *, index: int = 0, acks: int = -1, **more: Any) -> Any:

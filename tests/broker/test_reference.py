@@ -18,7 +18,9 @@ from kafka_share.errors import (
     RemoteProtocolError,
     UnknownTopicOrPartitionError,
 )
-from kafka_share.protocol.classic import ApiVersionsRequest, ListOffsetsRequest, MetadataRequest
+from kafka_share.protocol.cluster import MetadataRequest
+from kafka_share.protocol.handshake import ApiVersionsRequest
+from kafka_share.protocol.logs import ListOffsetsRequest
 from kafka_share.protocol.messages import decode_response, encode_request
 from kafka_share.protocol.share_fetch import ShareFetchRequest
 from kafka_share.protocol.share_group import ShareGroupHeartbeatRequest

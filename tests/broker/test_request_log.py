@@ -11,7 +11,7 @@ from kafka_share.broker import ReferenceBroker
 from kafka_share.broker.api_keys import ApiKey
 from kafka_share.broker.events import RequestContext
 from kafka_share.broker.request_log import MAX_KEPT_BYTES, MAX_KEPT_REQUESTS, RequestLog
-from kafka_share.protocol.classic import MetadataRequest
+from kafka_share.protocol.cluster import MetadataRequest
 
 REQUEST = MetadataRequest(topics=[])
 

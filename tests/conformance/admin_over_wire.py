@@ -23,7 +23,7 @@ from kafka.admin import (
     ResourceType,
 )
 
-from kafka_share.protocol.classic import DescribeConfigsRequest
+from kafka_share.protocol.configs import DescribeConfigsRequest
 from kafka_share.protocol.share_group import ShareGroupDescribeRequest
 
 _TIMEOUT_S: Final = 30

@@ -15,14 +15,10 @@ from uuid import UUID
 from conformance.share_requests import ALTER_VERSION, SHARE_VERSION, Limits, Topic, alter_request, fetch_request
 from conformance.wire_connection import PATIENCE_S, WireConnection
 
-from kafka_share.protocol.classic import (
-    CreateTopicsRequest,
-    DescribeConfigsRequest,
-    FindCoordinatorRequest,
-    IncrementalAlterConfigsRequest,
-    MetadataRequest,
-)
+from kafka_share.protocol.cluster import FindCoordinatorRequest, MetadataRequest
+from kafka_share.protocol.configs import DescribeConfigsRequest, IncrementalAlterConfigsRequest
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
+from kafka_share.protocol.topics import CreateTopicsRequest
 
 LOADER: Final = "loader"
 """The member that has the share partitions loaded before a script begins, and whose connection keeps them loaded."""

@@ -12,7 +12,8 @@ from typing import Any, Final
 import attrs
 
 from kafka_share.errors import RemoteProtocolError
-from kafka_share.protocol.classic import ApiVersionsRequest, MetadataRequest
+from kafka_share.protocol.cluster import MetadataRequest
+from kafka_share.protocol.handshake import ApiVersionsRequest
 from kafka_share.protocol.messages import decode_response, encode_request
 
 _TIMEOUT_S: Final = 5

@@ -10,7 +10,7 @@ from uuid import UUID
 import attrs
 
 from kafka_share.errors import ERRORS
-from kafka_share.protocol.classic import ProduceRequest
+from kafka_share.protocol.logs import ProduceRequest
 from kafka_share.protocol.record_batches import iter_batches
 from kafka_share.protocol.record_encoder import encode_batch
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest

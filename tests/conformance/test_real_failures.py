@@ -24,7 +24,7 @@ from kafka import KafkaAdminClient
 
 from kafka_share import KafkaShareConsumer, KafkaShareError, TopicIdPartition
 from kafka_share.errors import OutcomeUnknownError
-from kafka_share.protocol.classic import FindCoordinatorRequest
+from kafka_share.protocol.cluster import FindCoordinatorRequest
 from kafka_share.protocol.share_offsets import DescribeShareGroupOffsetsRequest
 
 PARTITIONS = 2

@@ -16,7 +16,7 @@ from conformance.share_values import Known, requests
 from conformance.wire_connection import WireConnection
 from hypothesis import HealthCheck, given, settings
 
-from kafka_share.protocol.classic import ApiVersionsRequest
+from kafka_share.protocol.handshake import ApiVersionsRequest
 from kafka_share.protocol.messages import MESSAGES, decode_response, encode_response
 from kafka_share.protocol.schema import schema_of
 from kafka_share.protocol.share_group import ShareGroupDescribeRequest, ShareGroupHeartbeatRequest

@@ -41,7 +41,7 @@ from kafka_share.core.events import (
 )
 from kafka_share.core.fetching.offsets import AcknowledgementRun
 from kafka_share.errors import BrokerUnreachableError, KafkaShareError
-from kafka_share.protocol.classic import (
+from kafka_share.protocol.cluster import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     MetadataRequest,

@@ -27,7 +27,7 @@ from kafka_share.errors import (
     OutcomeUnknownError,
     UnknownTopicIdError,
 )
-from kafka_share.protocol.classic import MetadataRequest
+from kafka_share.protocol.cluster import MetadataRequest
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
 from kafka_share.records import TopicIdPartition

@@ -18,7 +18,7 @@ from kafka_share.errors import (
     UnsupportedVersionError,
     error_for_code,
 )
-from kafka_share.protocol.classic import FindCoordinatorRequest
+from kafka_share.protocol.cluster import FindCoordinatorRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
 from kafka_share.protocol.share_group import ShareGroupHeartbeatRequest as Heartbeat
 

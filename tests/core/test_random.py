@@ -37,7 +37,7 @@ from kafka_share.errors import (
     RemoteProtocolError,
     UnsupportedVersionError,
 )
-from kafka_share.protocol.classic import FindCoordinatorRequest, MetadataRequest
+from kafka_share.protocol.cluster import FindCoordinatorRequest, MetadataRequest
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
 from kafka_share.protocol.share_group import ShareGroupHeartbeatRequest

@@ -26,7 +26,7 @@ from kafka_share.core.events import (
     Send,
     SubscriptionChanged,
 )
-from kafka_share.protocol.classic import FindCoordinatorRequest, MetadataRequest
+from kafka_share.protocol.cluster import FindCoordinatorRequest, MetadataRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
 from kafka_share.protocol.share_group import ShareGroupHeartbeatRequest
 

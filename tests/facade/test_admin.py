@@ -36,7 +36,8 @@ from kafka_share.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
-from kafka_share.protocol.classic import FindCoordinatorRequest, OffsetCommitRequest
+from kafka_share.protocol.cluster import FindCoordinatorRequest
+from kafka_share.protocol.committed_offsets import OffsetCommitRequest
 from kafka_share.protocol.share_group import ShareGroupDescribeRequest
 from kafka_share.protocol.share_offsets import AlterShareGroupOffsetsRequest, DescribeShareGroupOffsetsRequest
 

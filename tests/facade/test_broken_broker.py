@@ -26,18 +26,15 @@ from kafka_share.errors import (
     OutcomeUnknownError,
     RemoteProtocolError,
 )
-from kafka_share.protocol.classic import (
-    ApiVersionsRequest,
-    CreateTopicsRequest,
-    FindCoordinatorRequest,
-    IncrementalAlterConfigsRequest,
-    MetadataRequest,
-    ProduceRequest,
-)
+from kafka_share.protocol.cluster import FindCoordinatorRequest, MetadataRequest
+from kafka_share.protocol.configs import IncrementalAlterConfigsRequest
+from kafka_share.protocol.handshake import ApiVersionsRequest
+from kafka_share.protocol.logs import ProduceRequest
 from kafka_share.protocol.record_batches import encode_batch
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
 from kafka_share.protocol.share_group import ShareGroupHeartbeatRequest
+from kafka_share.protocol.topics import CreateTopicsRequest
 
 MakeConsumer = Callable[..., Consumer]
 APIS = [

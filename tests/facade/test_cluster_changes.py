@@ -13,7 +13,7 @@ from support.waiting import Consumer, poll_until, poll_while, wait_until
 from kafka_share import TopicPartition
 from kafka_share.broker import ReferenceBroker
 from kafka_share.errors import UnknownTopicIdError, UnknownTopicOrPartitionError
-from kafka_share.protocol.classic import MetadataRequest
+from kafka_share.protocol.cluster import MetadataRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
 from kafka_share.protocol.share_group import ShareGroupHeartbeatRequest
 

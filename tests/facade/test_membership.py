@@ -18,7 +18,8 @@ from kafka_share.errors import (
     TopicAuthorizationFailedError,
     error_for_code,
 )
-from kafka_share.protocol.classic import DeleteGroupsRequest, FindCoordinatorRequest
+from kafka_share.protocol.cluster import FindCoordinatorRequest
+from kafka_share.protocol.groups import DeleteGroupsRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
 from kafka_share.protocol.share_group import ShareGroupHeartbeatRequest
 

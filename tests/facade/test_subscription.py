@@ -19,7 +19,7 @@ from kafka_share.errors import (
     InvalidGroupIdError,
     InvalidTopicError,
 )
-from kafka_share.protocol.classic import MetadataRequest
+from kafka_share.protocol.cluster import MetadataRequest
 
 MakeConsumer = Callable[..., Consumer]
 

@@ -11,9 +11,9 @@ from support.waiting import Consumer, offsets, poll_until
 from support.wire_client import WireClient
 
 from kafka_share.broker import ReferenceBroker
-from kafka_share.protocol.classic import CreatePartitionsRequest
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
+from kafka_share.protocol.topics import CreatePartitionsRequest
 
 MakeConsumer = Callable[..., Consumer]
 LOCK_MS = 30_000

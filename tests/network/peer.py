@@ -23,7 +23,8 @@ from kafka_share.core.events import Channel, Event, Output, Send
 from kafka_share.core.metrics.measurements import Measurements
 from kafka_share.network.driver import CoreDriver
 from kafka_share.network.mailbox import ConsumerPort, Mailbox
-from kafka_share.protocol.classic import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
+from kafka_share.protocol.cluster import MetadataRequest, MetadataResponse
+from kafka_share.protocol.handshake import ApiVersionsRequest, ApiVersionsResponse
 from kafka_share.protocol.messages import decode_request, encode_response
 from kafka_share.records import Node
 

@@ -12,7 +12,8 @@ from kafka_share.core.events import Channel, ConnectionLost, Disconnect, Request
 from kafka_share.errors import BrokerUnreachableError, RemoteProtocolError, UnsupportedVersionError
 from kafka_share.network.connection import Connection
 from kafka_share.network.framing import MAX_FRAME_BYTES
-from kafka_share.protocol.classic import ApiVersionsResponse, MetadataRequest
+from kafka_share.protocol.cluster import MetadataRequest
+from kafka_share.protocol.handshake import ApiVersionsResponse
 from kafka_share.records import Node
 
 

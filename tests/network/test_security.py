@@ -19,7 +19,7 @@ from kafka_share.errors import AuthenticationError, BrokerUnreachableError, Conf
 from kafka_share.network import wire
 from kafka_share.network.sasl import _kafka_python, load_mechanisms
 from kafka_share.network.tls import make_ssl_context
-from kafka_share.protocol.classic import (
+from kafka_share.protocol.handshake import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
     SaslHandshakeRequest,

@@ -25,7 +25,7 @@ from kafka_share.core.events import (
 )
 from kafka_share.network.mailbox import ConsumerPort, Mailbox
 from kafka_share.network.turns import Turns
-from kafka_share.protocol.classic import MetadataRequest
+from kafka_share.protocol.cluster import MetadataRequest
 from kafka_share.records import Node
 
 SEND = Send(1, Node(1, "broker.example", 9092), Channel.CONTROL, MetadataRequest(topics=[]), 1_000)

@@ -25,13 +25,8 @@ from kafka_share.errors import (
 from kafka_share.network import wire
 from kafka_share.network.handshake import MAX_ROUNDS, Challenge, Token
 from kafka_share.network.wire import Close, Dialogue, Opened, Phase, WireOutput, Write
-from kafka_share.protocol.classic import (
-    ApiVersionsResponse,
-    MetadataRequest,
-    MetadataResponse,
-    SaslAuthenticateResponse,
-    SaslHandshakeResponse,
-)
+from kafka_share.protocol.cluster import MetadataRequest, MetadataResponse
+from kafka_share.protocol.handshake import ApiVersionsResponse, SaslAuthenticateResponse, SaslHandshakeResponse
 from kafka_share.protocol.messages import decode_request, encode_response
 from kafka_share.records import Node
 

@@ -14,7 +14,9 @@ import message_modules
 import pytest
 from mypy import api
 
-from kafka_share.protocol.classic import DescribeGroupsResponse, MetadataRequest, ProduceRequest
+from kafka_share.protocol.cluster import MetadataRequest
+from kafka_share.protocol.groups import DescribeGroupsResponse
+from kafka_share.protocol.logs import ProduceRequest
 from kafka_share.protocol.messages import MODULES
 from kafka_share.protocol.share_fetch import ShareFetchRequest, ShareFetchResponse
 
@@ -24,7 +26,7 @@ STRICT_USER = """\
 from __future__ import annotations
 import uuid
 from kafka_share.protocol.share_fetch import ShareFetchRequest, ShareFetchResponse
-from kafka_share.protocol.classic import MetadataResponse
+from kafka_share.protocol.cluster import MetadataResponse
 
 topic = ShareFetchRequest.FetchTopic(topic_id=uuid.UUID(int=1), partitions=[])
 request = ShareFetchRequest(group_id="g", member_id=None, topics=[topic])

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from kafka_share.errors import LocalProtocolError, RemoteProtocolError
-from kafka_share.protocol.classic import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest
+from kafka_share.protocol.cluster import MetadataRequest
+from kafka_share.protocol.handshake import ApiVersionsRequest, ApiVersionsResponse
 from kafka_share.protocol.messages import (
     decode_request,
     decode_request_body,

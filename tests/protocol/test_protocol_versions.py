@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kafka_share.errors import UnsupportedVersionError
-from kafka_share.protocol.classic import ApiVersionsResponse, FetchRequest
+from kafka_share.protocol.handshake import ApiVersionsResponse
+from kafka_share.protocol.logs import FetchRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
 from kafka_share.protocol.versions import choose_version, ranges_of
 

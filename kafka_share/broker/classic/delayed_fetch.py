@@ -13,7 +13,7 @@ import attrs
 if TYPE_CHECKING:
     from kafka_share.broker.events import RequestContext
     from kafka_share.broker.storage.topics import Partition
-    from kafka_share.protocol.classic import FetchRequest
+    from kafka_share.protocol.logs import FetchRequest
 
 
 @attrs.frozen(eq=False)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafka_share.errors import UnsupportedVersionError
-from kafka_share.protocol.classic import ApiVersionsRequest, ApiVersionsResponse
+from kafka_share.protocol.handshake import ApiVersionsRequest, ApiVersionsResponse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

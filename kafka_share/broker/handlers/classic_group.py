@@ -17,9 +17,7 @@ from kafka_share.broker.classic.classic_group import GroupMember, GroupState, Jo
 from kafka_share.broker.handlers.operations import GROUP_OPERATIONS
 from kafka_share.broker.refusals import Refusal
 from kafka_share.errors import InvalidGroupIdError
-from kafka_share.protocol.classic import (
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
+from kafka_share.protocol.classic_group import (
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,
@@ -29,6 +27,7 @@ from kafka_share.protocol.classic import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from kafka_share.protocol.groups import DescribeGroupsRequest, DescribeGroupsResponse
 
 if TYPE_CHECKING:
     from kafka_share.broker.classic.classic_group import ClassicGroup

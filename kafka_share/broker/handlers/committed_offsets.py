@@ -25,7 +25,7 @@ from kafka_share.errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
-from kafka_share.protocol.classic import (
+from kafka_share.protocol.committed_offsets import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetDeleteRequest,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from kafka_share.broker.configs.configs import Change, ConfigRefusedError, ResourceType
 from kafka_share.broker.refusals import Refusal
 from kafka_share.errors import InvalidConfigError, InvalidRequestError, UnknownTopicOrPartitionError
-from kafka_share.protocol.classic import (
+from kafka_share.protocol.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
     IncrementalAlterConfigsRequest,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_share.protocol.classic import DescribeClusterRequest, DescribeClusterResponse
+from kafka_share.protocol.cluster import DescribeClusterRequest, DescribeClusterResponse
 
 if TYPE_CHECKING:
     from kafka_share.broker.cluster import Cluster

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from kafka_share.broker.classic.delayed_fetch import DelayedFetch, FetchedRange
 from kafka_share.broker.refusals import ErrorCode, Refusal
 from kafka_share.errors import NotLeaderOrFollowerError, OffsetOutOfRangeError, UnknownTopicIdError
-from kafka_share.protocol.classic import FetchRequest, FetchResponse
+from kafka_share.protocol.logs import FetchRequest, FetchResponse
 
 if TYPE_CHECKING:
     from kafka_share.broker.cluster import Cluster

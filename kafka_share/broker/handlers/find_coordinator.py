@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_share.broker.refusals import Refusal
 from kafka_share.errors import CoordinatorNotAvailableError, InvalidRequestError
-from kafka_share.protocol.classic import FindCoordinatorRequest, FindCoordinatorResponse
+from kafka_share.protocol.cluster import FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:
     from kafka_share.broker.cluster import Cluster

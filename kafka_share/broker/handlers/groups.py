@@ -13,12 +13,7 @@ from typing import TYPE_CHECKING
 
 from kafka_share.broker.group_ids import GroupType
 from kafka_share.broker.refusals import Refusal
-from kafka_share.protocol.classic import (
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
-    ListGroupsRequest,
-    ListGroupsResponse,
-)
+from kafka_share.protocol.groups import DeleteGroupsRequest, DeleteGroupsResponse, ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
     from kafka_share.broker.cluster import Cluster

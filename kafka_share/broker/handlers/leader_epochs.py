@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafka_share.broker.refusals import Refusal
-from kafka_share.protocol.classic import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+from kafka_share.protocol.logs import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 
 if TYPE_CHECKING:
     from kafka_share.broker.cluster import Cluster

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from kafka_share.broker.handlers.fetch import READ_COMMITTED
 from kafka_share.broker.refusals import Refusal
 from kafka_share.errors import InvalidRequestError
-from kafka_share.protocol.classic import ListOffsetsRequest, ListOffsetsResponse
+from kafka_share.protocol.logs import ListOffsetsRequest, ListOffsetsResponse
 
 if TYPE_CHECKING:
     from kafka_share.broker.cluster import Cluster

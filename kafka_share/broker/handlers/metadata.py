@@ -20,7 +20,7 @@ from kafka_share.errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
-from kafka_share.protocol.classic import MetadataRequest, MetadataResponse
+from kafka_share.protocol.cluster import MetadataRequest, MetadataResponse
 
 if TYPE_CHECKING:
     from kafka_share.broker.cluster import Cluster

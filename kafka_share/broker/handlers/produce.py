@@ -22,7 +22,7 @@ from kafka_share.errors import (
     NotLeaderOrFollowerError,
     UnknownTopicIdError,
 )
-from kafka_share.protocol.classic import ProduceRequest, ProduceResponse
+from kafka_share.protocol.logs import ProduceRequest, ProduceResponse
 from kafka_share.protocol.record_batches import CorruptBatchError, iter_batches
 
 if TYPE_CHECKING:

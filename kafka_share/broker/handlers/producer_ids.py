@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from kafka_share.broker.classic.transactions import MAX_PRODUCER_EPOCH
 from kafka_share.broker.refusals import ErrorCode, Refusal
 from kafka_share.errors import InvalidProducerEpochError
-from kafka_share.protocol.classic import InitProducerIdRequest, InitProducerIdResponse
+from kafka_share.protocol.transactions import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
     from kafka_share.broker.cluster import Cluster

@@ -28,7 +28,7 @@ from kafka_share.errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
-from kafka_share.protocol.classic import (
+from kafka_share.protocol.topics import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreateTopicsRequest,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from kafka_share.broker.classic.committed_offsets import CommittedOffset
 from kafka_share.broker.refusals import ErrorCode, Refusal
 from kafka_share.errors import InvalidGroupIdError, InvalidProducerEpochError, UnknownTopicOrPartitionError
-from kafka_share.protocol.classic import (
+from kafka_share.protocol.transactions import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
     AddPartitionsToTxnRequest,

@@ -13,7 +13,8 @@ from kafka_share.core.admin.routing import ask_any, ask_metadata, nodes_of
 from kafka_share.errors import (
     error_for_code,
 )
-from kafka_share.protocol.classic import ApiVersionsRequest, MetadataRequest
+from kafka_share.protocol.cluster import MetadataRequest
+from kafka_share.protocol.handshake import ApiVersionsRequest
 from kafka_share.protocol.versions import ranges_of
 
 if TYPE_CHECKING:

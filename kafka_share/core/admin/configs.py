@@ -22,10 +22,10 @@ from kafka_share.errors import (
     RequestTimedOutError,
     error_for_code,
 )
-from kafka_share.protocol.classic import DescribeConfigsRequest, IncrementalAlterConfigsRequest
+from kafka_share.protocol.configs import DescribeConfigsRequest, IncrementalAlterConfigsRequest
 
 if TYPE_CHECKING:
-    from kafka_share.protocol.classic import DescribeConfigsResponse
+    from kafka_share.protocol.configs import DescribeConfigsResponse
 
 GROUP_RESOURCE: Final = 32
 _SET: Final = 0

@@ -20,12 +20,12 @@ from kafka_share.core.admin import arguments
 from kafka_share.core.admin.conversation import Call, Conversation, Operation
 from kafka_share.core.admin.routing import GroupRequest, ask_coordinators, ask_every, find_brokers
 from kafka_share.errors import KafkaShareError, error_for_code
-from kafka_share.protocol.classic import DeleteGroupsRequest, ListGroupsRequest
+from kafka_share.protocol.groups import DeleteGroupsRequest, ListGroupsRequest
 from kafka_share.protocol.share_group import ShareGroupDescribeRequest
 from kafka_share.records import Node, TopicPartition
 
 if TYPE_CHECKING:
-    from kafka_share.protocol.classic import DeleteGroupsResponse, ListGroupsResponse
+    from kafka_share.protocol.groups import DeleteGroupsResponse, ListGroupsResponse
     from kafka_share.protocol.share_group import ShareGroupDescribeResponse
 
 E = TypeVar("E", bound=Enum)

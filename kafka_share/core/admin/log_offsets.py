@@ -28,11 +28,11 @@ from kafka_share.errors import (
     UnknownTopicOrPartitionError,
     error_for_code,
 )
-from kafka_share.protocol.classic import ListOffsetsRequest
+from kafka_share.protocol.logs import ListOffsetsRequest
 from kafka_share.records import Node, TopicPartition
 
 if TYPE_CHECKING:
-    from kafka_share.protocol.classic import ListOffsetsResponse
+    from kafka_share.protocol.logs import ListOffsetsResponse
 
 _WITH_OFFSET: Final = 1
 _NO_EPOCH: Final = -1

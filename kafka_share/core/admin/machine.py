@@ -31,7 +31,7 @@ from kafka_share.errors import (
     KafkaShareError,
     RebootstrapRequiredError,
 )
-from kafka_share.protocol.classic import MetadataResponse
+from kafka_share.protocol.cluster import MetadataResponse
 from kafka_share.records import Node
 
 _STEPS_AFTER_THE_END = 100

@@ -28,7 +28,7 @@ from kafka_share.errors import (
     RemoteProtocolError,
     error_for_code,
 )
-from kafka_share.protocol.classic import FindCoordinatorRequest, MetadataRequest
+from kafka_share.protocol.cluster import FindCoordinatorRequest, MetadataRequest
 from kafka_share.records import Node
 
 V = TypeVar("V")

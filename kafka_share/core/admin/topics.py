@@ -23,11 +23,11 @@ from kafka_share.errors import (
     UnknownTopicOrPartitionError,
     error_for_code,
 )
-from kafka_share.protocol.classic import MetadataRequest
+from kafka_share.protocol.cluster import MetadataRequest
 from kafka_share.records import Node
 
 if TYPE_CHECKING:
-    from kafka_share.protocol.classic import MetadataResponse
+    from kafka_share.protocol.cluster import MetadataResponse
 
 UNKNOWN_ATTEMPTS: Final = 3
 """How often a topic that is not known is asked for: another broker may not have heard of a new one yet."""

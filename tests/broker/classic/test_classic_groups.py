@@ -19,15 +19,10 @@ from kafka_share.errors import (
     UnknownMemberIdError,
     UnknownTopicOrPartitionError,
 )
-from kafka_share.protocol.classic import (
-    DeleteGroupsRequest,
-    HeartbeatRequest,
-    LeaveGroupRequest,
-    ListGroupsRequest,
-    OffsetDeleteRequest,
-    OffsetFetchRequest,
-    OffsetForLeaderEpochRequest,
-)
+from kafka_share.protocol.classic_group import HeartbeatRequest, LeaveGroupRequest
+from kafka_share.protocol.committed_offsets import OffsetDeleteRequest, OffsetFetchRequest
+from kafka_share.protocol.groups import DeleteGroupsRequest, ListGroupsRequest
+from kafka_share.protocol.logs import OffsetForLeaderEpochRequest
 from kafka_share.protocol.share_group import ShareGroupDescribeRequest, ShareGroupHeartbeatRequest
 from kafka_share.protocol.share_offsets import AlterShareGroupOffsetsRequest, DeleteShareGroupOffsetsRequest
 

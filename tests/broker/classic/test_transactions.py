@@ -16,14 +16,12 @@ from kafka_share.errors import (
     NotCoordinatorError,
     UnknownTopicOrPartitionError,
 )
-from kafka_share.protocol.classic import (
+from kafka_share.protocol.logs import FetchRequest, ListOffsetsRequest, ProduceRequest
+from kafka_share.protocol.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     EndTxnRequest,
-    FetchRequest,
     InitProducerIdRequest,
-    ListOffsetsRequest,
-    ProduceRequest,
     TxnOffsetCommitRequest,
 )
 

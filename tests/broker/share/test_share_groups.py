@@ -17,13 +17,14 @@ from kafka_share.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
-from kafka_share.protocol.classic import CreatePartitionsRequest, DeleteGroupsRequest, ListGroupsRequest
+from kafka_share.protocol.groups import DeleteGroupsRequest, ListGroupsRequest
 from kafka_share.protocol.share_group import ShareGroupDescribeRequest, ShareGroupHeartbeatRequest
 from kafka_share.protocol.share_offsets import (
     AlterShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequest,
 )
+from kafka_share.protocol.topics import CreatePartitionsRequest
 
 
 def beat(world: World, member: str = "m", epoch: int = 0, names: list[str] | None = None, **more: Any) -> Any:

@@ -15,22 +15,20 @@ from uuid import UUID
 from conformance.wire_connection import WireConnection
 
 from kafka_share.errors import KafkaShareError, error_for_code
-from kafka_share.protocol.classic import (
-    CreatePartitionsRequest,
-    CreateTopicsRequest,
-    DeleteGroupsRequest,
-    DeleteRecordsRequest,
-    DeleteTopicsRequest,
-    DescribeConfigsRequest,
-    FindCoordinatorRequest,
-    IncrementalAlterConfigsRequest,
-    JoinGroupRequest,
-    MetadataRequest,
-    OffsetCommitRequest,
-    ProduceRequest,
-)
+from kafka_share.protocol.classic_group import JoinGroupRequest
+from kafka_share.protocol.cluster import FindCoordinatorRequest, MetadataRequest
+from kafka_share.protocol.committed_offsets import OffsetCommitRequest
+from kafka_share.protocol.configs import DescribeConfigsRequest, IncrementalAlterConfigsRequest
+from kafka_share.protocol.groups import DeleteGroupsRequest
+from kafka_share.protocol.logs import ProduceRequest
 from kafka_share.protocol.record_encoder import encode_batch
 from kafka_share.protocol.share_group import ShareGroupDescribeRequest
+from kafka_share.protocol.topics import (
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteRecordsRequest,
+    DeleteTopicsRequest,
+)
 
 _TIMEOUT_MS: Final = 30_000
 _PATIENCE_S: Final = 30

@@ -19,7 +19,7 @@ from kafka_share.core.admin.machine import AdminCore
 from kafka_share.core.events import RequestFailed, ResponseReceived, Send
 from kafka_share.errors import KafkaShareError
 from kafka_share.protocol.api_message import ApiMessage
-from kafka_share.protocol.classic import (
+from kafka_share.protocol.cluster import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     MetadataRequest,

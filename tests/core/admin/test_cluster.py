@@ -27,14 +27,9 @@ from kafka_share.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
-from kafka_share.protocol.classic import (
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    MetadataRequest,
-    MetadataResponse,
-)
+from kafka_share.protocol.cluster import MetadataRequest, MetadataResponse
+from kafka_share.protocol.handshake import ApiVersionsRequest, ApiVersionsResponse
+from kafka_share.protocol.logs import ListOffsetsRequest, ListOffsetsResponse
 from kafka_share.records import TopicPartition
 
 _Offset = ListOffsetsResponse.ListOffsetsTopicResponse.ListOffsetsPartitionResponse

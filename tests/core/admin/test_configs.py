@@ -21,7 +21,7 @@ from kafka_share.errors import (
     OperationTimeoutError,
     RemoteProtocolError,
 )
-from kafka_share.protocol.classic import (
+from kafka_share.protocol.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
     IncrementalAlterConfigsRequest,

@@ -28,13 +28,8 @@ from kafka_share.errors import (
     UnknownServerError,
     UnsupportedVersionError,
 )
-from kafka_share.protocol.classic import (
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
-    FindCoordinatorRequest,
-    ListGroupsRequest,
-    ListGroupsResponse,
-)
+from kafka_share.protocol.cluster import FindCoordinatorRequest
+from kafka_share.protocol.groups import DeleteGroupsRequest, DeleteGroupsResponse, ListGroupsRequest, ListGroupsResponse
 from kafka_share.protocol.share_group import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 from kafka_share.records import TopicPartition
 

@@ -32,7 +32,8 @@ from kafka_share.errors import (
     RebootstrapRequiredError,
     UnsupportedVersionError,
 )
-from kafka_share.protocol.classic import ListGroupsRequest, ListGroupsResponse, MetadataRequest, MetadataResponse
+from kafka_share.protocol.cluster import MetadataRequest, MetadataResponse
+from kafka_share.protocol.groups import ListGroupsRequest, ListGroupsResponse
 
 OTHER = BOOTSTRAP._replace(id=-2, host="boot2")
 LOST = BrokerUnreachableError("it broke")

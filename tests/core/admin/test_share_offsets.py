@@ -25,7 +25,7 @@ from kafka_share.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
-from kafka_share.protocol.classic import FindCoordinatorRequest
+from kafka_share.protocol.cluster import FindCoordinatorRequest
 from kafka_share.protocol.share_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsResponse,

@@ -31,7 +31,7 @@ from kafka_share.errors import (
     UnsupportedVersionError,
     error_for_code,
 )
-from kafka_share.protocol.classic import MetadataRequest
+from kafka_share.protocol.cluster import MetadataRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
 from kafka_share.protocol.share_values import AcquiredRange
 from kafka_share.records import Node
