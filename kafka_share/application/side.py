@@ -4,8 +4,8 @@ A façade owns one `ApplicationSide` and runs `ConsumerCalls` with it. It takes 
 records (`collect`) and acknowledgements to be posted (`gather`). It never blocks, and reads a clock for locks alone.
 
 With an open window (`window_records`) records are acknowledged by any thread while another one polls. Those calls
-(`deliveries.acknowledge_delivery`) and those of the background thread (`observe`, `hand_over`, `ended`) are safe at any
-time; all others belong to the thread that polls.
+(`deliveries.acknowledge_delivery`) and those of the background thread (`tell_outcomes`, `post_acknowledgements`,
+`ended`) are safe at any time; all others belong to the thread that polls.
 
 An interrupt may end a call between any two instructions. So a call `begins` and ends with a store: `is_returned`, or
 `has_ended`. The next one that finds neither puts the books in order first (`_recover`), and what the interrupted poll
@@ -199,7 +199,7 @@ class ApplicationSide:
         if outcome.acquisition_lock_timeout_ms is not None:
             self.deliveries.lock_ms = outcome.acquisition_lock_timeout_ms
         if self.has_window:
-            return  # `observe` has done the rest, and renewed records were never away
+            return  # `tell_outcomes` has done the rest, and renewed records were never away
         self.deliveries.resolve(outcome)
         for ended in outcome.ended:
             offsets = {o for r in ended.runs if r.type == AcknowledgeType.RENEW for o in range(r.first, r.last + 1)}
@@ -256,7 +256,7 @@ class ApplicationSide:
 
     # ---- open window: called by the background thread
 
-    def observe(self, outputs: Iterable[Output]) -> None:
+    def tell_outcomes(self, outputs: Iterable[Output]) -> None:
         """See outputs before the mailbox has them: whoever waits for an outcome does not wait for a poll."""
         notices: list[Notice] = []
         for output in outputs:
@@ -266,7 +266,7 @@ class ApplicationSide:
         for told, error in notices:
             told(error)
 
-    def hand_over(self, post: Callable[[AcknowledgementsGathered], None]) -> None:
+    def post_acknowledgements(self, post: Callable[[AcknowledgementsGathered], None]) -> None:
         """Post what was acknowledged (answer to `GatherAcknowledgements`)."""
         with self.guard:
             gathered = self.deliveries.gather_announced()

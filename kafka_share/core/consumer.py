@@ -177,6 +177,11 @@ class ShareConsumerCore:
                 self._unsubscribing.remove(unsubscribed)
                 self._outputs.add(CompleteUnsubscribe(unsubscribed.request_id))
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is a member in its own eyes, with nothing under way, and knows whom to tell when it leaves."""
+        return self._membership.is_settled and self._coordinator.node is not None
+
     def wake_at_ms(self) -> int | None:
         if self._is_finished:
             return None

@@ -52,7 +52,7 @@ _EVENTS: Final = (
     LogEvent("leader-moved", INFO, _FETCHING, ("topic", "partition", "node_id"),
              "A partition has another leader."),
     LogEvent("acknowledgement-failed", WARNING, _FETCHING, ("topic", "partition", "records", "error"),
-             "Acknowledgements ended with an error, which the callback gets too; `records` is their number."),
+             "Acknowledgements failed; `records` is how many records. The callback gets the same error."),
     LogEvent("telemetry-subscribed", INFO, _TELEMETRY, ("node_id", "client_instance_id"),
              "A broker named the metrics that it wants to be pushed."),
     LogEvent("telemetry-stopped", DEBUG, _TELEMETRY, ("error",),

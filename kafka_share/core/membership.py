@@ -198,6 +198,11 @@ class Membership:
         return self.state in (State.UNSUBSCRIBED, State.STALE, State.FATAL)
 
     @property
+    def is_settled(self) -> bool:
+        """Whether it is a member that has taken over and confirmed its assignment."""
+        return self.state is State.STABLE
+
+    @property
     def is_abandoned(self) -> bool:
         """Whether the application has left, or no poll has come for too long, and none since."""
         return not self._polled and self.state not in (*_ACTIVE, State.FENCED, State.FATAL)

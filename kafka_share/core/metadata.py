@@ -166,7 +166,7 @@ class Metadata:
         """Once the brokers are known by their ids, the connections to the bootstrap addresses have had their use."""
         if not self._bootstrap_used or not self._brokers:
             return
-        if not any(self._requests.awaited_from(node.id) for node in self._config.bootstrap_servers):
+        if all(self._requests.oldest_awaited_from(node.id) is None for node in self._config.bootstrap_servers):
             self._bootstrap_used = False
             self._outputs.add(*(Disconnect(node.id) for node in self._config.bootstrap_servers))
 

@@ -98,9 +98,9 @@ class Requests:
         backoff = self._backoffs.get(key)
         return max(backoff.ready_at_ms if backoff else 0, self._muted_until_ms.get(key, 0))
 
-    def awaited_from(self, node_id: int) -> int:
-        """How many answers of this node are awaited, on any channel."""
-        return sum(sent.node_id == node_id for sent in self._sent.values())
+    def oldest_awaited_from(self, node_id: int) -> int | None:
+        """The id of the longest awaited answer of this node, on any channel; ids ascend with time. None: none is."""
+        return next((send_id for send_id, sent in self._sent.items() if sent.node_id == node_id), None)
 
     def is_busy(self, node_id: int, channel: Channel) -> bool:
         return any(sent.node_id == node_id and sent.channel is channel for sent in self._sent.values())

@@ -237,8 +237,8 @@ Post = Callable[[Event], None]
 class OpenWindow(Protocol):
     """The application's side where acknowledgements are made and answered between two polls."""
 
-    def observe(self, outputs: Sequence[Output]) -> None: ...
-    def hand_over(self, post: Callable[[AcknowledgementsGathered], None]) -> None: ...
+    def tell_outcomes(self, outputs: Sequence[Output]) -> None: ...
+    def post_acknowledgements(self, post: Callable[[AcknowledgementsGathered], None]) -> None: ...
     def ended(self) -> None: ...
 
 
@@ -266,7 +266,7 @@ class ConsumerPort:
         if self._taken:
             outputs, self._taken = self._taken, []
             if self._window is not None:
-                self._window.observe(outputs)
+                self._window.tell_outcomes(outputs)
             self._mailbox.put_all(outputs)
 
     def failed(self, error: BaseException) -> None:
@@ -282,7 +282,7 @@ class ConsumerPort:
 
     def _gather_acknowledgements(self, _: GatherAcknowledgements, post: Post) -> None:
         assert self._window is not None, "acknowledgements were announced without an open window"
-        self._window.hand_over(post)
+        self._window.post_acknowledgements(post)
 
     def _reclaim(self, output: Reclaim, post: Post) -> None:
         self.flush()  # the batch may be among the outputs of this very round

@@ -101,7 +101,7 @@ class Side:
     def handed_over(self) -> list[tuple[Run, ...]]:
         """What the background thread gets when it asks."""
         posted: list[AcknowledgementsGathered] = []
-        self.application.hand_over(posted.append)
+        self.application.post_acknowledgements(posted.append)
         self.application.check()
         self.taken += [said for event in posted for said in event.acknowledgements]
         return [said.runs for event in posted for said in event.acknowledgements]
@@ -110,7 +110,7 @@ class Side:
         lock_ms = None if sent_at_ms is None else LOCK_MS
         ended = tuple(EndedAcknowledgements(*self._number_of(run)) for run in runs)
         outputs = [ReportOutcomes((AcknowledgementOutcome(A0, ended, error, lock_ms, sent_at_ms),))]
-        self.application.observe(outputs)
+        self.application.tell_outcomes(outputs)
         self.application.take_all(outputs)
         self.application.check()
 

@@ -118,7 +118,7 @@ class OpenWindow(RuleBasedStateMachine):
     @rule(by_background=st.booleans())
     def gather(self, by_background: bool) -> None:
         if by_background:
-            self.application.hand_over(lambda event: self.note(event.acknowledgements))
+            self.application.post_acknowledgements(lambda event: self.note(event.acknowledgements))
         else:
             self.note(self.application.gather())
 
@@ -146,7 +146,7 @@ class OpenWindow(RuleBasedStateMachine):
             for offset in range(run.first, run.last + 1):
                 self.reported[where, offset] += 1
         outcome = AcknowledgementOutcome(where, tuple(ended), error, LOCK_MS, self.now_ms)
-        self.application.observe([ReportOutcomes((outcome,))])
+        self.application.tell_outcomes([ReportOutcomes((outcome,))])
         self.application.take_all([ReportOutcomes((outcome,))])
 
     # ---- the promises

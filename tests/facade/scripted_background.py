@@ -152,7 +152,7 @@ class ScriptedBackground:
 
     @_handle.register
     def _(self, _: AcknowledgementsMade) -> None:
-        self._window.hand_over(self.post)
+        self._window.post_acknowledgements(self.post)
 
     @_handle.register
     def _(self, _: AcknowledgementsGathered) -> None:
@@ -179,7 +179,7 @@ class ScriptedBackground:
         if outcomes:
             reported = ReportOutcomes(tuple(outcomes))
             if self._window is not None:
-                self._window.observe([reported])
+                self._window.tell_outcomes([reported])
             self.mailbox.put(reported)
 
     def _deliver(self, base: int) -> None:

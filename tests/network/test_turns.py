@@ -127,11 +127,11 @@ class Window:
         self.seen: list[Any] = []
         self._mailbox = mailbox
 
-    def observe(self, outputs: Any) -> None:
+    def tell_outcomes(self, outputs: Any) -> None:
         assert self._mailbox.take(0) == [], "the mailbox has them already"
         self.seen += outputs
 
-    def hand_over(self, post: Callable[[Any], None]) -> None:
+    def post_acknowledgements(self, post: Callable[[Any], None]) -> None:
         post(PollEnded())
 
     def ended(self) -> None:

@@ -22,7 +22,6 @@ from kafka_share.application.decoding import Decoder
 from kafka_share.application.side import ApplicationSide
 from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.member_id import new_member_id
-from kafka_share.core.membership import State
 from kafka_share.records import Node, ShareRecord
 
 
@@ -117,8 +116,7 @@ class SimulatedClient:
     @property
     def knows_its_place(self) -> bool:
         """Whether it is a member in its own eyes, and knows whom to tell when it leaves."""
-        core = self.driver.core
-        return core._membership.state is State.STABLE and core._coordinator.node is not None
+        return self.driver.core.is_settled
 
     def wakeup(self) -> None:
         """What another thread of the application may do at any time."""

@@ -130,16 +130,16 @@ class SimulatedFacade:
 
     # ---- called by the background half, in an open window
 
-    def observe(self, outputs: Sequence[Output]) -> None:
+    def tell_outcomes(self, outputs: Sequence[Output]) -> None:
         if self.side.has_window:
-            self.side.observe(outputs)
+            self.side.tell_outcomes(outputs)
 
-    def hand_over(self, post: Callable[[AcknowledgementsGathered], None]) -> None:
+    def post_acknowledgements(self, post: Callable[[AcknowledgementsGathered], None]) -> None:
         def overheard(gathered: AcknowledgementsGathered) -> None:
             self._auditor.posted(gathered.acknowledgements)
             post(gathered)
 
-        self.side.hand_over(overheard)
+        self.side.post_acknowledgements(overheard)
 
     def ended(self) -> None:
         self.side.ended()

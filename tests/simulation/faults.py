@@ -204,7 +204,7 @@ class Faults:
         if chosen is None:
             return None
         node, key = chosen
-        self._broker.act(lambda: node._end_session(key, self._broker.now_ms))
+        self._broker.act(lambda: node.end_session(key, self._broker.now_ms))
         return f"{key.member_id} on node {node.node_id}"
 
     def _fence(self, fault: PlannedFault) -> str | None:

@@ -210,7 +210,7 @@ class History:
                     left = [] if book is None else [o for o in range(start, end) if o not in book.finished]
                     if left and found and found.active and _is_stuck(found):
                         self.trace.fault(STUCK_BEHIND_GAP, group_id, topic.name, partition.partition)
-                        self.broker.act(lambda node=node, found=found: node._partitions.drop(found))  # type: ignore[misc]
+                        self.broker.act(lambda node=node, found=found: node.unload(found))  # type: ignore[misc]
                     if start < 0 or left:
                         name = f"{group_id}/{topic.name}-{partition.partition}"
                         return f"{name} has come to {start} of {end}; not ended: {left[:10]}"

@@ -114,7 +114,7 @@ class ShareNode:
         fetch.is_acknowledged = True
         self._finish(fetch)
         if asked.epoch == FINAL_EPOCH:
-            self._end_session(asked.owner, now_ms)
+            self.end_session(asked.owner, now_ms)
 
     def _acknowledge(self, asked: ShareAcknowledge, now_ms: int) -> dict[PartitionKey, Outcome]:
         if asked.epoch == INITIAL_EPOCH:
@@ -127,7 +127,7 @@ class ShareNode:
         self._delayed.look_where_fetches_ended(now_ms)
         self._acknowledging.complete(begun, outcomes, now_ms)
         if asked.epoch == FINAL_EPOCH:
-            self._end_session(asked.owner, now_ms)
+            self.end_session(asked.owner, now_ms)
         return outcomes
 
     # ---- sessions
@@ -156,7 +156,8 @@ class ShareNode:
             return []
         return list(session.partitions) if session is not None else asked.named
 
-    def _end_session(self, owner: SessionKey, now_ms: int) -> None:
+    def end_session(self, owner: SessionKey, now_ms: int) -> None:
+        """End the session, if there is one, and release what its member holds here."""
         session = self._sessions.remove(owner)
         if session is not None:
             self._acknowledging.release(session, now_ms)
@@ -357,6 +358,10 @@ class ShareNode:
     def share_partitions(self) -> list[SharePartition]:
         """All loaded share partitions, to look at."""
         return list(self._partitions)
+
+    def unload(self, partition: SharePartition) -> None:
+        """Drop a share partition from memory; the next request that names it loads its stored state."""
+        self._partitions.drop(partition)
 
     def session_keys(self) -> list[SessionKey]:
         """Who has a share session on this node."""

@@ -57,7 +57,7 @@ def _describe(
         return {}
     response = yield from ask_any(call, _describe_request(group_ids), _WITH_SYNONYMS)
     found = _configs_in(response)
-    silence = RemoteProtocolError("the broker answered, but said nothing about this group")
+    silence = RemoteProtocolError("the broker's answer does not mention this group")
     return {group_id: found.get(group_id, silence) for group_id in group_ids}
 
 
@@ -133,7 +133,7 @@ def _alter(group_id: str, wanted: _Wanted, validate_only: bool, call: Call) -> C
         response = yield from ask_any(call, request)
         answers = [answer for answer in response.responses if answer.resource_name == group_id]
         if not answers:
-            raise RemoteProtocolError(f"the broker answered, but said nothing about group {group_id!r}")
+            raise RemoteProtocolError(f"the broker's answer does not mention group {group_id!r}")
         last = error_for_code(answers[0].error_code, answers[0].error_message or None)
         if last is None:
             return

@@ -156,7 +156,7 @@ def _take_offsets(look_up: _LookUp, places: list[TopicPartition], reply: Any, ca
     for where in places:
         result = answered.get(where)
         if where not in answered:
-            look_up.finish(where, RemoteProtocolError(f"the leader answered, but said nothing about {where}"))
+            look_up.finish(where, RemoteProtocolError(f"the leader's answer does not mention {where}"))
         elif isinstance(result, BrokerError):
             look_up.failed(where, result)
         else:

@@ -32,18 +32,20 @@ class Nodes:
     def some(self, now_ms: int) -> tuple[Node | None, int]:
         """A broker for a question that any of them can answer; or None and the time when there may be one.
 
-        A broker answers in order, so that a slow answer holds up those behind it: the one with the fewest awaited
-        answers goes first. Among equals it is the one that has answered, since its connection is open.
+        A connection is answered in order, so an answer that hangs holds up those behind it: first come connections with
+        no awaited answer, then those whose oldest awaited answer is youngest. Among free ones the one that has answered
+        goes first, since it is open.
         """
         candidates = (*self._brokers, *self._bootstrap)
-        by_preference = sorted(
-            candidates,
-            key=lambda node: (self._requests.awaited_from(node.id), node.id < 0, node.id != self._last_answered),
-        )
+        by_preference = sorted(candidates, key=self._preference)
         for node in by_preference:
             if self.ready_at_ms(node.id) <= now_ms:
                 return node, now_ms
         return None, min(self.ready_at_ms(node.id) for node in candidates)
+
+    def _preference(self, node: Node) -> tuple[bool, int, bool, bool]:
+        oldest = self._requests.oldest_awaited_from(node.id)
+        return oldest is not None, -(oldest or 0), node.id < 0, node.id != self._last_answered
 
     def ready_at_ms(self, node_id: int) -> int:
         """From when on the node may be asked; a time that has passed means now."""

@@ -219,7 +219,7 @@ def _take(search: _Search, what: GroupRequest[Any], node: Node, groups: list[str
     for group_id in groups:
         result = results.get(group_id)
         if group_id not in results:
-            search.finish(group_id, RemoteProtocolError(f"{node} answered, but said nothing about group {group_id!r}"))
+            search.finish(group_id, RemoteProtocolError(f"the answer of {node} does not mention group {group_id!r}"))
         elif isinstance(result, _MOVED):
             search.look_again(group_id, result)
         elif isinstance(result, CoordinatorLoadInProgressError):

@@ -200,4 +200,4 @@ def _ask_one(call: Call, group_id: str, build: Any, read: Any) -> Conversation[d
 
 
 def _silence(what: object) -> RemoteProtocolError:
-    return RemoteProtocolError(f"the coordinator answered, but said nothing about {what}")
+    return RemoteProtocolError(f"the coordinator's answer does not mention {what}")

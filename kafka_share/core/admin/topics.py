@@ -55,7 +55,7 @@ def _describe_topics(
         if waiting is None:
             return dict(sorted(found.items()))
         for name in waiting:
-            result = found.get(name, RemoteProtocolError(f"the broker answered, but said nothing about topic {name!r}"))
+            result = found.get(name, RemoteProtocolError(f"the broker's answer does not mention topic {name!r}"))
             if _may_appear(result, attempts):
                 assert isinstance(result, KafkaShareError)
                 troubles[name] = result

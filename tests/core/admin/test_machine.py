@@ -79,13 +79,24 @@ def test_brokers_are_asked_instead_of_bootstrap_addresses_when_they_are_known() 
 
 
 def test_a_broker_that_owes_an_answer_is_not_asked_when_another_one_is_free() -> None:
-    """Answers come in order on a connection, so a question goes where the fewest are awaited."""
+    """Answers come in order on a connection, so a question goes where none is awaited."""
     machine, cluster = core(), Cluster()
     (first,) = started(machine)
     machine.handle(ResponseReceived(first.send_id, cluster.answer(first.request, -1)), 0)
     machine.poll(0)
-    asked = [started(machine, call_id=call_id)[0].node.id for call_id in range(2, 8)]
-    assert asked == [1, 2, 3, -1, 1, 2]
+    asked = [started(machine, call_id=call_id)[0].node.id for call_id in range(2, 6)]
+    assert asked == [1, 2, 3, -1]
+
+
+def test_several_questions_at_once_avoid_the_connection_whose_answer_hangs() -> None:
+    """When answers are awaited on every connection, a question goes where the oldest of them is youngest."""
+    machine, cluster = core(), Cluster()
+    (first,) = started(machine)
+    machine.handle(ResponseReceived(first.send_id, cluster.answer(first.request, -1)), 0)
+    machine.poll(0)
+    hanging = [started(machine, call_id=call_id)[0].node.id for call_id in (2, 3, 4)]
+    assert hanging == [1, 2, 3]
+    assert [started(machine, call_id=call_id)[0].node.id for call_id in range(5, 10)] == [-1] * 5
 
 
 def test_the_next_address_is_asked_when_one_fails() -> None:
