@@ -23,7 +23,7 @@ from operator import length_hint
 from typing import Any, Generic, Self, TypeVar
 
 from kafka_share.application.arguments import acknowledge_type, demand_place, not_a_record, topic_set
-from kafka_share.application.calls import ConsumerCalls, Steps
+from kafka_share.application.calls import LAST_OUTCOMES_MS, ConsumerCalls, Steps
 from kafka_share.application.decoding import Decoder
 from kafka_share.application.metrics import ConsumerMetrics
 from kafka_share.application.one_caller import OneCaller
@@ -40,7 +40,9 @@ from kafka_share.errors import (
     KafkaShareError,
 )
 from kafka_share.network.background import ConsumerBackground
-from kafka_share.network.driver import monotonic_ms
+from kafka_share.network.driver import DEFAULT_STOP_TIMEOUT_MS, monotonic_ms
+from kafka_share.network.forks import Origin
+from kafka_share.network.futures import OutcomeFuture
 from kafka_share.records import (
     AcknowledgementCommitCallback,
     AcknowledgeType,
@@ -83,6 +85,7 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
 
     def __init__(self, *topics: str, **config: Any) -> None:
         self._driver: ConsumerBackground | None = None
+        self._origin = Origin()
         self._closed = False
         self._config = settings = ShareConsumerConfig.from_mapping(config)
         names = topic_set(topics)
@@ -223,6 +226,7 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
             raise not_a_record(record)
         kind = type if type.__class__ is AcknowledgeType else acknowledge_type(type)
         if self._has_window:
+            self._origin.demand()
             self._calls.acknowledge_delivery(record, kind, None)
             return
         # Not through `_call`: called for each record, this saves most of the call's time.
@@ -240,17 +244,19 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
         """The same as `acknowledge` with an open window, and a future of the broker's answer: None, or the error.
 
         It is resolved on the background thread, at the latest when the consumer closes, and cannot be cancelled. What
-        is added to it with `add_done_callback` runs there: keep it short; it may acknowledge, but call no other method
-        of the consumer. Raises `IllegalStateError` without a window, and as `acknowledge` does.
+        is added to it with `add_done_callback` runs on another thread, one after the other: it may acknowledge, but
+        call no other method of the consumer. What it raises is logged and swallowed. Raises `IllegalStateError` without
+        a window, and as `acknowledge` does.
         """
         if not isinstance(record, ShareRecord):
             raise not_a_record(record)
         kind = acknowledge_type(type)
         if not self._has_window:
             raise IllegalStateError("acknowledge_with_result needs an open window: set explicit_window_records")
-        future: Future[None] = Future()
-        future.set_running_or_notify_cancel()
-        self._calls.acknowledge_delivery(record, kind, partial(_resolve, future))
+        self._origin.demand()
+        assert self._driver is not None
+        future = OutcomeFuture(self._driver.callbacks)
+        self._calls.acknowledge_delivery(record, kind, future.resolve)
         return future
 
     def acknowledge_offset(self, topic: str, partition: int, offset: int, type: AcknowledgeType) -> None:  # noqa: A002
@@ -308,6 +314,7 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
 
     def wakeup(self) -> None:
         """Make a blocking poll or commit_sync, or the next one, raise `WakeupError`. May be called from any thread."""
+        self._origin.demand()
         if self._driver is not None and not self._closed:
             self._driver.mailbox.wakeup()
 
@@ -327,12 +334,14 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
             return
         if self._unread is not None:
             self._unread.end()
+        ends_at_ms = self._driver.now_ms() + limit_ms + LAST_OUTCOMES_MS
         try:
             if not self._calls.is_closing:
                 self._block(self._calls.close(limit_ms))
         finally:
             if self._calls.is_closing:
-                self._driver.stop()
+                left_ms = max(0, ends_at_ms - self._driver.now_ms())
+                self._driver.stop(min(left_ms, DEFAULT_STOP_TIMEOUT_MS))
                 self._closed = True
         for error in iter(self._application.pop_error, None):
             log.warning("closed with an error that no poll has raised: %s", error)
@@ -344,11 +353,12 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        if not self._origin.is_elsewhere:  # what there is to close is the parent's, and an error would hide another
+            self.close()
 
     def __del__(self) -> None:
         driver = getattr(self, "_driver", None)
-        if driver is None or self._closed or self._calls.is_closing:
+        if driver is None or self._closed or self._calls.is_closing or self._origin.is_elsewhere:
             return
         warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=2)
         with contextlib.suppress(KafkaShareError):
@@ -384,7 +394,7 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
     def _call(self, method: str, function: Callable[[], T], *, when_closed: bool = False) -> T:
         """Call a function inside of the guard."""
         if self._has_window and self._driver is not None and self._driver.is_current_thread:
-            raise ConcurrentUseError(f"{method} must not be called from a callback of a future")
+            raise ConcurrentUseError(f"{method} must not be called from a done callback of a future")
         self._enter(method, when_closed=when_closed)
         try:
             if self._unread is not None and self._unread.loop.is_over:
@@ -397,7 +407,8 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
             raise
 
     def _enter(self, method: str, *, when_closed: bool = False) -> None:
-        """Take the guard: one caller at a time, none from inside the callback, none after close."""
+        """Take the guard: one caller at a time, none from inside the callback, none after close or in a child."""
+        self._origin.demand()
         if not (self._one_caller.lock.acquire(blocking=False) or self._one_caller.is_free(self)):
             if self._callback_thread == threading.get_ident():
                 raise ConcurrentUseError(f"{method} must not be called from the acknowledgement commit callback")
@@ -437,10 +448,3 @@ class _Unread:
     def end(self) -> None:
         """The consumer closes: the loop gets nothing more."""
         self._records.clear()
-
-
-def _resolve(future: Future[None], error: KafkaShareError | None) -> None:
-    if error is None:
-        future.set_result(None)
-    else:
-        future.set_exception(error)

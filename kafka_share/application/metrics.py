@@ -46,6 +46,12 @@ class ConsumerMetrics:
         assert self._driver is not None
         return PollMeasurement(self._driver)
 
+    def _own_driver(self) -> ConsumerBackground:
+        """Raises `IllegalStateError` in a forked child, whose parent it belongs to."""
+        assert self._driver is not None
+        self._driver.origin.demand()
+        return self._driver
+
     def metrics(self) -> dict[str, dict[str, float]]:
         """The numbers of this consumer now: group → name → value, under the names of Kafka's Java client.
 
@@ -54,8 +60,8 @@ class ConsumerMetrics:
         count from the beginning. What has not happened is 0 (seconds since something that never happened: -1), never
         NaN. May be called from any thread, also after close, and does not wait.
         """
-        assert self._driver is not None
-        return as_mapping(self._driver.measurements, self._driver.now_ms())
+        driver = self._own_driver()
+        return as_mapping(driver.measurements, driver.now_ms())
 
     def client_instance_id(self, timeout_ms: int) -> UUID | None:
         """The id by which the brokers know this consumer in the metrics that it pushes (KIP-714).
@@ -67,8 +73,7 @@ class ConsumerMetrics:
         if not self._config.enable_metrics_push:
             raise IllegalStateError("No metrics are pushed: set enable_metrics_push to True.")
         checked_timeout(timeout_ms)
-        assert self._driver is not None
-        return self._driver.client_instance_id(timeout_ms)
+        return self._own_driver().client_instance_id(timeout_ms)
 
     def register_metric_for_subscription(self, name: str, read: Callable[[], float]) -> None:
         """Have a metric of the application pushed to brokers whose subscription asks for its name (KIP-1076).
@@ -80,13 +85,11 @@ class ConsumerMetrics:
         """
         if not callable(read):
             raise TypeError("register_metric_for_subscription takes a name and a function without arguments")
-        assert self._driver is not None
-        self._driver.measurements.application_metrics[name] = read
+        self._own_driver().measurements.application_metrics[name] = read
 
     def unregister_metric_from_subscription(self, name: str) -> None:
         """Push this metric of the application no longer. A name that is not registered is no error."""
-        assert self._driver is not None
-        self._driver.measurements.application_metrics.pop(name, None)
+        self._own_driver().measurements.application_metrics.pop(name, None)
 
 
 def labels_of(consumer: ConsumerMetrics) -> dict[str, str]:

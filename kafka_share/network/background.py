@@ -12,6 +12,8 @@ from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.events import ClientInstanceIdWanted
 from kafka_share.errors import ConsumerClosedError
 from kafka_share.network.driver import CoreDriver, monotonic_ms
+from kafka_share.network.forks import Origin
+from kafka_share.network.futures import DoneCallbacks
 from kafka_share.network.mailbox import ConsumerPort, Mailbox, OpenWindow
 from kafka_share.network.turns import Core
 
@@ -29,17 +31,26 @@ class ConsumerBackground:
     ) -> None:
         self.measurements = core.measurements
         self.mailbox = Mailbox(notify, core.measurements, monotonic_ms)
-        self._port = ConsumerPort(self.mailbox, window)
+        self.callbacks = DoneCallbacks(f"kafka-share callbacks {config.client_id}")
+        """Runs what the application adds to the futures of its acknowledgements."""
+        self.origin = Origin()
+        self._port = ConsumerPort(self.mailbox, window, self.callbacks)
         self._driver = CoreDriver(core, config, name=f"kafka-share {config.client_id}", application=self._port)
         self.start = self._driver.start
-        self.stop = self._driver.stop
         self.post = self._driver.post
         self.now_ms = self._driver.now_ms
 
+    def stop(self, timeout_ms: int) -> None:
+        """Close all connections, end the threads and wait for them, up to `timeout_ms`."""
+        ends_at_ms = self.now_ms() + timeout_ms
+        self._driver.stop(timeout_ms)
+        self._port.ended()  # once more, for a thread that does not end: nobody is left waiting
+        self.callbacks.join(max(0, ends_at_ms - self.now_ms()))
+
     @property
     def is_current_thread(self) -> bool:
-        """Whether this is called on the network thread, where nobody may wait for it."""
-        return self._driver.is_current_thread
+        """Whether this is called on a thread of the client itself, where nobody may wait for it."""
+        return self._driver.is_current_thread or self.callbacks.is_current_thread
 
     def client_instance_id(self, timeout_ms: int) -> UUID | None:
         """This client's id in telemetry; waits for it up to `timeout_ms`. None: not known, or there is none."""

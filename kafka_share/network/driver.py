@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from kafka_share.errors import ConsumerClosedError, IllegalStateError, InternalE
 from kafka_share.network import at_exit
 from kafka_share.network.connection import Connection, Surroundings
 from kafka_share.network.connections import Connections
+from kafka_share.network.forks import Origin
 from kafka_share.network.logs import log_event
 from kafka_share.network.sasl import load_mechanisms
 from kafka_share.network.tls import make_ssl_context
@@ -60,7 +60,7 @@ class CoreDriver:
         self._ssl_context = make_ssl_context(config)
         load_mechanisms(config)
         self._name = name
-        self._process_id = os.getpid()
+        self._origin = Origin()
         self._is_scheduled = False
         self._has_ended = False
         self._failure: BaseException | None = None
@@ -72,7 +72,7 @@ class CoreDriver:
 
     def start(self) -> None:
         """Start the thread. Raises `IllegalStateError` if it was started before."""
-        self._check_process()
+        self._origin.demand()
         if self._thread is not None:
             raise IllegalStateError("The driver has been started already.")
         # Not the application's event loop policy: what this thread does must not depend on it.
@@ -100,7 +100,7 @@ class CoreDriver:
         `InternalError` if the thread has died, `ConsumerClosedError` after it ended, `IllegalStateError` before
         `start` and in a forked child.
         """
-        self._check_process()
+        self._origin.demand()
         if self._failure is not None:
             raise InternalError(f"the network thread died: {self._failure!r}") from self._failure
         if self._has_ended:
@@ -132,7 +132,7 @@ class CoreDriver:
         What is in the application's hands stays there. In a forked child it does nothing: all of it is the parent's.
         """
         thread = self._thread
-        if thread is None or os.getpid() != self._process_id:
+        if thread is None or self._origin.is_elsewhere:
             return
         self._call_soon(self._end)
         if thread is threading.current_thread():
@@ -140,13 +140,6 @@ class CoreDriver:
         thread.join(timeout_ms / 1000)
         if thread.is_alive():
             log.warning("thread %r did not end within %d ms", self._name, timeout_ms)
-
-    def _check_process(self) -> None:
-        if os.getpid() != self._process_id:
-            raise IllegalStateError(
-                f"This client was made in process {self._process_id} and cannot be used after fork(): its connections "
-                "and its thread belong to the parent. Make a new one in this process."
-            )
 
     def _call_soon(self, callback: Callable[[], None]) -> None:
         assert self._loop is not None

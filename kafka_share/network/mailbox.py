@@ -12,7 +12,6 @@ what threads share are single operations of a deque and of dictionaries, and a w
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import time
 from collections import deque
@@ -36,7 +35,9 @@ from kafka_share.core.events import (
     TellClientInstanceId,
 )
 from kafka_share.core.metrics.measurements import Measurements
-from kafka_share.errors import ConsumerClosedError, IllegalStateError, InternalError
+from kafka_share.errors import ConsumerClosedError, InternalError
+from kafka_share.network.forks import Origin
+from kafka_share.network.futures import DoneCallbacks
 
 MAX_PENDING: Final = 100_000
 """Far more than a working core puts without being asked; beyond it the core is broken and the thread ends."""
@@ -81,7 +82,7 @@ class Mailbox:
         self._woken = False
         self._stopped = False
         self._failure: BaseException | None = None
-        self._process_id = os.getpid()
+        self._origin = Origin()
         self._notify = notify
         self._measurements = Measurements() if measurements is None else measurements
         self._measurements.mail_waiting = lambda: len(self._pending)
@@ -156,8 +157,7 @@ class Mailbox:
         return outputs
 
     def _check(self) -> None:
-        if os.getpid() != self._process_id:
-            raise IllegalStateError("This consumer belongs to the parent process; make a new one after fork().")
+        self._origin.demand()
         if self._failure is not None:
             raise InternalError(f"the network thread died: {self._failure!r}") from self._failure
 
@@ -245,12 +245,15 @@ class OpenWindow(Protocol):
 class ConsumerPort:
     """An `ApplicationPort`. `window` is the application's side if it has an open window."""
 
-    def __init__(self, mailbox: Mailbox, window: OpenWindow | None = None) -> None:
+    def __init__(
+        self, mailbox: Mailbox, window: OpenWindow | None = None, callbacks: DoneCallbacks | None = None
+    ) -> None:
         self.client_instance_id: UUID | None = None
         """The id of this client in telemetry (KIP-714), once `has_instance_id` is set; None: it has none."""
         self.has_instance_id = threading.Event()
         self._mailbox = mailbox
         self._window = window
+        self._callbacks = callbacks
         self._taken: list[Output] = []
         self._take: dict[type, Callable[[Any, Post], None]] = {
             Reclaim: self._reclaim,
@@ -276,6 +279,8 @@ class ConsumerPort:
         self._mailbox.stop()
         if self._window is not None:
             self._window.ended()
+        if self._callbacks is not None:
+            self._callbacks.end()
 
     def _keep(self, output: Output, _: Post) -> None:
         self._taken.append(output)

@@ -7,12 +7,14 @@ import signal
 import threading
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 from facade.delivery_checks import Outcomes, left_for_others, only_result, produce_values
 from support.waiting import Consumer, poll_until, wait_until
 
+from kafka_share import AcknowledgeType
 from kafka_share.broker import ReferenceBroker
 from kafka_share.errors import ConcurrentUseError, ConsumerClosedError, IllegalStateError, WakeupError
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
@@ -162,28 +164,77 @@ def test_consumer_is_closed_and_its_thread_ended_when_close_is_interrupted(
 def test_forked_child_is_refused_and_the_parent_goes_on(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
     """A consumer cannot be used in a forked child: each call there says so, and the parent does not notice."""
     consumer = joined_consumer(broker, make_consumer)
+    assert _status_of_child(lambda: _misuse_in_child(consumer, [])) == 0, "else the number of what was not refused"
+    broker.produce("t", b"for the parent")
+    assert [record.value for record in poll_until(consumer, 1)] == [b"for the parent"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("window", [0, 10])
+def test_forked_child_is_refused_when_it_acknowledges(
+    broker: ReferenceBroker, make_consumer: MakeConsumer, window: int
+) -> None:
+    """No acknowledgement is swallowed, no future is left that nobody resolves; the parent's records stay its own."""
+    consumer = make_consumer("t", share_acknowledgement_mode="explicit", explicit_window_records=window)
+    broker.create_topic("t")
+    produce_values(broker, "t", 1)
+    records = poll_until(consumer, 1)
+    assert _status_of_child(lambda: _misuse_in_child(consumer, records)) == 0, "else the number of what was not refused"
+    consumer.acknowledge(records[0])
+    assert list(consumer.commit_sync().values()) == [None]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_forked_child_leaves_the_block_of_a_consumer_without_an_error(
+    broker: ReferenceBroker, make_consumer: MakeConsumer
+) -> None:
+    """What ends the child is not hidden by a refusal to close what is the parent's."""
+    consumer = joined_consumer(broker, make_consumer)
+
+    def leave() -> int:
+        with consumer:
+            return 0
+
+    assert _status_of_child(leave) == 0
+    broker.produce("t", b"for the parent")
+    assert [record.value for record in poll_until(consumer, 1)] == [b"for the parent"]
+
+
+def _status_of_child(run: Callable[[], int]) -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of fork() with threads
         child = os.fork()
     if child == 0:
         status = 1
         try:
-            status = _misuse_in_child(consumer)
+            status = run()
         finally:
             os._exit(status)  # the parent's test run must not go on here
     _, result = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(result) == 0, "0: every call was refused; else the number of the one that was not"
-    broker.produce("t", b"for the parent")
-    assert [record.value for record in poll_until(consumer, 1)] == [b"for the parent"]
+    return os.waitstatus_to_exitcode(result)
 
 
-def _misuse_in_child(consumer: Consumer) -> int:
+def _misuse_in_child(consumer: Consumer, records: list[Any]) -> int:
     """0 if every call was refused, else the number of the first that was not."""
     calls: list[Callable[[], Any]] = [
         lambda: consumer.poll(timeout_ms=0),
         lambda: consumer.subscribe(["t"]),
         consumer.commit_sync,
         consumer.commit_async,
+        consumer.subscription,
+        consumer.unsubscribe,
+        lambda: next(iter(consumer)),
+        lambda: consumer.acquisition_lock_timeout_ms,
+        lambda: consumer.acknowledge_offset("t", 0, 0, AcknowledgeType.ACCEPT),
+        lambda: consumer.set_acknowledgement_commit_callback(None),
+        consumer.wakeup,
+        consumer.close,
+        consumer.metrics,
+        lambda: consumer.client_instance_id(0),
+        lambda: consumer.register_metric_for_subscription("m", lambda: 0.0),
+        lambda: consumer.unregister_metric_from_subscription("m"),
+        *(partial(consumer.acknowledge, record) for record in records),
+        *(partial(consumer.acknowledge_with_result, record) for record in records if consumer._has_window),
     ]
     for number, call in enumerate(calls, start=2):
         try:

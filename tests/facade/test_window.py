@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import random
 import threading
@@ -345,7 +346,7 @@ def test_futures_end_when_the_broker_never_answers(broker: ReferenceBroker, cons
 def test_a_callback_of_a_future_may_acknowledge_but_not_wait_for_its_own_thread(
     broker: ReferenceBroker, consumer: Consumer
 ) -> None:
-    """It runs on the background thread: acknowledging there works, everything that could wait is refused."""
+    """It runs on a thread of the client: acknowledging there works, everything that could wait is refused."""
     produce_values(broker, "t", 2)
     one, two = poll_until(consumer, 2)
     seen: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -358,6 +359,96 @@ def test_a_callback_of_a_future_may_acknowledge_but_not_wait_for_its_own_thread(
 
     consumer.acknowledge_with_result(one).add_done_callback(go_on)
     assert outcome(seen.get(timeout=PATIENCE_S)) is None
+
+
+@pytest.mark.parametrize("raised", [SystemExit, KeyboardInterrupt, GeneratorExit, ValueError])
+def test_futures_are_resolved_and_polls_go_on_when_a_done_callback_raises(
+    broker: ReferenceBroker, consumer: Consumer, caplog: pytest.LogCaptureFixture, raised: type[BaseException]
+) -> None:
+    """Whatever it raises is logged; the other futures and the consumer do not notice."""
+    produce_values(broker, "t", 3)
+    records = poll_until(consumer, 3)
+
+    def fail(_: Future[None]) -> None:
+        raise raised("mine")
+
+    futures = [consumer.acknowledge_with_result(record) for record in records]
+    called: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    for future in futures:
+        future.add_done_callback(fail)
+        future.add_done_callback(called.put)
+    assert [outcome(future) for future in futures] == [None] * 3
+    assert {called.get(timeout=PATIENCE_S) for _ in futures} == set(futures)
+    broker.produce("t", b"one more")
+    (record,) = poll_until(consumer, 1)
+    assert outcome(consumer.acknowledge_with_result(record)) is None
+    logged = [entry.exc_info[0] for entry in caplog.records if entry.exc_info]
+    assert logged == [raised] * 3
+
+
+def test_other_futures_are_resolved_and_close_keeps_its_time_when_a_done_callback_blocks(
+    broker: ReferenceBroker, consumer: Consumer
+) -> None:
+    produce_values(broker, "t", 3)
+    one, two, three = poll_until(consumer, 3)
+    may_end, has_ended = threading.Event(), threading.Event()
+
+    def block(_: Future[None]) -> None:
+        may_end.wait()
+        has_ended.set()
+
+    consumer.acknowledge_with_result(one).add_done_callback(block)
+    assert outcome(consumer.acknowledge_with_result(two)) is None
+    last = consumer.acknowledge_with_result(three)
+    consumer.close(timeout_ms=200)
+    assert last.done(), "resolved although the callback of another one still runs"
+    assert not has_ended.is_set(), "close has not waited for the callback"
+    may_end.set()
+    assert has_ended.wait(PATIENCE_S)
+
+
+def test_a_done_callback_runs_at_once_when_the_consumer_has_been_closed(
+    broker: ReferenceBroker, consumer: Consumer
+) -> None:
+    """As with any future that is done: no thread is left that could run it."""
+    produce_values(broker, "t", 1)
+    (record,) = poll_until(consumer, 1)
+    future = consumer.acknowledge_with_result(record)
+    consumer.close()
+    called: list[Future[None]] = []
+    future.add_done_callback(called.append)
+    assert called == [future]
+
+
+class HangingLog(logging.Handler):
+    """Holds up the background thread, which logs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_end, self.hangs = threading.Event(), threading.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            self.hangs.set()
+            self.may_end.wait()
+
+
+def test_futures_are_resolved_by_close_when_the_background_thread_hangs(
+    broker: ReferenceBroker, consumer: Consumer
+) -> None:
+    produce_values(broker, "t", 1)
+    (record,) = poll_until(consumer, 1)
+    log, handler = logging.getLogger("kafka_share.network.connections"), HangingLog()
+    log.addHandler(handler)
+    try:
+        broker.drop_connections()
+        assert handler.hangs.wait(PATIENCE_S)
+        future = consumer.acknowledge_with_result(record)
+        consumer.close(timeout_ms=100)
+        assert outcome(future) is OutcomeUnknownError
+    finally:
+        log.removeHandler(handler)
+        handler.may_end.set()
 
 
 def test_a_future_cannot_be_cancelled(broker: ReferenceBroker, consumer: Consumer) -> None:
