@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 
 import pytest
+from support import waiting
 from support.scheduling import BrokersTogether
 
 
@@ -43,6 +44,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     conformance.addoption(
         "--write-matrix", action="store_true", help="write what was shown on which broker to docs/conformance.md"
     )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """What a test waits for has nearly as long as the test."""
+    marker = item.get_closest_marker("timeout")
+    limit_s = marker.args[0] if marker is not None and marker.args else item.config.getini("timeout")
+    waiting.follow_time_limit(float(limit_s))
 
 
 @pytest.hookimpl(optionalhook=True)

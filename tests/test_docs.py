@@ -14,7 +14,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -26,6 +25,7 @@ import click
 import pytest
 import trustme
 from support.documentation import ROOT, Block, anchors, blocks_of, environment, links_of, pages, prose_of, table_below
+from support.waiting import wait_until
 from test_architecture import MAY_IMPORT, VALUES
 
 import kafka_share.broker
@@ -184,12 +184,7 @@ def test_a_block_works_until_it_is_interrupted(block: Block, broker: ReferenceBr
 
 
 def wait_for_fetches(broker: ReferenceBroker, count: int) -> None:
-    pause = threading.Event()
-    for _ in range(3_000):
-        if len(broker.requests(ShareFetchRequest.API_KEY)) >= count:
-            return
-        pause.wait(0.01)
-    pytest.fail("the program does not fetch any more")
+    wait_until(lambda: len(broker.requests(ShareFetchRequest.API_KEY)) >= count, "the program does not fetch any more")
 
 
 def left_over(broker: ReferenceBroker) -> list[Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from support.wire_client import WireClient
+from support.wire_connection import WireConnection
 
 from kafka_share.cli.broker import main
 from kafka_share.protocol.cluster import MetadataRequest
@@ -44,8 +44,7 @@ def test_it_says_where_it_is_and_ends_cleanly_when_a_signal_comes(tmp_path: Path
     addresses = line.removeprefix("bootstrap: ").strip().split(",")
     assert len(addresses) == 2
     for address in addresses:
-        host, port = address.split(":")
-        socket.create_connection((host, int(port)), timeout=30).close()
+        WireConnection(address).close()
     process.send_signal(number)
     output, errors = process.communicate(timeout=60)
     assert (process.returncode, output, errors) == (0, "", "")
@@ -54,9 +53,8 @@ def test_it_says_where_it_is_and_ends_cleanly_when_a_signal_comes(tmp_path: Path
 @pytest.mark.parametrize(("arguments", "lines"), [([], 0), (["--log-requests"], 1)])
 def test_it_logs_requests_when_it_is_asked_to(tmp_path: Path, arguments: list[str], lines: int) -> None:
     process, line = start(tmp_path, *arguments)
-    client = WireClient(line.removeprefix("bootstrap: ").strip(), "m")
-    client.call(MetadataRequest(topics=[]), 12)
-    client.close()
+    with WireConnection(line.removeprefix("bootstrap: ").strip()) as client:
+        client.call(MetadataRequest(topics=[]), 12)
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=60)
     assert errors.count("METADATA v12 MetadataRequest(") == lines == len(errors.splitlines())

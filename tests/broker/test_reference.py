@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
+from support.waiting import wait_until
+from support.wire_connection import CLIENT_ID, Awaited, WireConnection
 
 from kafka_share.broker import BrokerClock, ReferenceBroker
 from kafka_share.errors import (
@@ -28,49 +28,9 @@ from kafka_share.protocol.share_group import ShareGroupHeartbeatRequest
 METADATA, HEARTBEAT = 3, 76
 
 
-class Client:
-    """One blocking connection to one node."""
-
-    def __init__(self, broker: ReferenceBroker, node: int = 1) -> None:
-        host, port = broker.bootstrap_servers.split(",")[node - 1].split(":")
-        self._socket = socket.create_connection((host, int(port)), timeout=30)
-        self._sent: list[tuple[int, int]] = []
-
-    def send(self, request: Any, version: int) -> None:
-        self._socket.sendall(encode_request(request, version, len(self._sent), "client"))
-        self._sent.append((request.API_KEY, version))
-
-    def send_bytes(self, data: bytes) -> None:
-        self._socket.sendall(data)
-
-    def receive(self) -> tuple[int, Any]:
-        """Correlation id and answer."""
-        frame = self._read(int.from_bytes(self._read(4), "big"))
-        key, version = self._sent[int.from_bytes(frame[:4], "big")]
-        return decode_response(key, version, frame)
-
-    def ask(self, request: Any, version: int) -> Any:
-        self.send(request, version)
-        return self.receive()[1]
-
-    def is_closed(self) -> bool:
-        """Waits for the peer to close; fails if it sends something instead."""
-        try:
-            return self._socket.recv(1) == b""
-        except ConnectionResetError:
-            return True
-
-    def _read(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            chunk = self._socket.recv(size - len(data))
-            if not chunk:
-                raise ConnectionError(f"closed after {len(data)} of {size} bytes")
-            data += chunk
-        return data
-
-    def close(self) -> None:
-        self._socket.close()
+def connect(broker: ReferenceBroker, node: int = 1) -> WireConnection:
+    """A connection to one node."""
+    return WireConnection(broker.bootstrap_servers.split(",")[node - 1])
 
 
 @pytest.fixture
@@ -80,10 +40,9 @@ def broker() -> Iterator[ReferenceBroker]:
 
 
 @pytest.fixture
-def client(broker: ReferenceBroker) -> Iterator[Client]:
-    connected = Client(broker)
-    yield connected
-    connected.close()
+def client(broker: ReferenceBroker) -> Iterator[WireConnection]:
+    with connect(broker) as connected:
+        yield connected
 
 
 def all_topics() -> MetadataRequest:
@@ -100,7 +59,7 @@ def test_no_thread_is_left_when_the_broker_has_been_closed() -> None:
     before = threading.active_count()
     with ReferenceBroker() as broker:
         assert threading.active_count() == before + 1
-        Client(broker).close()
+        connect(broker).close()
     assert threading.active_count() == before
     with pytest.raises(IllegalStateError):
         broker.create_topic("t")
@@ -134,23 +93,23 @@ def test_the_port_is_said_to_be_taken_when_another_broker_has_it() -> None:
     assert threading.active_count() == before
 
 
-def test_answers_come_in_the_order_of_the_requests_when_they_are_sent_all_at_once(client: Client) -> None:
+def test_answers_come_in_the_order_of_the_requests_when_they_are_sent_all_at_once(client: WireConnection) -> None:
     for _ in range(200):
         client.send(all_topics(), 12)
-    assert [client.receive()[0] for _ in range(200)] == list(range(200))
+    for awaited, frame in [client.receive_frame() for _ in range(200)]:
+        assert int.from_bytes(frame[:4], "big") == awaited.correlation_id
 
 
-def test_an_unsupported_version_of_api_versions_is_answered_in_version_0(client: Client) -> None:
+def test_an_unsupported_version_of_api_versions_is_answered_in_version_0(client: WireConnection) -> None:
     frame = bytearray(
-        encode_request(ApiVersionsRequest(client_software_name="c", client_software_version="1"), 4, 0, "c")
+        encode_request(ApiVersionsRequest(client_software_name="c", client_software_version="1"), 4, 77, "c")
     )
     frame[6:8] = (99).to_bytes(2, "big")
-    client.send_bytes(bytes(frame))
-    client._sent.append((18, 0))
-    correlation_id, answer = client.receive()
-    assert (correlation_id, answer.error_code) == (0, 35)
+    client.send_bytes(bytes(frame), Awaited(api_key=18, version=0, correlation_id=77))
+    answer = client.receive()
+    assert answer.error_code == 35
     assert any(key.api_key == HEARTBEAT for key in answer.api_keys)
-    assert client.ask(all_topics(), 12).topics == []
+    assert client.call(all_topics(), 12).topics == []
 
 
 @pytest.mark.parametrize(
@@ -166,32 +125,34 @@ def test_an_unsupported_version_of_api_versions_is_answered_in_version_0(client:
     ids=["too long", "negative", "empty", "short", "bad header", "api not offered"],
 )
 def test_the_connection_closes_and_others_live_on_when_a_frame_is_no_request(
-    broker: ReferenceBroker, client: Client, data: bytes
+    broker: ReferenceBroker, client: WireConnection, data: bytes
 ) -> None:
-    other = Client(broker)
+    other = connect(broker)
     client.send_bytes(data)
-    assert client.is_closed()
-    assert other.ask(all_topics(), 12).topics == []
+    assert client.is_closed_by_broker()
+    assert other.call(all_topics(), 12).topics == []
     other.close()
 
 
 # ---- faults
 
 
-def test_the_next_answers_carry_an_error_when_that_was_planned(broker: ReferenceBroker, client: Client) -> None:
+def test_the_next_answers_carry_an_error_when_that_was_planned(broker: ReferenceBroker, client: WireConnection) -> None:
     broker.faults.fail(HEARTBEAT, 15, times=2)
-    assert [client.ask(heartbeat("m"), 1).error_code for _ in range(2)] == [15, 15]
+    assert [client.call(heartbeat("m"), 1).error_code for _ in range(2)] == [15, 15]
     assert broker.share_group("g") is None
     assert broker.faults.pending() == 0
-    assert client.ask(heartbeat("m"), 1).error_code != 15
+    assert client.call(heartbeat("m"), 1).error_code != 15
 
 
-def test_only_the_chosen_node_or_client_suffers_when_a_fault_names_one(broker: ReferenceBroker, client: Client) -> None:
+def test_only_the_chosen_node_or_client_suffers_when_a_fault_names_one(
+    broker: ReferenceBroker, client: WireConnection
+) -> None:
     broker.faults.fail(METADATA, 7, node_id=2)
     broker.faults.fail(METADATA, 7, client_id="somebody")
-    assert client.ask(all_topics(), 13).error_code == 0
-    other = Client(broker, node=2)
-    assert other.ask(all_topics(), 13).error_code == 7
+    assert client.call(all_topics(), 13).error_code == 0
+    other = connect(broker, node=2)
+    assert other.call(all_topics(), 13).error_code == 7
     other.close()
     assert broker.faults.pending() == 1
     broker.faults.clear()
@@ -201,15 +162,15 @@ def test_only_the_chosen_node_or_client_suffers_when_a_fault_names_one(broker: R
 def test_the_request_takes_effect_when_only_its_reply_is_lost(broker: ReferenceBroker) -> None:
     node = broker.coordinator("g")
     broker.faults.lose_reply(HEARTBEAT)
-    client, other = Client(broker, node), Client(broker, node)
+    client, other = connect(broker, node), connect(broker, node)
     client.send(heartbeat("m"), 1)
     client.send(all_topics(), 12)
-    assert other.ask(heartbeat("n"), 1).error_code == 0
+    assert other.call(heartbeat("n"), 1).error_code == 0
     snapshot = broker.share_group("g")
     assert snapshot is not None
     assert list(snapshot.members) == ["m", "n"]
     broker.drop_connections(node)
-    assert client.is_closed()
+    assert client.is_closed_by_broker()
     other.close()
     client.close()
 
@@ -219,40 +180,39 @@ def test_the_connection_drops_before_or_after_the_effect_when_that_was_planned(
     broker: ReferenceBroker, applied: bool
 ) -> None:
     broker.faults.drop(HEARTBEAT, applied=applied)
-    client = Client(broker, broker.coordinator("g"))
+    client = connect(broker, broker.coordinator("g"))
     client.send(heartbeat("m"), 1)
-    assert client.is_closed()
+    assert client.is_closed_by_broker()
     client.close()
     assert (broker.share_group("g") is not None) == applied
 
 
 def test_an_answer_is_held_back_until_the_clock_has_advanced_when_it_is_delayed(
-    broker: ReferenceBroker, client: Client
+    broker: ReferenceBroker, client: WireConnection
 ) -> None:
     broker.faults.delay(METADATA, 1_000)
     client.send(all_topics(), 12)
     client.send(all_topics(), 12)
-    while len(broker.requests(METADATA)) < 1:
-        pass
+    wait_until(lambda: broker.requests(METADATA))
     broker.advance(999)
     assert len(broker.requests(METADATA)) == 1
     broker.advance(1)
-    assert [client.receive()[0], client.receive()[0]] == [0, 1]
+    assert [client.receive().topics, client.receive().topics] == [[], []]
 
 
-def test_garbage_or_half_a_frame_comes_when_that_was_planned(broker: ReferenceBroker, client: Client) -> None:
+def test_garbage_or_half_a_frame_comes_when_that_was_planned(broker: ReferenceBroker, client: WireConnection) -> None:
     broker.faults.garbage(METADATA)
     broker.faults.cut_frame(METADATA)
     with pytest.raises(RemoteProtocolError):
-        client.ask(all_topics(), 12)
+        client.call(all_topics(), 12)
     with pytest.raises(ConnectionError):
-        client.ask(all_topics(), 12)
+        client.call(all_topics(), 12)
 
 
-def test_requests_are_counted_when_they_have_arrived(broker: ReferenceBroker, client: Client) -> None:
-    client.ask(all_topics(), 12)
+def test_requests_are_counted_when_they_have_arrived(broker: ReferenceBroker, client: WireConnection) -> None:
+    client.call(all_topics(), 12)
     ((context, request),) = broker.requests(METADATA)
-    assert (context.client_id, context.node_id, context.api_version, request.topics) == ("client", 1, 12, None)
+    assert (context.client_id, context.node_id, context.api_version, request.topics) == (CLIENT_ID, 1, 12, None)
     broker.clear_requests()
     assert broker.requests() == []
 
@@ -272,9 +232,9 @@ def test_a_fault_is_refused_when_it_can_never_happen(broker: ReferenceBroker) ->
 
 def test_a_silent_member_is_gone_when_the_clock_has_advanced(broker: ReferenceBroker) -> None:
     broker.create_topic("t")
-    client = Client(broker, broker.coordinator("g"))
-    epoch = client.ask(heartbeat("m"), 1).member_epoch
-    assert len(client.ask(heartbeat("m", epoch), 1).assignment.topic_partitions) == 1
+    client = connect(broker, broker.coordinator("g"))
+    epoch = client.call(heartbeat("m"), 1).member_epoch
+    assert len(client.call(heartbeat("m", epoch), 1).assignment.topic_partitions) == 1
     snapshot = broker.share_group("g")
     assert snapshot is not None
     assert [str(p) for p in snapshot.members["m"].assigned] == ["t-0"]
@@ -289,8 +249,8 @@ def test_records_and_their_states_can_be_seen_when_a_member_has_fetched(broker: 
     topic_id = broker.create_topic("t", replication_factor=2)
     broker.set_group_config("g", share_auto_offset_reset="earliest")
     broker.produce_batch("t", [b"a", b"b"])
-    coordinator = Client(broker, broker.coordinator("g"))
-    coordinator.ask(heartbeat("m"), 1)
+    coordinator = connect(broker, broker.coordinator("g"))
+    coordinator.call(heartbeat("m"), 1)
     coordinator.close()
     assert broker.share_partition("g", "t") is None
     asked = ShareFetchRequest.FetchTopic
@@ -304,8 +264,8 @@ def test_records_and_their_states_can_be_seen_when_a_member_has_fetched(broker: 
         batch_size=10,
         topics=[asked(topic_id=topic_id, partitions=[asked.FetchPartition(partition_index=0)])],
     )
-    leader = Client(broker, broker.leader("t"))
-    partition = leader.ask(request, 2).responses[0].partitions[0]
+    leader = connect(broker, broker.leader("t"))
+    partition = leader.call(request, 2).responses[0].partitions[0]
     assert [(r.first_offset, r.last_offset) for r in partition.acquired_records] == [(0, 1)]
     snapshot = broker.share_partition("g", "t")
     assert snapshot is not None
@@ -319,18 +279,18 @@ def test_records_and_their_states_can_be_seen_when_a_member_has_fetched(broker: 
 def test_another_node_leads_and_the_port_comes_back_when_a_node_stops_and_starts(broker: ReferenceBroker) -> None:
     broker.create_topic("t", replication_factor=2)
     first = broker.leader("t")
-    client = Client(broker, first)
+    client = connect(broker, first)
     broker.stop_node(first)
-    assert client.is_closed()
+    assert client.is_closed_by_broker()
     client.close()
     assert broker.leader("t") == 3 - first
     with pytest.raises(IllegalStateError):
         broker.stop_node(first)
     with pytest.raises(OSError, match="refused"):
-        Client(broker, first)
+        connect(broker, first)
     broker.start_node(first)
-    again = Client(broker, first)
-    assert len(again.ask(all_topics(), 12).brokers) == 2
+    again = connect(broker, first)
+    assert len(again.call(all_topics(), 12).brokers) == 2
     again.close()
     broker.move_leader("t", 0, first)
     assert broker.leader("t") == first
@@ -340,13 +300,13 @@ def test_another_node_leads_and_the_port_comes_back_when_a_node_stops_and_starts
 
 def test_the_bytes_of_large_requests_are_bounded_when_the_setting_says_so() -> None:
     with ReferenceBroker(config={"socket.request.max.bytes": 100}) as broker:
-        client = Client(broker)
+        client = connect(broker)
         client.send_bytes((101).to_bytes(4, "big"))
-        assert client.is_closed()
+        assert client.is_closed_by_broker()
         client.close()
 
 
-def test_records_can_be_produced_and_deleted_by_hand(broker: ReferenceBroker, client: Client) -> None:
+def test_records_can_be_produced_and_deleted_by_hand(broker: ReferenceBroker, client: WireConnection) -> None:
     broker.create_topic("t", replication_factor=2)
     broker.move_leader("t", 0, 1)
     assert [broker.produce("t", b"v", b"k", headers=[("h", None)]) for _ in range(3)] == [0, 1, 2]
@@ -357,9 +317,9 @@ def test_records_can_be_produced_and_deleted_by_hand(broker: ReferenceBroker, cl
         replica_id=-1,
         topics=[asked(name="t", partitions=[asked.ListOffsetsPartition(partition_index=0, timestamp=-2)])],
     )
-    assert client.ask(request, 7).topics[0].partitions[0].offset == 2
+    assert client.call(request, 7).topics[0].partitions[0].offset == 2
     broker.delete_topic("t")
-    answer = client.ask(request, 7)
+    answer = client.call(request, 7)
     assert answer.topics[0].partitions[0].error_code == UnknownTopicOrPartitionError.code
 
 
@@ -386,8 +346,8 @@ def test_a_wrong_argument_is_the_callers_error(broker: ReferenceBroker) -> None:
 
 def test_settings_can_change_while_it_runs(broker: ReferenceBroker) -> None:
     broker.set_broker_config({"group.share.heartbeat.interval.ms": 7_000})
-    client = Client(broker, broker.coordinator("g"))
-    assert client.ask(heartbeat("m"), 1).heartbeat_interval_ms == 7_000
+    client = connect(broker, broker.coordinator("g"))
+    assert client.call(heartbeat("m"), 1).heartbeat_interval_ms == 7_000
     client.close()
 
 

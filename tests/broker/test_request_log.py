@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
-from support.wire_client import WireClient
+from support.wire_connection import WireConnection
 
 from kafka_share.broker import ReferenceBroker
 from kafka_share.broker.api_keys import ApiKey
@@ -73,7 +73,6 @@ def test_nothing_is_kept_when_nobody_wants_it(caplog: pytest.LogCaptureFixture) 
 @pytest.mark.parametrize(("keep", "count"), [(True, 1), (False, 0)])
 def test_a_broker_keeps_requests_unless_it_is_told_not_to(keep: bool, count: int) -> None:
     with ReferenceBroker(keep_requests=keep) as broker:
-        client = WireClient(broker.bootstrap_servers, "m")
-        client.call(REQUEST, 12)
-        client.close()
+        with WireConnection(broker.bootstrap_servers) as client:
+            client.call(REQUEST, 12)
         assert len(broker.requests(ApiKey.METADATA)) == count

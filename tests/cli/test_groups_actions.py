@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from cli.groups_situation import Result, consumer, run
+from support.waiting import poll_until
 
 from kafka_share.admin import KafkaShareAdmin
 from kafka_share.admin_values import GroupState, ShareGroupDescription, SharePartitionOffset
@@ -159,7 +160,7 @@ def test_partitions_that_are_refused_fail_the_reset(tool: Tool) -> None:
 def consume_all(tool: Tool, group: str) -> None:
     tool.broker.set_group_config(group, share_auto_offset_reset="earliest")
     with consumer(tool.broker, group, "t") as one:
-        assert any(len(one.poll(timeout_ms=200)) for _ in range(100))
+        poll_until(one, 1)
 
 
 def test_a_reset_warns_when_the_group_has_had_members(tool: Tool) -> None:
@@ -264,7 +265,7 @@ def test_json_has_everything_that_the_tables_have_and_more(tool: Tool) -> None:
     """With JSON each run prints one document, in which numbers are numbers and what is unknown is null."""
     tool.broker.set_group_config("g", share_auto_offset_reset="earliest")
     with consumer(tool.broker, "g", "t") as one:
-        assert any(len(one.poll(timeout_ms=200)) for _ in range(100))
+        poll_until(one, 1)
         one.commit_sync()
         assert tool.json("--list", "--state", "stable") == {"groups": [{"group": "g", "state": "Stable"}]}
         state = tool.json("--describe", "--group", "g", "--state")["groups"][0]

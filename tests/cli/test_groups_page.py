@@ -8,6 +8,7 @@ import shlex
 import pytest
 from cli.groups_situation import consumer, run
 from support.documentation import ROOT, blocks_of
+from support.waiting import poll_until
 
 from kafka_share.broker import ReferenceBroker
 
@@ -31,7 +32,7 @@ def test_the_page_shows_what_is_printed(capsys: pytest.CaptureFixture[str]) -> N
             broker.produce("orders", b"x")
         broker.set_group_config("order-workers", share_auto_offset_reset="earliest")
         with consumer(broker, "order-workers", "orders") as worker:
-            assert any(len(worker.poll(timeout_ms=200)) for _ in range(100))
+            poll_until(worker, 1)
             worker.commit_sync()
             broker.produce("orders", b"y")
             for text in re.split(r"^\$ ", block.code, flags=re.M)[1:]:

@@ -6,12 +6,10 @@ the nodes a moment later, and a member that came before would start at the end o
 
 from __future__ import annotations
 
-import socket
-import time
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Self
+from functools import partial
+from typing import Final, Self
 
-from conformance.kafka_probe import call
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import (
     ACL,
@@ -22,12 +20,13 @@ from kafka.admin import (
     ResourcePattern,
     ResourceType,
 )
+from support.waiting import wait_until
+from support.wire_connection import WireConnection
 
 from kafka_share.protocol.configs import DescribeConfigsRequest
 from kafka_share.protocol.share_group import ShareGroupDescribeRequest
 
 _TIMEOUT_S: Final = 30
-_LOOK_EVERY_S: Final = 0.02
 _GROUP: Final = 32
 """DescribeConfigs' number for the configs of a group."""
 _DESCRIBE_CONFIGS_VERSION: Final = 4
@@ -59,28 +58,25 @@ class Admin:
     def delete_topic(self, topic: str) -> None:
         """Delete a topic, and wait until its name is free."""
         self._admin.delete_topics([topic])
-        end_at_s = time.monotonic() + _TIMEOUT_S
-        while topic in self._admin.list_topics():
-            assert time.monotonic() < end_at_s, f"{topic} is still there"
-            time.sleep(_LOOK_EVERY_S)
+        wait_until(lambda: topic not in self._admin.list_topics(), f"{topic} is still there")
 
     def grow_topic(self, topic: str, partitions: int) -> None:
         """Give a topic more partitions, and wait until each has a leader."""
         self._admin.create_partitions({topic: partitions})
-        end_at_s = time.monotonic() + _TIMEOUT_S
-        while len([leader for leader in self.leaders(topic).values() if leader >= 0]) < partitions:
-            assert time.monotonic() < end_at_s, f"{topic} does not grow"
-            time.sleep(_LOOK_EVERY_S)
+        wait_until(lambda: self._led(topic) >= partitions, f"{topic} does not grow")
         self._producer.close(timeout=_TIMEOUT_S)  # it would go on with the partitions that it knows
         self._producer = self._new_producer()
 
     def share_members(self, group: str) -> int:
         """How many members a share group has, by its coordinator on a target with one node."""
-        host, port = self._servers[0].rsplit(":", 1)
-        with socket.create_connection((host, int(port)), timeout=_TIMEOUT_S) as connection:
-            answer: Any = call(connection, ShareGroupDescribeRequest(group_ids=[group]), _SHARE_GROUP_DESCRIBE_VERSION)
+        with WireConnection(self._servers[0]) as connection:
+            answer = connection.call(ShareGroupDescribeRequest(group_ids=[group]), _SHARE_GROUP_DESCRIBE_VERSION)
         assert answer.groups[0].error_code == 0, f"{group} is not described: {answer.groups[0]}"
         return len(answer.groups[0].members)
+
+    def _led(self, topic: str) -> int:
+        """How many partitions have a leader."""
+        return sum(1 for leader in self.leaders(topic).values() if leader >= 0)
 
     def leaders(self, topic: str) -> dict[int, int]:
         """Partition -> id of the node that leads it."""
@@ -91,11 +87,10 @@ class Admin:
         resource = ConfigResource(ConfigResourceType.GROUP, group, dict(configs))
         answer = self._admin.alter_configs([resource], raise_on_unknown=False, incremental=True)["group"][group]
         assert answer == "OK", f"group {group} was not configured: {answer}"
-        end_at_s = time.monotonic() + _TIMEOUT_S
         for server in self._servers:
-            while not _has_configs(server, group, configs):
-                assert time.monotonic() < end_at_s, f"{server} does not apply the configs of {group}"
-                time.sleep(_LOOK_EVERY_S)
+            with WireConnection(server) as node:
+                story = f"{server} does not apply the configs of {group}"
+                wait_until(partial(_has_configs, node, group, configs), story)
 
     def allow_consuming(self, user: str, topic: str, group: str) -> None:
         """Grant a user what a member of the share group needs: read the topic, read the group."""
@@ -118,12 +113,9 @@ class Admin:
             future.get(timeout=_TIMEOUT_S)
 
 
-def _has_configs(server: str, group: str, wanted: Mapping[str, str]) -> bool:
-    host, port = server.rsplit(":", 1)
+def _has_configs(node: WireConnection, group: str, wanted: Mapping[str, str]) -> bool:
     resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=_GROUP, resource_name=group, configuration_keys=list(wanted)
     )
-    with socket.create_connection((host, int(port)), timeout=_TIMEOUT_S) as connection:
-        request = DescribeConfigsRequest(resources=[resource])
-        answer: Any = call(connection, request, _DESCRIBE_CONFIGS_VERSION)
+    answer = node.call(DescribeConfigsRequest(resources=[resource]), _DESCRIBE_CONFIGS_VERSION)
     return {config.name: config.value for config in answer.results[0].configs} == dict(wanted)

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from support.waiting import gather
 
 confluent_kafka = pytest.importorskip("confluent_kafka", reason="confluent-kafka, the foreign client, is not installed")
 admin = pytest.importorskip("confluent_kafka.admin")
-
-PATIENCE_POLLS = 150
 
 
 def admin_client(bootstrap: str) -> Any:
@@ -63,13 +62,10 @@ def share_consumer(bootstrap: str, group: str, topic: str, **config: Any) -> Any
 
 def poll_until(consumer: Any, count: int, on_message: Callable[[Any], None] | None = None) -> list[Any]:
     """Poll until `count` messages have come; fails if they do not."""
-    found: list[Any] = []
-    for _ in range(PATIENCE_POLLS):
-        for message in consumer.poll(0.2):
-            assert message.error() is None, message.error()
-            found.append(message)
-            if on_message is not None:
-                on_message(message)
-        if len(found) >= count:
-            return found
-    pytest.fail(f"{len(found)} of {count} records came")
+
+    def take(message: Any) -> None:
+        assert message.error() is None, message.error()
+        if on_message is not None:
+            on_message(message)
+
+    return gather(lambda: consumer.poll(0.2), count, take)

@@ -6,14 +6,14 @@ made by altering its offsets, and has no member: brokers do not look at the memb
 
 from __future__ import annotations
 
-import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, Self
 from uuid import UUID
 
-from conformance.share_requests import ALTER_VERSION, SHARE_VERSION, Limits, Topic, alter_request, fetch_request
-from conformance.wire_connection import PATIENCE_S, WireConnection
+from support.share_requests import ALTER_VERSION, SHARE_VERSION, Limits, Topic, alter_request, fetch_request
+from support.waiting import wait_until
+from support.wire_connection import WireConnection
 
 from kafka_share.protocol.cluster import FindCoordinatorRequest, MetadataRequest
 from kafka_share.protocol.configs import DescribeConfigsRequest, IncrementalAlterConfigsRequest
@@ -26,7 +26,6 @@ LOADER: Final = "loader"
 _GROUP_RESOURCE: Final = 32
 _GROUP: Final = 0
 _SET: Final = 0
-_LOOK_EVERY_S: Final = 0.005
 
 
 class Broker:
@@ -70,11 +69,11 @@ class Broker:
             name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[]
         )
         self.control(CreateTopicsRequest(topics=[spec], timeout_ms=10_000, validate_only=False), 5)
-        topic_id = _until(lambda: self._topic_id(name, partitions))
+        topic_id = wait_until(lambda: self._topic_id(name, partitions))
         self.topic = Topic(name, topic_id, name, partitions)
-        _until(lambda: self._is_configured(name, configs))
-        _until(self._has_coordinator)
-        _until(self._is_initialised)
+        wait_until(lambda: self._is_configured(name, configs))
+        wait_until(self._has_coordinator)
+        wait_until(self._is_initialised)
         self.load()
 
     def _configure(self, group: str, configs: Mapping[str, str]) -> None:
@@ -115,14 +114,14 @@ class Broker:
     def load(self) -> None:
         """Have the share partitions loaded by a member that ends its session again but keeps its connection."""
         connection = self.connection(LOADER)
-        opened = fetch_request(self.topic, LOADER, 0, Limits(wait=5, records=1), ())
+        opened = fetch_request(self.topic, LOADER, 0, Limits(max_wait_ms=5, max_records=1), ())
 
         def is_loaded() -> bool:
             answer = connection.call(opened, SHARE_VERSION)
             found = [p.error_code for t in answer.responses for p in t.partitions]
             return found == [0] * self.topic.partitions
 
-        _until(is_loaded)
+        wait_until(is_loaded)
         ending = ShareAcknowledgeRequest(
             group_id=self.topic.group, member_id=LOADER, share_session_epoch=-1, is_renew_ack=False, topics=[]
         )
@@ -151,12 +150,3 @@ class Pair:
         name = f"script-{uuid.uuid4().hex[:12]}"
         for broker in self.both:
             broker.prepare(name, partitions, configs)
-
-
-def _until(look: Callable[[], Any]) -> Any:
-    """What `look` found; it is asked again until it finds something."""
-    end_at_s = time.monotonic() + PATIENCE_S
-    while not (found := look()):
-        assert time.monotonic() < end_at_s, "the broker is not ready for a script"
-        time.sleep(_LOOK_EVERY_S)
-    return found

@@ -33,7 +33,7 @@ from conformance.differential_script import (
     Step,
     Wait,
 )
-from conformance.share_requests import (
+from support.share_requests import (
     ALTER_VERSION,
     DESCRIBE_VERSION,
     PRODUCE_VERSION,
@@ -126,7 +126,7 @@ class Run:
         if not self._is_late():
             self._take(Describe())
         if not self.differs and not self._is_late():
-            self._take(Fetch(_CENSUS, Limits(wait=20)))
+            self._take(Fetch(_CENSUS, Limits(max_wait_ms=20)))
 
     def _is_late(self) -> bool:
         return self.script.lock_ms == SHORT_LOCK_MS and time.monotonic() > self._locked_since_s + _SAFE_S
@@ -170,7 +170,8 @@ class Run:
         asked = f"acknowledge {step.member} epoch={member.epoch} renew={step.renew} {list(said)}"
         answers = [
             broker.connection(step.member).call(
-                acknowledge_request(broker.topic, step.member, member.epoch, said, renew=step.renew), SHARE_VERSION
+                acknowledge_request(broker.topic, step.member, member.epoch, said, is_renew_ack=step.renew),
+                SHARE_VERSION,
             )
             for broker in self._pair.both
         ]
@@ -220,7 +221,7 @@ class Run:
         time.sleep(2 * _SETTLE_S)
         for member in self._members.values():
             member.held.clear()
-        self._fetch(Fetch(LOADER, Limits(wait=300, records=1), epoch=ZERO))
+        self._fetch(Fetch(LOADER, Limits(max_wait_ms=300, max_records=1), epoch=ZERO))
         self._close(Close(LOADER))
 
     def _note_who_waits(self) -> None:

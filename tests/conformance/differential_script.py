@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Final, TypeAlias
 
 import attrs
-from conformance.share_requests import Limits
 from hypothesis import strategies as st
+from support.share_requests import Limits
 
 HELD: Final = "held"
 FIRST: Final = "first"
@@ -122,15 +122,17 @@ def _said(partitions: int, kinds: tuple[int, ...]) -> st.SearchStrategy[tuple[Sa
 
 _limits: Final = st.builds(
     Limits,
-    wait=st.sampled_from([0, 0, 0, 40]),
-    records=st.sampled_from([500, 500, 1, 2, 4, 0]),
-    batch=st.sampled_from([500, 1, 2]),
+    max_wait_ms=st.sampled_from([0, 0, 0, 40]),
+    max_records=st.sampled_from([500, 500, 1, 2, 4, 0]),
+    batch_size=st.sampled_from([500, 1, 2]),
     min_bytes=st.sampled_from([1, 1, 1, 0, 200]),
     max_bytes=st.sampled_from([1 << 20, 1 << 20, 1 << 20, 90, 1]),
-    mode=st.sampled_from([0, 1]),
+    share_acquire_mode=st.sampled_from([0, 1]),
 )
-_plain_limits: Final = st.builds(Limits, records=st.sampled_from([500, 2]), mode=st.sampled_from([0, 1]))
-_parked_limits: Final = st.builds(Limits, wait=st.just(PARKED_MS), records=st.sampled_from([500, 2]))
+_plain_limits: Final = st.builds(
+    Limits, max_records=st.sampled_from([500, 2]), share_acquire_mode=st.sampled_from([0, 1])
+)
+_parked_limits: Final = st.builds(Limits, max_wait_ms=st.just(PARKED_MS), max_records=st.sampled_from([500, 2]))
 _KINDS: Final = (1, 1, 2, 2, 3, 0)
 
 

@@ -23,8 +23,9 @@ from typing import Any, Final, Self
 
 from conformance.kafka_jars import KafkaUnavailableError
 from conformance.kafka_probe import probe
-from conformance.kafka_server import START_TIMEOUT_S, KafkaFailedError, free_ports, new_cluster_id, wait
+from conformance.kafka_server import START_TIMEOUT_S, KafkaFailedError, free_ports, new_cluster_id
 from conformance.kafka_settings import HOST, small_internal_topics
+from support.waiting import happens_within
 
 IMAGE: Final = "apache/kafka"
 SHARE_GROUPS: Final = ("/opt/kafka/bin/kafka-features.sh", "upgrade", "--feature", "share.version=1")
@@ -130,7 +131,7 @@ class KafkaContainer:
             answer = probe(HOST, self._port)
             return answer is not None and answer.share_apis and bool(answer.node_ids)
 
-        if not wait(serves, START_TIMEOUT_S):
+        if not happens_within(serves, START_TIMEOUT_S):
             raise KafkaFailedError(f"the container of Kafka {self.version} does not answer:\n{self._tail()}")
 
     def _run(self, command: list[str]) -> None:

@@ -22,7 +22,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
@@ -40,6 +39,7 @@ from conformance.kafka_settings import (
     scram_credentials,
     write_properties,
 )
+from support.waiting import happens_within
 
 __all__ = ["VERSIONS", "KafkaFailedError", "KafkaServer", "KafkaUnavailableError", "Security"]
 
@@ -54,7 +54,6 @@ _PORTS: Final = range(15_000, 30_000)
 _CHANCE: Final = random.SystemRandom()
 """Not the generator that tests seed alike in each process: two clusters would try the same ports."""
 _ATTEMPTS: Final = 3
-_LOOK_EVERY_S: Final = 0.1
 _LOG_TAIL_LINES: Final = 15
 
 
@@ -195,14 +194,14 @@ class KafkaServer:
                     raise KafkaFailedError(f"Address already in use: port {port} answers for {answer.cluster_id}")
                 return answer is not None and answer.share_apis and answer.node_ids >= running
 
-            if not wait(serves, START_TIMEOUT_S):
+            if not happens_within(serves, START_TIMEOUT_S):
                 raise KafkaFailedError(f"node {node} of Kafka {self.version} does not answer:\n{self._tail(node)}")
 
     def _end(self, node: int, number: signal.Signals) -> None:
         if self._keeper.exit_code(node) is not None:
             raise KafkaFailedError(f"node {node} is not running")
         self._keeper.signal(node, number)
-        if not wait(lambda: self._keeper.exit_code(node) is not None, STOP_TIMEOUT_S):
+        if not happens_within(lambda: self._keeper.exit_code(node) is not None, STOP_TIMEOUT_S):
             raise KafkaFailedError(f"node {node} did not end within {STOP_TIMEOUT_S} s after {number.name}")
 
     def _log_file(self, node: int) -> Path:
@@ -247,16 +246,6 @@ class _Keeper:
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
         return json.loads(self._process.stdout.readline())
-
-
-def wait(happened: Callable[[], bool], limit_s: float) -> bool:
-    """Look again and again; False: it has not happened within the limit."""
-    end_at_s = time.monotonic() + limit_s
-    while not happened():
-        if time.monotonic() >= end_at_s:
-            return False
-        time.sleep(_LOOK_EVERY_S)
-    return True
 
 
 @contextlib.contextmanager

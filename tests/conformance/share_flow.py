@@ -1,25 +1,18 @@
-"""What a test of the main flows has at hand: a topic, a group that reads it from its start, members, and waits.
-
-Waits are polls until what is expected has come; `PATIENCE_S` is used up by failing tests only.
-"""
+"""What a test of the main flows has at hand: a topic, a group that reads it from its start, and members."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 import attrs
-import pytest
 from conformance.admin_over_wire import Admin
 from conformance.kafka_targets import Target
+from support.waiting import Record
 
-from kafka_share import KafkaShareConsumer, KafkaShareError, ShareRecord, TopicIdPartition
-
-PATIENCE_S: Final = 40
+from kafka_share import KafkaShareConsumer, KafkaShareError, TopicIdPartition
 
 Member = KafkaShareConsumer[Any, Any]
-Record = ShareRecord[Any, Any]
 Keep = Callable[[Member], Member]
 Outcomes = list[tuple[int, KafkaShareError | None]]
 """(offset, error), as the acknowledgement commit callback was told them."""
@@ -53,29 +46,6 @@ def begin(target: Target, admin: Admin, unique: Callable[[str], str], keep: Keep
     admin.create_topic(flow.topic, partitions=partitions)
     admin.set_group_config(flow.group, {"share.auto.offset.reset": "earliest"})
     return flow
-
-
-def poll_until(consumer: Member, count: int, on_record: Callable[[Record], None] | None = None) -> list[Record]:
-    """Poll until `count` records have come; fails if they do not."""
-    found: list[Record] = []
-
-    def enough() -> bool:
-        for record in consumer.poll(timeout_ms=200):
-            found.append(record)
-            if on_record is not None:
-                on_record(record)
-        return len(found) >= count
-
-    wait_until(enough, lambda: f"{len(found)} of {count} records came: {found}")
-    return found
-
-
-def wait_until(happened: Callable[[], bool], story: Callable[[], str] = lambda: "it did not happen") -> None:
-    """Call `happened`, which does the waiting, again and again."""
-    end_at_s = time.monotonic() + PATIENCE_S
-    while not happened():
-        if time.monotonic() > end_at_s:
-            pytest.fail(story())
 
 
 def values(records: Iterable[Record]) -> list[Any]:

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from conformance.admin_over_wire import Admin
 from conformance.kafka_targets import Target
-from conformance.share_flow import Flow, Keep, begin, poll_until, wait_until
+from conformance.share_flow import Flow, Keep, begin
+from support.waiting import poll_until, wait_until
 
 from kafka_share import (
     AcknowledgeType,

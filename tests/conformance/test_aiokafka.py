@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from conformance.confluent_peer import create_topic
+from support.waiting import looks
 
 aiokafka = pytest.importorskip("aiokafka", reason="aiokafka is not installed")
 
 pytestmark = pytest.mark.foreign
 
 Names = Callable[[str], str]
-PATIENCE_POLLS = 150
 TopicPartition = aiokafka.TopicPartition
 
 
@@ -39,12 +39,12 @@ async def produce(bootstrap: str, topic: str, values: list[bytes], partition: in
 async def read(consumer: Any, count: int) -> list[Any]:
     """The next `count` records; fails if they do not come."""
     found: list[Any] = []
-    for _ in range(PATIENCE_POLLS):
+    for _ in looks(lambda: f"{len(found)} of {count} records came"):
         for records in (await consumer.getmany(timeout_ms=200, max_records=count - len(found))).values():
-            found += records
+            found.extend(records)
         if len(found) == count:
-            return found
-    pytest.fail(f"{len(found)} of {count} records came")
+            break
+    return found
 
 
 def values_of(records: list[Any]) -> list[bytes]:
@@ -106,13 +106,14 @@ def test_two_consumers_share_the_partitions_and_one_takes_all_when_the_other_sto
     timing = {"heartbeat_interval_ms": 100, "session_timeout_ms": 6_000}
 
     async def held_by(members: list[Any], counts: list[int]) -> list[set[int]]:
-        for _ in range(PATIENCE_POLLS):
+        held: list[set[int]] = []
+        for _ in looks(f"the members do not hold {counts} partitions"):
             for member in members:
                 assert await member.getmany(timeout_ms=50) == {}
             held = [{one.partition for one in member.assignment()} for member in members]
             if [len(one) for one in held] == counts:
-                return held
-        pytest.fail(f"the partitions were held {held}")
+                break
+        return held
 
     async def story() -> None:
         members = [consumer_of(bootstrap, topic, group=group, **timing) for _ in range(2)]

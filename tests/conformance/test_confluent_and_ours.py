@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 
 import pytest
 from conformance.confluent_peer import create_topic, produce, read_from_start, share_consumer
+from support.waiting import looks
 
 from kafka_share import KafkaShareConsumer, KafkaShareError, TopicIdPartition
 
 pytestmark = pytest.mark.foreign
 
 RECORDS = 400
-PATIENCE_ROUNDS = 300
 
 
 @pytest.mark.behaviour("membership")
@@ -44,7 +44,7 @@ def test_records_are_shared_when_both_are_members_of_one_group(bootstrap: str, u
         ours.poll(timeout_ms=500)
         for start in range(0, RECORDS, 10):
             produce(bootstrap, topic, [str(i).encode() for i in range(start, start + 10)])
-        for _ in range(PATIENCE_ROUNDS):
+        for _ in looks(lambda: f"{len(seen_by_ours)} and {len(seen_by_theirs)} of {RECORDS} records came"):
             seen_by_theirs.update(message.offset() for message in theirs.poll(0.1))
             seen_by_ours.update(record.offset for record in ours.poll(timeout_ms=100))
             if len(seen_by_ours | seen_by_theirs) == RECORDS:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from conformance.confluent_peer import (
-    PATIENCE_POLLS,
     admin_client,
     confluent_kafka,
     create_topic,
@@ -16,6 +15,7 @@ from conformance.confluent_peer import (
     read_from_start,
     share_consumer,
 )
+from support.waiting import looks, wait_until
 
 pytestmark = pytest.mark.foreign
 
@@ -30,13 +30,13 @@ def consumer_of(bootstrap: str, group: str, **config: Any) -> Any:
 def read(consumer: Any, count: int) -> list[bytes]:
     """The values of the next `count` records; fails if they do not come, or more than that."""
     values: list[bytes] = []
-    for _ in range(PATIENCE_POLLS):
+    for _ in looks(lambda: f"{len(values)} of {count} records came"):
         for message in consumer.consume(count - len(values), 0.2):
             assert message.error() is None, message.error()
             values.append(message.value())
         if len(values) == count:
-            return values
-    pytest.fail(f"{len(values)} of {count} records came")
+            break
+    return values
 
 
 def partition(topic: str, index: int = 0, offset: int = -1001) -> Any:
@@ -78,13 +78,14 @@ def test_two_consumers_share_the_partitions_and_one_takes_all_when_the_other_clo
         member.subscribe([topic])
 
     def poll_until_assigned(counts: list[int]) -> list[set[int]]:
-        for _ in range(PATIENCE_POLLS):
+        held: list[set[int]] = []
+        for _ in looks(f"the members do not hold {counts} partitions"):
             for member in members:
                 assert member.poll(0.1) is None
             held = [{one.partition for one in member.assignment()} for member in members]
             if [len(one) for one in held] == counts:
-                return held
-        pytest.fail(f"the partitions were held {held}")
+                break
+        return held
 
     first, second = poll_until_assigned([2, 2])
     assert first | second == {0, 1, 2, 3}
@@ -139,7 +140,7 @@ def test_it_starts_at_the_end_when_nothing_is_committed_and_it_asks_for_that(boo
     produce(bootstrap, topic, [b"old"])
     consumer = consumer_of(bootstrap, group, **{"auto.offset.reset": "latest"})
     consumer.subscribe([topic])
-    for _ in range(PATIENCE_POLLS):
+    for _ in looks("it was assigned nothing"):
         assert consumer.poll(0.1) is None
         if offsets(consumer.position([partition(topic)])) == [1] or consumer.assignment():
             break
@@ -188,8 +189,7 @@ def test_it_is_told_that_the_group_is_of_another_kind_when_it_joins_a_share_grou
     poll_until(share, 1)
     consumer = consumer_of(bootstrap, group)
     consumer.subscribe([topic])
-    answers = (consumer.poll(0.2) for _ in range(PATIENCE_POLLS))
-    refused = next(message for message in answers if message is not None)
+    refused = wait_until(lambda: consumer.poll(0.2))
     assert refused.error().code() == confluent_kafka.KafkaError.INCONSISTENT_GROUP_PROTOCOL
     consumer.close()
     share.close()

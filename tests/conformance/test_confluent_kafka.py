@@ -16,6 +16,7 @@ from conformance.confluent_peer import (
     read_from_start,
     share_consumer,
 )
+from support.waiting import looks
 
 pytestmark = pytest.mark.foreign
 
@@ -122,7 +123,7 @@ def test_records_are_shared_without_loss_when_two_of_it_read_one_partition(boots
     for start in range(0, 400, 10):
         produce(bootstrap, topic, values[start : start + 10])
     got: list[list[bytes]] = [[], []]
-    for _ in range(200):
+    for _ in looks(lambda: f"{len(got[0])} and {len(got[1])} of 400 records came"):
         for mine, member in zip(got, members, strict=True):
             mine += [m.value() for m in member.poll(0.1)]
         if len(got[0]) + len(got[1]) >= 400:

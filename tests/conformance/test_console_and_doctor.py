@@ -9,7 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 from conformance.admin_over_wire import Admin
 from conformance.kafka_targets import Target
-from conformance.share_flow import Flow, Keep, begin, poll_until
+from conformance.share_flow import Flow, Keep, begin
+from support.waiting import poll_until
 
 from kafka_share.cli.console.command import main as console
 from kafka_share.cli.main import main as cli

@@ -11,7 +11,8 @@ import pytest
 from conformance.admin_over_wire import Admin
 from conformance.kafka_server import KafkaServer
 from conformance.kafka_targets import SETTINGS, Target
-from conformance.share_flow import Flow, Keep, Member, begin, poll_until
+from conformance.share_flow import Flow, Keep, Member, begin
+from support.waiting import poll_until
 
 from kafka_share import AcknowledgeType
 

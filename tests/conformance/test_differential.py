@@ -31,8 +31,8 @@ from conformance.differential_script import (
 )
 from conformance.kafka_targets import REFERENCE, Target, running
 from conformance.known_differences import explanation
-from conformance.share_requests import Limits
 from hypothesis import HealthCheck, given, settings
+from support.share_requests import Limits
 
 MIRRORED = "4.3"
 """The minor version whose behaviour the reference broker has."""
@@ -44,7 +44,7 @@ PINNED = {
         (
             Produce(0, (2, 1)),
             Fetch("A"),
-            Fetch("A", Limits(wait=40), (Said(0, HELD, 2),)),
+            Fetch("A", Limits(max_wait_ms=40), (Said(0, HELD, 2),)),
             Fetch("A", Limits(), (Said(0, FIRST, 1),)),
             Describe(),
         ),
@@ -55,7 +55,7 @@ PINNED = {
             Produce(0, (3,)),
             Fetch("A"),
             Fetch("B"),
-            Fetch("B", Limits(wait=400), parked=True),
+            Fetch("B", Limits(max_wait_ms=400), parked=True),
             Acknowledge("A", (Said(0, FIRST, 2),)),
             Acknowledge("A", (Said(0, LAST, 2),)),
             Fetch("B"),
@@ -73,7 +73,14 @@ PINNED = {
     ),
     "the end of a connection counts when the fetch that waits on it is over": Script(
         1, 30_000, 5,
-        (Produce(0, (4,)), Fetch("A"), Fetch("B"), Fetch("A", Limits(wait=400), parked=True), Drop("A"), Fetch("B")),
+        (
+            Produce(0, (4,)),
+            Fetch("A"),
+            Fetch("B"),
+            Fetch("A", Limits(max_wait_ms=400), parked=True),
+            Drop("A"),
+            Fetch("B"),
+        ),
     ),
     "an acknowledgement across the start of an empty window fails as a whole": Script(
         1, 30_000, 5,
@@ -92,9 +99,9 @@ PINNED = {
             Produce(0, (1, 1, 1)),
             Fetch("A"),
             Fetch("B"),
-            Fetch("B", Limits(wait=400), parked=True),
+            Fetch("B", Limits(max_wait_ms=400), parked=True),
             Acknowledge("A", (Said(0, LAST, 2),)),
-            Fetch("A", Limits(wait=400), (Said(0, HELD, 2),), parked=True),
+            Fetch("A", Limits(max_wait_ms=400), (Said(0, HELD, 2),), parked=True),
         ),
     ),
     "a waiting fetch looks again when an acknowledgement is refused": Script(
@@ -103,7 +110,7 @@ PINNED = {
             Produce(0, (1,)),
             Fetch("A"),
             Fetch("B"),
-            Fetch("B", Limits(wait=400), parked=True),
+            Fetch("B", Limits(max_wait_ms=400), parked=True),
             Acknowledge("A", (Said(0, HELD, 2),)),
             Acknowledge("A", (Said(0, (0, 0), 1),)),
         ),

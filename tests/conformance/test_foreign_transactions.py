@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from conformance.confluent_peer import PATIENCE_POLLS, confluent_kafka, create_topic, produce, read_from_start
+from conformance.confluent_peer import confluent_kafka, create_topic, produce, read_from_start
+from support.waiting import looks, wait_until
 
 from kafka_share import KafkaShareConsumer
 
@@ -80,7 +81,7 @@ def offsets_of_all(bootstrap: str, topic: str, group: str, level: str) -> Iterat
     settings = {"auto.offset.reset": "earliest", "isolation.level": level, "enable.partition.eof": True}
     consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": group, **settings})
     consumer.subscribe([topic])
-    for _ in range(PATIENCE_POLLS):
+    for _ in looks("the end of the partition was not reached"):
         message = consumer.poll(0.2)
         if message is not None and message.error():
             assert message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF
@@ -117,7 +118,7 @@ def test_a_share_group_sees_what_its_isolation_level_shows(
 
     with KafkaShareConsumer(topic, bootstrap_servers=bootstrap, group_id=group) as consumer:
         consumer.set_acknowledgement_commit_callback(outcome)
-        for _ in range(PATIENCE_POLLS):
+        for _ in looks(lambda: f"only these were accepted: {accepted}"):
             offsets += [record.offset for record in consumer.poll(timeout_ms=200)]
             if len(accepted) >= len(settled):
                 break
@@ -134,7 +135,7 @@ def test_offsets_are_committed_with_the_transaction_and_its_producer_is_fenced_b
     settings = {"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False}
     consumer = confluent_kafka.Consumer({**settings, "auto.offset.reset": "earliest"})
     consumer.subscribe([source])
-    assert next(m for _ in range(PATIENCE_POLLS) if (m := consumer.poll(0.2)) is not None).offset() == 0
+    assert wait_until(lambda: consumer.poll(0.2)).offset() == 0
     producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "transactional.id": transactional_id})
     producer.init_transactions(10)
     partition = confluent_kafka.TopicPartition(source, 0)

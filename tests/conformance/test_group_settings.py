@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from conformance.admin_over_wire import Admin
 from conformance.kafka_targets import Target
-from conformance.share_flow import Flow, Keep, begin, outcomes_of, poll_until, values, wait_until
+from conformance.share_flow import Flow, Keep, begin, outcomes_of, values
+from support.waiting import poll_until, wait_until
 
 from kafka_share import AcknowledgeType
 from kafka_share.errors import InvalidRecordStateError

@@ -7,12 +7,12 @@ from collections.abc import Callable
 import pytest
 from conformance.confluent_peer import create_topic, produce, read_from_start
 from conformance.java_tools import CONFIGS, GROUPS, JavaTools, chosen_version
+from support.waiting import poll_until
 
 from kafka_share import KafkaShareConsumer
 from kafka_share.cli.groups.command import main
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
-PATIENCE_POLLS = 100
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_both_tools_print_the_same_bytes(
 
     ours("--reset-offsets", "--group", empty, "--topic", topic, "--to-earliest", "--execute")
     with KafkaShareConsumer(topic, bootstrap_servers=bootstrap, group_id=group, client_id="worker") as member:
-        assert any(len(member.poll(timeout_ms=200)) for _ in range(PATIENCE_POLLS)), "no record came"
+        poll_until(member, 1)
         member.commit_sync()
         both = ("--group", group, "--group", empty)
         for view in ([], ["--offsets", "--verbose"], ["--state"], ["--state", "--verbose"]):

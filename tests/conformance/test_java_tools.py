@@ -24,13 +24,13 @@ from conformance.java_tools import (
     JavaTools,
     chosen_version,
 )
+from support.waiting import poll_until
 
 from kafka_share import KafkaShareConsumer
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 
 Names = Callable[[str], str]
-PATIENCE_POLLS = 100
 
 
 @pytest.fixture(scope="session")
@@ -51,7 +51,7 @@ def group_with_records(bootstrap: str, topic: str, group: str, count: int, parti
 def member_of(bootstrap: str, group: str, topic: str) -> KafkaShareConsumer[Any, Any]:
     """A member that has its assignment, holds all records and has accepted none."""
     member = KafkaShareConsumer(topic, bootstrap_servers=bootstrap, group_id=group, client_id="worker")
-    assert any(len(list(member.poll(timeout_ms=200))) for _ in range(PATIENCE_POLLS)), "no record came"
+    poll_until(member, 1)
     return member
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from support.waiting import looks
 
 kafka = pytest.importorskip("kafka", reason="kafka-python is not installed")
 admin = pytest.importorskip("kafka.admin")
@@ -17,7 +18,6 @@ structs = pytest.importorskip("kafka.structs")
 pytestmark = [pytest.mark.foreign, pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")]
 
 Names = Callable[[str], str]
-PATIENCE_POLLS = 150
 TopicPartition = kafka.TopicPartition
 
 
@@ -64,12 +64,12 @@ def consumer_of(bootstrap: str, *topics: str, group: str | None = None, **config
 def read(consumer: Any, count: int) -> list[Any]:
     """The next `count` records; fails if they do not come."""
     found: list[Any] = []
-    for _ in range(PATIENCE_POLLS):
+    for _ in looks(lambda: f"{len(found)} of {count} records came"):
         for records in consumer.poll(timeout_ms=200, max_records=count - len(found)).values():
-            found += records
+            found.extend(records)
         if len(found) == count:
-            return found
-    pytest.fail(f"{len(found)} of {count} records came")
+            break
+    return found
 
 
 def values_of(records: list[Any]) -> list[bytes]:
@@ -134,13 +134,14 @@ def test_two_consumers_share_the_partitions_and_one_takes_all_when_the_other_clo
     members = [consumer_of(bootstrap, topic, group=group, **timing) for _ in range(2)]
 
     def poll_until_assigned(counts: list[int]) -> list[set[int]]:
-        for _ in range(PATIENCE_POLLS):
+        held: list[set[int]] = []
+        for _ in looks(f"the members do not hold {counts} partitions"):
             for member in members:
                 assert member.poll(timeout_ms=50) == {}
             held = [{one.partition for one in member.assignment()} for member in members]
             if [len(one) for one in held] == counts:
-                return held
-        pytest.fail(f"the partitions were held {held}")
+                break
+        return held
 
     first, second = poll_until_assigned([2, 2])
     assert first | second == {0, 1, 2, 3}

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,8 @@ from conformance import kafka_jars
 from conformance.admin_over_wire import Admin
 from conformance.kafka_server import KafkaServer, KafkaUnavailableError, Security
 from conformance.kafka_targets import controlled
-from conformance.share_flow import Keep, Member, poll_until, values, wait_until
+from conformance.share_flow import Keep, Member, values
+from support.waiting import poll_until, wait_until
 
 from kafka_share import KafkaShareConsumer
 from kafka_share.errors import GroupAuthorizationFailedError
@@ -49,7 +49,7 @@ def test_no_process_and_no_file_is_left_when_the_owner_is_killed(tmp_path: Path)
         assert _runs(keeper)
         owner.send_signal(signal.SIGKILL)
         owner.wait()
-    wait_until(lambda: _paused(lambda: not _runs(node) and not _runs(keeper) and not folder.exists()))
+    wait_until(lambda: not _runs(node) and not _runs(keeper) and not folder.exists())
 
 
 def _runs(pid: int) -> bool:
@@ -61,13 +61,6 @@ def _runs(pid: int) -> bool:
         return False
     except FileNotFoundError:
         return not Path("/proc").exists()  # no such folder at all: it took the signal, so it is there
-
-
-def _paused(happened: Callable[[], bool]) -> bool:
-    if not happened():
-        time.sleep(0.05)
-        return False
-    return True
 
 
 @pytest.mark.parametrize("missing", ["java", "mvn"])

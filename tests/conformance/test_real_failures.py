@@ -7,9 +7,7 @@ whose answer never came: such a record is reported with an error, and is deliver
 from __future__ import annotations
 
 import contextlib
-import socket
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -17,10 +15,11 @@ from typing import Any
 import attrs
 import pytest
 from conformance.admin_over_wire import Admin
-from conformance.kafka_probe import call
 from conformance.kafka_server import KafkaServer
 from conformance.kafka_targets import SETTINGS, controlled
 from kafka import KafkaAdminClient
+from support.waiting import looks, wait_until
+from support.wire_connection import WireConnection
 
 from kafka_share import KafkaShareConsumer, KafkaShareError, TopicIdPartition
 from kafka_share.errors import OutcomeUnknownError
@@ -32,7 +31,7 @@ RECORDS = 1_000
 """In each partition."""
 FAIL_AFTER = 400
 """So many records have been delivered when the broker dies."""
-PATIENCE_S = 120
+ANSWER_S = 10
 QUIET_POLLS = 20
 """After a restart everything that is not finished comes at once: so many empty polls in a row mean that nothing is."""
 EVERYTHING = {(partition, offset) for partition in range(PARTITIONS) for offset in range(RECORDS)}
@@ -112,9 +111,8 @@ def lag(kafka: KafkaServer, topic: str, group: str) -> int | None:
     topics = [named.DescribeShareGroupOffsetsRequestTopic(topic_name=topic, partitions=list(range(PARTITIONS)))]
     request = DescribeShareGroupOffsetsRequest(groups=[named(group_id=group, topics=topics)])
     for server in kafka.bootstrap_servers.split(","):
-        host, port = server.rsplit(":", 1)
-        with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=10) as connection:
-            [answer] = call(connection, request, 1).groups
+        with contextlib.suppress(OSError), WireConnection(server, answer_within_s=ANSWER_S) as connection:
+            [answer] = connection.call(request, 1).groups
             lags: list[int] = [p.lag for found in answer.topics for p in found.partitions if p.error_code == 0]
             if answer.error_code == 0 and len(lags) == PARTITIONS and min(lags) >= 0:
                 return sum(lags)
@@ -171,10 +169,9 @@ class Consumption:
                 self._consumer.acknowledge(record)
 
     def take_until(self, enough: Callable[[], bool], holding: Callable[[set[At]], object] = lambda _: None) -> None:
-        end_at_s = time.monotonic() + PATIENCE_S
-        while not enough():
-            if time.monotonic() > end_at_s:
-                pytest.fail(f"it does not go on: {self.account.story}")
+        for _ in looks(lambda: f"it does not go on: {self.account.story}"):
+            if enough():
+                return
             self.take(holding)
 
     def finish(self) -> None:
@@ -267,9 +264,8 @@ def test_nothing_is_lost_and_nothing_settled_twice_when_a_leader_is_killed(
 def coordinator(kafka: KafkaServer, group: str) -> int | None:
     """The node that coordinates a group; None while none does."""
     request = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
-    host, port = kafka.bootstrap_servers.split(",")[0].rsplit(":", 1)
-    with socket.create_connection((host, int(port)), timeout=10) as connection:
-        [found] = call(connection, request, 4).coordinators
+    with WireConnection(kafka.bootstrap_servers, answer_within_s=ANSWER_S) as connection:
+        [found] = connection.call(request, 4).coordinators
     return found.node_id if found.error_code == 0 else None
 
 
@@ -279,9 +275,7 @@ def test_the_member_goes_on_and_learns_a_new_assignment_when_its_coordinator_is_
 ) -> None:
     """The node that coordinates the group is killed: nothing is raised, and another coordinator serves the member."""
     groups = [f"coordinated-{number}" for number in range(30)]
-    end_at_s = time.monotonic() + PATIENCE_S
-    while any(coordinator(three_nodes, group) is None for group in groups):
-        assert time.monotonic() < end_at_s, "there is no coordinator"
+    wait_until(lambda: all(coordinator(three_nodes, group) is not None for group in groups), "there is no coordinator")
     # Node 1 is the controller too; without it no other coordinator would be found.
     group, victim = next((g, n) for g in groups if (n := coordinator(three_nodes, g)) not in (1, None))
     with Admin(three_nodes.bootstrap_servers) as admin:
@@ -296,9 +290,9 @@ def test_the_member_goes_on_and_learns_a_new_assignment_when_its_coordinator_is_
             seen: list[str] = []
 
             def poll_for(topic: str) -> None:
-                limit_at_s = time.monotonic() + PATIENCE_S
-                while topic not in seen:
-                    assert time.monotonic() < limit_at_s, f"no record of {topic} came"
+                for _ in looks(f"no record of {topic} came"):
+                    if topic in seen:
+                        return
                     seen.extend(record.topic for record in consumer.poll(timeout_ms=200))
 
             poll_for("coordinated")

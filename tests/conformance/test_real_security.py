@@ -13,7 +13,8 @@ import trustme
 from conformance.admin_over_wire import Admin
 from conformance.kafka_server import KafkaServer, Security
 from conformance.kafka_targets import controlled
-from conformance.share_flow import Keep, poll_until
+from conformance.share_flow import Keep
+from support.waiting import poll_until
 
 from kafka_share import KafkaShareConsumer
 from kafka_share.errors import AuthenticationError

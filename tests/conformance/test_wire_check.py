@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from conformance.differential_brokers import Broker
 from conformance.kafka_targets import Target
-from conformance.share_requests import Limits, acknowledge_request, describe_request, fetch_request, produce_request
 from conformance.share_values import Known, requests
-from conformance.wire_connection import WireConnection
 from hypothesis import HealthCheck, given, settings
+from support.share_requests import Limits, acknowledge_request, describe_request, fetch_request, produce_request
+from support.wire_connection import WireConnection
 
 from kafka_share.protocol.handshake import ApiVersionsRequest
 from kafka_share.protocol.messages import MESSAGES, decode_response, encode_response
@@ -35,6 +35,7 @@ SLOW_EXAMPLES = 8
 """For DescribeShareGroupOffsets: about partitions that it does not know, a real broker asks its share coordinator
 again and again, so that an answer takes seconds."""
 RECORDS = 5
+MEMBER = "MbVbHqqGQ2uZ6ZbHnhoZ0g"
 
 
 @pytest.fixture(scope="module")
@@ -107,11 +108,11 @@ def test_answers_keep_their_bytes_when_they_are_full(broker: Broker, offered: di
     version = offered[78][-1]
     topic = broker.topic
     with WireConnection(broker.address) as connection:
-        fetched = ask(connection, fetch_request(topic, "MbVbHqqGQ2uZ6ZbHnhoZ0g", 0, Limits(wait=500), ()), version)
+        fetched = ask(connection, fetch_request(topic, MEMBER, 0, Limits(max_wait_ms=500), ()), version)
         found = {p.partition_index: p.acquired_records for t in fetched.responses for p in t.partitions}
         assert any(found.values()), fetched
         said = [(partition, 90, 95, 1) for partition in found]
-        refused = ask(connection, acknowledge_request(topic, "MbVbHqqGQ2uZ6ZbHnhoZ0g", 1, said), version)
+        refused = ask(connection, acknowledge_request(topic, MEMBER, 1, said), version)
         assert {p.error_code for t in refused.responses for p in t.partitions} - {0}, refused
         ask(connection, describe_request(topic), offered[90][-1])
         beat = ShareGroupHeartbeatRequest(

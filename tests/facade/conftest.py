@@ -7,12 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from support.waiting import poll_once_more, poll_until
 
 from kafka_share import KafkaShareConsumer
 from kafka_share.broker import ReferenceBroker
-
-__all__ = ["poll_once_more", "poll_until"]
 
 
 @pytest.fixture

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from facade.admin_callers import CALLERS
-from support.waiting import poll_until
-from support.wire_client import WireClient
+from support.waiting import looks, poll_until, wait_until
+from support.wire_connection import WireConnection
 
 from kafka_share import (
     AcknowledgeType,
@@ -98,9 +97,8 @@ def commit_offset(broker: ReferenceBroker, group: str) -> None:
         group_id=group, generation_id_or_member_epoch=-1, member_id="", topics=[topic(name="t", partitions=[partition])]
     )
     address = broker.bootstrap_servers.split(",")[broker.coordinator(group) - 1]
-    client = WireClient(address, "x")
-    answer = client.call(request, 8)
-    client.close()
+    with WireConnection(address) as client:
+        answer = client.call(request, 8)
     assert answer.topics[0].partitions[0].error_code == 0
 
 
@@ -146,7 +144,7 @@ def test_a_group_is_described_with_its_members(broker: ReferenceBroker, admin: A
     """A group is described with state, epochs, assignor, coordinator and members; an unknown one has an error."""
     commit_offset(broker, "classic")
     with member(broker, "g", "t", "missing", client_id="me", client_rack="r1", allow_auto_create_topics=False) as one:
-        for _ in range(100):
+        for _ in looks("the member was assigned nothing"):
             one.poll(timeout_ms=50)
             found = admin.describe_share_groups(["g", "nope", "classic"], include_authorized_operations=True)
             if found["g"].members and found["g"].members[0].assignment:
@@ -390,9 +388,7 @@ def test_a_call_follows_the_coordinator_that_moves_between_look_up_and_request(
     broker.faults.delay(DescribeShareGroupOffsetsRequest.API_KEY, 60_000, node_id=first)
     with ThreadPoolExecutor(1) as pool:
         call = pool.submit(admin.list_share_group_offsets, {"g": [T0]})
-        pause = threading.Event()
-        while not broker.requests(DescribeShareGroupOffsetsRequest.API_KEY):
-            pause.wait(0.005)
+        wait_until(lambda: broker.requests(DescribeShareGroupOffsetsRequest.API_KEY))
         broker.stop_node(first)
         assert call.result()["g"][T0] == SharePartitionOffset(0, 0, 1)
     assert broker.coordinator("g") != first

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from facade.admin_callers import CALLERS
+from support.waiting import wait_until
 
 from kafka_share import AsyncShareAdmin, KafkaShareAdmin, TopicPartition
 from kafka_share.broker import ReferenceBroker
@@ -72,16 +73,10 @@ def test_a_call_under_way_fails_when_another_thread_closes(broker: ReferenceBrok
     admin = KafkaShareAdmin(bootstrap_servers=servers)
     with ThreadPoolExecutor(1) as pool:
         call = pool.submit(admin.describe_share_groups, ["g"])
-        wait_for_request(broker)
+        wait_until(lambda: broker.requests(DESCRIBE))
         admin.close()
         with pytest.raises(IllegalStateError, match="closed while"):
             call.result()
-
-
-def wait_for_request(broker: ReferenceBroker) -> None:
-    pause = threading.Event()
-    while not broker.requests(DESCRIBE):
-        pause.wait(0.005)
 
 
 def test_many_threads_use_one_client(servers: str) -> None:
@@ -101,7 +96,7 @@ def test_tasks_wait_side_by_side(broker: ReferenceBroker, servers: str) -> None:
         async with AsyncShareAdmin(bootstrap_servers=servers) as admin:
             broker.faults.delay(DESCRIBE, 60_000)
             hanging = asyncio.create_task(admin.describe_share_groups(["g"]))
-            await asyncio.to_thread(wait_for_request, broker)
+            await asyncio.to_thread(wait_until, lambda: broker.requests(DESCRIBE))
             described = await asyncio.gather(*(admin.describe_topics(["t"], timeout_ms=5_000) for _ in range(5)))
             assert [list(found) for found in described] == [["t"]] * 5
             assert not hanging.done()

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from facade.delivery_checks import Outcomes, counted, left_for_others, only_result, produce_values
 from support.waiting import Consumer, Record, offsets, poll_until
-from support.wire_client import WireClient
+from support.wire_connection import WireConnection
 
 from kafka_share import KafkaShareConsumer
 from kafka_share.broker import ReferenceBroker
@@ -227,7 +227,7 @@ class BrokerProcess:
             raise
 
     def _set_up(self) -> None:
-        self._wire = WireClient(self.bootstrap_servers, "setup")
+        self._wire = WireConnection(self.bootstrap_servers)
         group = IncrementalAlterConfigsRequest.AlterConfigsResource
         earliest = group.AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")
         altered = self._wire.call(

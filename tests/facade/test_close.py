@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 from facade.delivery_checks import Outcomes, counted, left_for_others, produce_values
-from support.waiting import PATIENCE_S, Consumer, offsets, poll_until, wait_until
+from support.waiting import Consumer, offsets, patience_s, poll_until, wait_until
 
 from kafka_share import KafkaShareConsumer
 from kafka_share.broker import ReferenceBroker
@@ -317,7 +317,7 @@ def test_records_come_back_when_the_consumer_is_forgotten(broker: ReferenceBroke
     with pytest.warns(ResourceWarning, match="not closed"):  # noqa: PT031 - the reference and the collection belong together
         consumer = None
         gc.collect()
-    thread.join(PATIENCE_S)
+    thread.join(patience_s())
     assert not thread.is_alive()
     group = broker.share_group("g")
     assert group is not None

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 from facade.delivery_checks import Outcomes, counted, left_for_others, only_result, produce_one_batch, produce_values
-from support.waiting import Consumer, offsets, poll_once_more, poll_until, poll_while
+from support.waiting import Consumer, looks, offsets, poll_once_more, poll_until, poll_while
 
 from kafka_share import AcknowledgeType, ShareRecord
 from kafka_share.broker import ReferenceBroker
@@ -215,8 +215,8 @@ def test_every_record_comes_once_when_one_member_is_implicit_and_one_explicit(
     explicit = make_consumer("t", max_poll_records=3, share_acknowledgement_mode="explicit")
     produce_values(broker, "t", 60)
     seen: list[tuple[int, int]] = []
-    for _ in range(200):
-        seen += counted(list(implicit.poll(timeout_ms=20)))
+    for _ in looks(lambda: f"only these came: {seen}"):
+        seen.extend(counted(list(implicit.poll(timeout_ms=20))))
         for record in explicit.poll(timeout_ms=20):
             explicit.acknowledge(record)
             seen.append((record.offset, record.delivery_count))

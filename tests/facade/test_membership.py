@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from facade.delivery_checks import Outcomes, only_result, produce_values
 from support.waiting import Consumer, offsets, poll_until, poll_until_raises, poll_while, wait_until
-from support.wire_client import WireClient
+from support.wire_connection import WireConnection
 
 from kafka_share.broker import ReferenceBroker
 from kafka_share.errors import (
@@ -177,9 +177,8 @@ def test_the_group_is_made_anew_when_it_was_deleted_while_its_member_was_silent(
             seen = len(heartbeats(broker))
             poll_while(consumer, lambda: len(heartbeats(broker)) == seen)
             broker.advance(SESSION_TIMEOUT_MS)
-            admin = WireClient(broker.bootstrap_servers, "admin")
-            assert admin.call(DeleteGroupsRequest(groups_names=["g"]), 2).results[0].error_code == 0
-            admin.close()
+            with WireConnection(broker.bootstrap_servers) as admin:
+                assert admin.call(DeleteGroupsRequest(groups_names=["g"]), 2).results[0].error_code == 0
             broker.clear_requests()
             poll_while(consumer, lambda: 0 not in heartbeats(broker))
             poll_while(consumer, lambda: members(broker) < 1)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader, Sum
-from support.waiting import poll_until
+from support.waiting import poll_until, wait_until
 
 from kafka_share import KafkaShareConsumer
 from kafka_share.broker import ReferenceBroker
@@ -127,13 +127,8 @@ def test_windows_are_as_long_as_the_settings_say(broker: ReferenceBroker, make_c
     broker.produce("t", b"x")
     poll_until(consumer, 1)
     consumer.commit_sync()
-    pause = threading.Event()
-    for _ in range(1_000):
-        if consumer.metrics()[FETCH]["fetch-latency-max"] == 0:
-            break
-        pause.wait(0.01)
-    else:
-        pytest.fail("the latency of the fetches is remembered for ever")
+    forgotten = "fetch-latency-max"
+    wait_until(lambda: consumer.metrics()[FETCH][forgotten] == 0, "the latency of the fetches is remembered for ever")
     assert consumer.metrics()[FETCH]["fetch-total"] >= 1
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 from facade.delivery_checks import counted, produce_one_batch, produce_values
-from support.waiting import Consumer, Record, offsets, poll_once_more, poll_until, poll_while, wait_until
+from support.waiting import Consumer, Record, looks, offsets, poll_once_more, poll_until, poll_while, wait_until
 
 from kafka_share import ShareRecords, TimestampType, TopicPartition
 from kafka_share.broker import ReferenceBroker
@@ -97,7 +97,7 @@ def test_offsets_ascend_within_each_partition_when_one_member_reads_several(
         produce_values(broker, "t", 30, partition=partition)
     consumer = make_consumer("t", max_poll_records=7)
     seen: dict[TopicPartition, list[int]] = {TopicPartition("t", p): [] for p in range(3)}
-    for _ in range(200):
+    for _ in looks(lambda: f"too few records came: {seen}"):
         records = consumer.poll(timeout_ms=100)
         assert isinstance(records, ShareRecords)
         for where in sorted(records.partitions()):

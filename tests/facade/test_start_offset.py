@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 from facade.delivery_checks import Outcomes, counted, only_result, produce_one_batch, produce_values, start_offset
-from support.waiting import Consumer, offsets, poll_once_more, poll_until
+from support.waiting import Consumer, offsets, poll_once_more, poll_until, poll_while
 
 from kafka_share import AcknowledgeType
 from kafka_share.broker import ReferenceBroker
@@ -34,12 +34,13 @@ def produce_aged(broker: ReferenceBroker, *hours: float) -> None:
 
 def loaded(consumer: Consumer, broker: ReferenceBroker, topic: str = "t", group: str = "g") -> Consumer:
     """Poll until the broker has the group's share partition, which fixes where the group begins."""
-    for _ in range(100):
+
+    def is_loaded() -> bool:
         found = broker.share_partition(group, topic, 0)
-        if found is not None and found.start_offset >= 0:
-            return consumer
-        assert not consumer.poll(timeout_ms=50)
-    pytest.fail("the share partition was not loaded")
+        return found is not None and found.start_offset >= 0
+
+    poll_while(consumer, lambda: not is_loaded())
+    return consumer
 
 
 @pytest.mark.behaviour("start offset")

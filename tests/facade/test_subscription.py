@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from facade.delivery_checks import left_for_others, produce_values
-from support.waiting import Consumer, offsets, poll_once_more, poll_until, poll_until_raises, poll_while
+from support.waiting import Consumer, looks, offsets, poll_once_more, poll_until, poll_until_raises, poll_while
 
 from kafka_share import KafkaShareConsumer, TopicPartition
 from kafka_share.broker import ReferenceBroker
@@ -271,7 +271,7 @@ def test_members_get_their_own_topics_when_their_subscriptions_overlap(
         produce_values(broker, topic, 5)
     members = {own: make_consumer("shared", own) for own in ("a", "b")}
     seen: dict[str, list[tuple[str, int, int]]] = {"a": [], "b": []}
-    for _ in range(200):
+    for _ in looks(lambda: f"too few records came: {seen}"):
         for own, consumer in members.items():
             seen[own] += [(r.topic, r.partition, r.offset) for r in consumer.poll(timeout_ms=50)]
         if len(seen["a"]) + len(seen["b"]) >= 30:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support.waiting import poll_until
+from support.waiting import poll_until, wait_until
 
 from kafka_share import KafkaShareConsumer
 from kafka_share.broker import ReferenceBroker
@@ -19,13 +18,8 @@ SHARE = "org.apache.kafka.consumer.share."
 
 
 def wait_for_pushes(broker: ReferenceBroker, count: int) -> list[Any]:
-    pause = threading.Event()
-    for _ in range(2_000):
-        found = list(broker.client_metrics())
-        if len(found) >= count:
-            return found
-        pause.wait(0.01)
-    raise AssertionError("no metrics arrive")
+    wait_until(lambda: len(list(broker.client_metrics())) >= count, "no metrics arrive")
+    return list(broker.client_metrics())
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 from facade.delivery_checks import Outcomes, counted, only_result, produce_one_batch, produce_values
-from support.waiting import Consumer, offsets, poll_until
-from support.wire_client import WireClient
+from support.waiting import Consumer, looks, offsets, poll_until
+from support.wire_connection import WireConnection
 
 from kafka_share.broker import ReferenceBroker
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
@@ -39,9 +39,8 @@ def versioned(request: pytest.FixtureRequest) -> Iterator[ReferenceBroker]:
 def grow(broker: ReferenceBroker, topic: str, partitions: int) -> None:
     """Give the topic more partitions, as an admin client does."""
     asked = CreatePartitionsRequest.CreatePartitionsTopic(name=topic, count=partitions, assignments=None)
-    admin = WireClient(broker.bootstrap_servers, "admin")
-    answer = admin.call(CreatePartitionsRequest(topics=[asked], timeout_ms=1_000, validate_only=False), 3)
-    admin.close()
+    with WireConnection(broker.bootstrap_servers) as admin:
+        answer = admin.call(CreatePartitionsRequest(topics=[asked], timeout_ms=1_000, validate_only=False), 3)
     assert [result.error_code for result in answer.results] == [0]
 
 
@@ -62,7 +61,7 @@ def test_the_other_topic_is_delivered_when_one_is_deleted(
     versioned.delete_topic("bar")
     produce_values(versioned, "baz", 3)
     seen: set[int] = set()
-    for _ in range(100):
+    for _ in looks(lambda: f"only these came: {seen}"):
         seen.update(offsets(consumer.poll(timeout_ms=50)))
         if seen == {1, 2, 3}:
             break

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from facade.delivery_checks import Outcomes, counted, left_for_others, only_result, produce_one_batch, produce_values
-from support.waiting import PATIENCE_S, Consumer, Record, offsets, poll_until, wait_until
+from support.waiting import Consumer, Record, offsets, patience_s, poll_until, wait_until
 
 from kafka_share import AcknowledgeType
 from kafka_share.broker import ReferenceBroker
@@ -34,6 +34,7 @@ MakeConsumer = Callable[..., Consumer]
 ACCEPT, RELEASE, REJECT, RENEW = AcknowledgeType
 FETCH, ACKNOWLEDGE = ShareFetchRequest.API_KEY, ShareAcknowledgeRequest.API_KEY
 LOCK_MS = 15_000
+LONG_MS = 30_000
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def windowed(make_consumer: MakeConsumer, window: int = 10, **config: Any) -> Co
 
 
 def outcome(future: Future[None]) -> type[BaseException] | None:
-    error = future.exception(PATIENCE_S)
+    error = future.exception(patience_s())
     return None if error is None else type(error)
 
 
@@ -89,7 +90,7 @@ def test_each_record_is_settled_once_when_eight_threads_acknowledge_what_one_pol
         for _ in threads:
             work.put(None)
         for thread in threads:
-            thread.join(PATIENCE_S)
+            thread.join(patience_s())
     words: dict[AcknowledgeType, Counter[tuple[int, int]]] = {ACCEPT: Counter(), RELEASE: Counter()}
     while not said.empty():
         record, kind, future = said.get()
@@ -157,11 +158,11 @@ def test_a_poll_that_waits_for_room_goes_on_when_another_thread_acknowledges(
     produce_values(broker, "t", 2)
     (first,) = poll_until(consumer, 1)
     polled: queue.SimpleQueue[list[Record]] = queue.SimpleQueue()
-    thread = threading.Thread(target=lambda: polled.put(list(consumer.poll(timeout_ms=PATIENCE_S * 1_000))))
+    thread = threading.Thread(target=lambda: polled.put(list(consumer.poll(timeout_ms=LONG_MS))))
     thread.start()
     wait_until(lambda: consumer._application.deliveries._waits_for_room)
     future = consumer.acknowledge_with_result(first)
-    assert offsets(polled.get(timeout=PATIENCE_S)) == [1]
+    assert offsets(polled.get(timeout=patience_s())) == [1]
     thread.join()
     assert outcome(future) is None
 
@@ -335,7 +336,7 @@ def test_futures_end_when_the_broker_never_answers(broker: ReferenceBroker, cons
     """Close at its timeout: what is under way ends as unknown."""
     produce_values(broker, "t", 1)
     (record,) = poll_until(consumer, 1)
-    broker.faults.delay(ACKNOWLEDGE, PATIENCE_S * 1_000)
+    broker.faults.delay(ACKNOWLEDGE, LONG_MS)
     future = consumer.acknowledge_with_result(record)
     wait_until(lambda: broker.faults.pending() == 0)
     consumer.close(timeout_ms=100)
@@ -358,7 +359,7 @@ def test_a_callback_of_a_future_may_acknowledge_but_not_wait_for_its_own_thread(
         seen.put(consumer.acknowledge_with_result(two))
 
     consumer.acknowledge_with_result(one).add_done_callback(go_on)
-    assert outcome(seen.get(timeout=PATIENCE_S)) is None
+    assert outcome(seen.get(timeout=patience_s())) is None
 
 
 @pytest.mark.parametrize("raised", [SystemExit, KeyboardInterrupt, GeneratorExit, ValueError])
@@ -378,7 +379,7 @@ def test_futures_are_resolved_and_polls_go_on_when_a_done_callback_raises(
         future.add_done_callback(fail)
         future.add_done_callback(called.put)
     assert [outcome(future) for future in futures] == [None] * 3
-    assert {called.get(timeout=PATIENCE_S) for _ in futures} == set(futures)
+    assert {called.get(timeout=patience_s()) for _ in futures} == set(futures)
     broker.produce("t", b"one more")
     (record,) = poll_until(consumer, 1)
     assert outcome(consumer.acknowledge_with_result(record)) is None
@@ -404,7 +405,7 @@ def test_other_futures_are_resolved_and_close_keeps_its_time_when_a_done_callbac
     assert last.done(), "resolved although the callback of another one still runs"
     assert not has_ended.is_set(), "close has not waited for the callback"
     may_end.set()
-    assert has_ended.wait(PATIENCE_S)
+    assert has_ended.wait(patience_s())
 
 
 def test_a_done_callback_runs_at_once_when_the_consumer_has_been_closed(
@@ -442,7 +443,7 @@ def test_futures_are_resolved_by_close_when_the_background_thread_hangs(
     log.addHandler(handler)
     try:
         broker.drop_connections()
-        assert handler.hangs.wait(PATIENCE_S)
+        assert handler.hangs.wait(patience_s())
         future = consumer.acknowledge_with_result(record)
         consumer.close(timeout_ms=100)
         assert outcome(future) is OutcomeUnknownError
@@ -485,7 +486,7 @@ def test_only_acknowledging_is_open_to_other_threads_while_one_polls(
     produce_values(broker, "t", 1)
     (record,) = poll_until(consumer, 1)
     broker.clear_requests()
-    thread = threading.Thread(target=lambda: consumer.poll(timeout_ms=PATIENCE_S * 1_000))
+    thread = threading.Thread(target=lambda: consumer.poll(timeout_ms=LONG_MS))
     thread.start()
     wait_until(lambda: bool(broker.requests(FETCH)))
     with pytest.raises(ConcurrentUseError):
@@ -494,4 +495,4 @@ def test_only_acknowledging_is_open_to_other_threads_while_one_polls(
         consumer.acknowledge_with_result("t")  # type: ignore[arg-type]
     assert outcome(consumer.acknowledge_with_result(record)) is None
     broker.produce("t", b"end")
-    thread.join(PATIENCE_S)
+    thread.join(patience_s())

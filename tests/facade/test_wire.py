@@ -7,24 +7,24 @@ from typing import Any
 
 import pytest
 from facade.delivery_checks import produce_one_batch, produce_values, start_offset
-from support.wire_client import ACCEPT, RELEASE, RENEW, WireClient, acquired, only_partition
+from support.share_member import ACCEPT, RELEASE, RENEW, ShareMember, acquired, only_partition
 
 from kafka_share.broker import ReferenceBroker
 from kafka_share.errors import InvalidRecordStateError, InvalidRequestError
 
 LOCK_MS = 15_000
-MakeMember = Callable[[str], WireClient]
+MakeMember = Callable[[str], ShareMember]
 
 
 @pytest.fixture
 def member(broker: ReferenceBroker) -> Iterator[MakeMember]:
     """Makes members of group g, joined to topic t, which has one partition and is read from its start."""
-    made: list[WireClient] = []
+    made: list[ShareMember] = []
     broker.create_topic("t")
     broker.set_group_config("g", {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": str(LOCK_MS)})
 
-    def make(name: str) -> WireClient:
-        client = WireClient(broker.bootstrap_servers, name)
+    def make(name: str) -> ShareMember:
+        client = ShareMember(broker.bootstrap_servers, name)
         made.append(client)
         return client.join("t")
 
@@ -61,7 +61,7 @@ def test_start_moves_past_records_when_their_last_lock_ends(broker: ReferenceBro
     partition = broker.share_partition("g", "t", 0)
     assert partition is not None
     assert (partition.start_offset, list(partition.ranges)) == (10, [])
-    assert client.stored_offsets("t") == (0, 0), "the stored start is one write behind, the lag is right"
+    assert client.stored_offsets() == (0, 0), "the stored start is one write behind, the lag is right"
 
 
 @pytest.mark.behaviour("delivery counts")

@@ -1,77 +1,141 @@
-"""How the façade's tests wait: by polling until what they expect has come, never by sleeping.
+"""How tests wait: they look again and again until what they expect is there, and fail with what was missing.
 
-Imported by name from the tests of this directory; a module of its own because several directories have a conftest.
+For all tests. Nothing here measures: how long something took is no matter, and the limit is used up by failing tests
+only. It is a little shorter than the time limit of the test that waits, so that the test ends with its own message.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, TypeVar
 
 import pytest
 
 from kafka_share import KafkaShareConsumer, ShareRecord
 
-PATIENCE_POLLS = 100
-"""How many polls of 100 ms a test gives an expected record: only a failing test ever uses them up."""
-PATIENCE_S = 30
-"""How long a test waits for something that another thread or process does: only a failing test ever uses it up."""
-
+T = TypeVar("T")
 E = TypeVar("E", bound=Exception)
 
 Consumer = KafkaShareConsumer[Any, Any]
 Record = ShareRecord[Any, Any]
+Story = str | Callable[[], str]
+"""What to say when it did not happen."""
+
+_MOST_S: Final = 120
+_SHARE_OF_THE_LIMIT: Final = 0.8
+_LOOK_EVERY_S: Final = 0.005
+_POLL_MS: Final = 100
+
+
+class _Patience:
+    seconds = 24.0
+
+
+def follow_time_limit(limit_s: float) -> None:
+    """For tests/conftest.py: the test that begins has this time limit."""
+    _Patience.seconds = min(_MOST_S, _SHARE_OF_THE_LIMIT * limit_s)
+
+
+def patience_s() -> float:
+    """How long this test waits for what another thread, process or broker does."""
+    return _Patience.seconds
+
+
+def pause() -> None:
+    """The time between two looks."""
+    threading.Event().wait(_LOOK_EVERY_S)
+
+
+def happens_within(happened: Callable[[], object], limit_s: float) -> bool:
+    """Look again and again; False: it has not happened within the limit."""
+    end_at_s = time.monotonic() + limit_s
+    while not happened():
+        if time.monotonic() >= end_at_s:
+            return False
+        pause()
+    return True
+
+
+def looks(story: Story = "what the test waited for did not happen") -> Iterator[None]:
+    """For a loop that looks, and that is left when it has found what it looked for; fails with the story if not."""
+    end_at_s = time.monotonic() + patience_s()
+    while True:
+        yield
+        if time.monotonic() >= end_at_s:
+            pytest.fail(story if isinstance(story, str) else story())
+        pause()
+
+
+def wait_until(look: Callable[[], T | None], story: Story = "what the test waited for did not happen") -> T:
+    """Look until there is something, and return it; `look` may wait itself, by a poll. Fails with the story if not."""
+    for _ in looks(story):
+        if found := look():
+            return found
+    raise AssertionError("looks() ends by failing")
+
+
+def gather(look: Callable[[], Iterable[T]], count: int, on_each: Callable[[T], None] | None = None) -> list[T]:
+    """Look until `count` were found, and one look's more than that never; fails if they do not come.
+
+    `look` waits itself for a while: it is a poll.
+    """
+    found: list[T] = []
+
+    def enough() -> bool:
+        for one in look():
+            found.append(one)
+            if on_each is not None:
+                on_each(one)
+        return len(found) >= count
+
+    wait_until(enough, lambda: f"{len(found)} of {count} came: {found}")
+    return found
+
+
+# ---- consumers
 
 
 def poll_until(consumer: Consumer, count: int, on_record: Callable[[Any], None] | None = None) -> list[Record]:
     """Poll until `count` records have come, and one poll's records more than that never; fails if they do not come."""
-    found: list[Record] = []
-    for _ in range(PATIENCE_POLLS):
-        for record in consumer.poll(timeout_ms=100):
-            found.append(record)
-            if on_record is not None:
-                on_record(record)
-        if len(found) >= count:
-            return found
-    pytest.fail(f"{len(found)} of {count} records came: {found}")
+    return gather(lambda: consumer.poll(timeout_ms=_POLL_MS), count, on_record)
 
 
-def poll_once_more(consumer: Consumer, timeout_ms: int = 100) -> list[Record]:
+def poll_once_more(consumer: Consumer, timeout_ms: int = _POLL_MS) -> list[Record]:
     """What one more poll brings; used to show that nothing comes."""
     return list(consumer.poll(timeout_ms=timeout_ms))
 
 
 def poll_while(consumer: Consumer, waiting: Callable[[], bool]) -> None:
     """Poll as long as `waiting()` holds; no record may come, and fails if it never ends."""
-    for _ in range(PATIENCE_POLLS):
+
+    def is_over() -> bool:
         if not waiting():
-            return
-        found = list(consumer.poll(timeout_ms=100))
-        assert not found, f"nothing was to be delivered, but these were: {found}"
-    pytest.fail("what the test polled for did not happen")
+            return True
+        _no_record(consumer.poll(timeout_ms=_POLL_MS))
+        return False
+
+    wait_until(is_over, "what the test polled for did not happen")
 
 
-def wait_until(happened: Callable[[], bool]) -> None:
-    """Wait for something that another thread does, looking again and again."""
-    pause = threading.Event()
-    for _ in range(PATIENCE_S * 200):
-        if happened():
-            return
-        pause.wait(0.005)
-    pytest.fail("what the test waited for did not happen")
+def poll_until_raises(consumer: Consumer, kind: type[E]) -> E:
+    """Poll until a poll raises this error, and return it; no record may come before, and fails if none is raised."""
+
+    def raised() -> E | None:
+        try:
+            _no_record(consumer.poll(timeout_ms=_POLL_MS))
+        except kind as error:
+            return error
+        return None
+
+    return wait_until(raised, f"no poll raised {kind.__name__}")
+
+
+def _no_record(records: Iterable[Record]) -> None:
+    found = list(records)
+    assert not found, f"nothing was to be delivered, but these were: {found}"
 
 
 def offsets(records: Iterable[Record]) -> list[int]:
     return [record.offset for record in records]
-
-
-def poll_until_raises(consumer: Consumer, kind: type[E]) -> E:
-    """Poll until a poll raises this error, and answer it; no record may come before, and fails if none is raised."""
-    for _ in range(PATIENCE_POLLS):
-        try:
-            found = list(consumer.poll(timeout_ms=100))
-        except kind as error:
-            return error
-        assert not found, f"nothing was to be delivered, but these were: {found}"
-    pytest.fail(f"no poll raised {kind.__name__}")

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from conformance.our_client_probe.desk import wait_until
 from conformance.our_client_probe.notation import listed, outcome, truth
 from conformance.our_client_probe.registry import scenario
 from conformance.our_client_probe.scene import REJECT, RELEASE, Scene, accept_all
+from support.waiting import wait_until
 
 from kafka_share import ConfigSource, KafkaShareAdmin, TopicPartition
 

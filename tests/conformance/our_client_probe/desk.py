@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from conformance.wire_connection import WireConnection
+from support.waiting import wait_until
+from support.wire_connection import WireConnection
 
 from kafka_share.errors import KafkaShareError, error_for_code
 from kafka_share.protocol.classic_group import JoinGroupRequest
@@ -31,8 +32,6 @@ from kafka_share.protocol.topics import (
 )
 
 _TIMEOUT_MS: Final = 30_000
-_PATIENCE_S: Final = 30
-_LOOK_EVERY_S: Final = 0.01
 _GROUP_RESOURCE: Final = 32
 _SET: Final = 0
 _GROUP_KEY: Final = 0
@@ -189,13 +188,6 @@ class Desk:
     def _has_coordinator(self, group: str) -> bool:
         answer = self._wire.call(FindCoordinatorRequest(key_type=_GROUP_KEY, coordinator_keys=[group]), 4)
         return bool(answer.coordinators[0].error_code == 0)
-
-
-def wait_until(happened: Callable[[], Any]) -> None:
-    end_at_s = time.monotonic() + _PATIENCE_S
-    while not happened():
-        assert time.monotonic() < end_at_s, "the broker does not act on what it was told"
-        time.sleep(_LOOK_EVERY_S)
 
 
 def _demand(code: int) -> None:

@@ -29,15 +29,15 @@ Acknowledged = Sequence[tuple[int, int, int, int]]
 
 @attrs.frozen(kw_only=True)
 class Limits:
-    """What a ShareFetch asks for. Times are milliseconds, sizes bytes."""
+    """What a ShareFetch asks for, by its names."""
 
-    wait: int = 0
-    records: int = 500
-    batch: int = 500
+    max_wait_ms: int = 0
+    max_records: int = 500
+    batch_size: int = 500
     min_bytes: int = 1
     max_bytes: int = 1 << 20
-    mode: int = 0
-    renew: bool = False
+    share_acquire_mode: int = 0
+    is_renew_ack: bool = False
 
 
 @attrs.frozen
@@ -68,20 +68,20 @@ def fetch_request(
         group_id=topic.group,
         member_id=member_id,
         share_session_epoch=epoch,
-        max_wait_ms=limits.wait,
+        max_wait_ms=limits.max_wait_ms,
         min_bytes=limits.min_bytes,
         max_bytes=limits.max_bytes,
-        max_records=limits.records,
-        batch_size=limits.batch,
-        share_acquire_mode=limits.mode,
-        is_renew_ack=limits.renew,
+        max_records=limits.max_records,
+        batch_size=limits.batch_size,
+        share_acquire_mode=limits.share_acquire_mode,
+        is_renew_ack=limits.is_renew_ack,
         topics=topics if partitions else [],
         forgotten_topics_data=[],
     )
 
 
 def acknowledge_request(
-    topic: Topic, member_id: str, epoch: int, acknowledged: Acknowledged, *, renew: bool = False
+    topic: Topic, member_id: str, epoch: int, acknowledged: Acknowledged, *, is_renew_ack: bool = False
 ) -> ShareAcknowledgeRequest:
     partition = ShareAcknowledgeRequest.AcknowledgeTopic.AcknowledgePartition
     partitions = [
@@ -99,7 +99,7 @@ def acknowledge_request(
         group_id=topic.group,
         member_id=member_id,
         share_session_epoch=epoch,
-        is_renew_ack=renew,
+        is_renew_ack=is_renew_ack,
         topics=topics if partitions else [],
     )
 

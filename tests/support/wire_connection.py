@@ -1,7 +1,6 @@
 """One connection to a broker that carries raw requests: what a client would hide is visible, and nothing is retried.
 
-For the tests of this folder that compare brokers answer by answer. Requests may be sent before the answers to earlier
-ones are taken; answers come in order.
+Requests may be sent before the answers to earlier ones are taken; answers come in order.
 """
 
 from __future__ import annotations
@@ -11,12 +10,11 @@ import socket
 from typing import Any, Final, Self
 
 import attrs
+from support.waiting import patience_s
 
 from kafka_share.protocol.messages import decode_response, encode_request
 
-PATIENCE_S: Final = 120
-"""How long an answer may take: only a failing test ever uses it up."""
-_CLIENT_ID: Final = "wire"
+CLIENT_ID: Final = "wire"
 
 
 @attrs.frozen
@@ -31,9 +29,11 @@ class Awaited:
 class WireConnection:
     """Requests in, answers out, in order. Every method that reads or writes raises OSError when the connection ends."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, answer_within_s: float | None = None) -> None:
+        """To the first of the addresses; raises OSError when nobody listens there."""
         host, port = address.split(",", maxsplit=1)[0].rsplit(":", 1)
-        self._socket = socket.create_connection((host, int(port)), timeout=PATIENCE_S)
+        limit_s = patience_s() if answer_within_s is None else answer_within_s
+        self._socket = socket.create_connection((host, int(port)), timeout=limit_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._awaited: list[Awaited] = []
         self._next_correlation_id = 1
@@ -51,8 +51,12 @@ class WireConnection:
         """Send without waiting."""
         awaited = Awaited(request.API_KEY, version, self._next_correlation_id)
         self._next_correlation_id += 1
-        self._awaited.append(awaited)
-        self._socket.sendall(encode_request(request, version, awaited.correlation_id, _CLIENT_ID))
+        self.send_bytes(encode_request(request, version, awaited.correlation_id, CLIENT_ID), awaited)
+
+    def send_bytes(self, data: bytes, *awaited: Awaited) -> None:
+        """Send bytes as they are; `awaited` is as what their answers will be read."""
+        self._awaited.extend(awaited)
+        self._socket.sendall(data)
 
     def receive_frame(self) -> tuple[Awaited, bytes]:
         """The oldest request without an answer, and its answer as it came, without the length."""
@@ -62,6 +66,13 @@ class WireConnection:
     def is_answered(self) -> bool:
         """Whether something has arrived that was not taken."""
         return bool(select.select([self._socket], [], [], 0)[0])
+
+    def is_closed_by_broker(self) -> bool:
+        """Wait for the broker to close; False: it has sent something instead."""
+        try:
+            return self._socket.recv(1) == b""
+        except ConnectionResetError:
+            return True
 
     def receive(self) -> Any:
         awaited, frame = self.receive_frame()
@@ -78,6 +89,6 @@ class WireConnection:
         while len(data) < size:
             received = self._socket.recv(size - len(data))
             if not received:
-                raise ConnectionError("the broker closed the connection")
+                raise ConnectionError(f"the broker closed the connection after {len(data)} of {size} bytes")
             data += received
         return data
