@@ -8,10 +8,11 @@
         broker.produce("jobs", b"payload")
         ...                                  # any Kafka client on broker.bootstrap_servers
 
-Cut like the client: everything but four files is machines without I/O, which the simulation drives under a virtual
+Cut like the client: everything but five files is machines without I/O, which the simulation drives under a virtual
 clock. From the outside in:
 
 - `reference_broker`: the object above; `inspection`: its snapshots; `clock`, `faults`: what tests turn
+- `loop_thread`: the thread on which all of it runs; `record_input`: records as tests write them
 - `server`: listeners and the timer, drives one machine; `connection`: one client's socket, and what faults do to
   answers; `conversation`: its requests, one after the other; `request_log`: the last ones
 - `machine`: finds the handler of a request, gives answers that come later; `events`: what goes in and out

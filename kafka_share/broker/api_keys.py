@@ -1,8 +1,12 @@
-"""The names of the APIs that this broker can offer. Data only; the numbers are Kafka's."""
+"""The names of the APIs that this broker can offer, with Kafka's numbers, and the ways to write one."""
 
 from __future__ import annotations
 
+import difflib
 import enum
+from typing import Final, TypeAlias
+
+from kafka_share.errors import InvalidArgumentError
 
 
 class ApiKey(enum.IntEnum):
@@ -52,3 +56,29 @@ class ApiKey(enum.IntEnum):
     DESCRIBE_SHARE_GROUP_OFFSETS = 90
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
+
+    @property
+    def label(self) -> str:
+        """The name as Kafka writes it, such as ShareFetch."""
+        return "".join(word.capitalize() for word in self.name.split("_"))
+
+
+Api: TypeAlias = ApiKey | int | str
+"""An API as a test may write it: `ApiKey.SHARE_FETCH`, "ShareFetch", or 78."""
+
+_BY_NAME: Final = {key.name.replace("_", "").lower(): key for key in ApiKey}
+
+
+def api_key_of(api: Api) -> ApiKey:
+    """The key of an API. Raises `InvalidArgumentError` for one that this broker does not have."""
+    if isinstance(api, str):
+        plain = api.replace("_", "").lower()
+        if plain in _BY_NAME:
+            return _BY_NAME[plain]
+        near = difflib.get_close_matches(plain, _BY_NAME, n=1)
+        hint = f"did you mean {_BY_NAME[near[0]].label!r}?" if near else "ApiKey lists those that it has"
+        raise InvalidArgumentError(f"this broker has no API {api!r}: {hint}")
+    try:
+        return ApiKey(api)
+    except ValueError:
+        raise InvalidArgumentError(f"this broker has no API {api!r}: ApiKey lists those that it has") from None

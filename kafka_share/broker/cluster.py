@@ -249,7 +249,9 @@ class Cluster:
         self._rearm(coordinated, now_ms)
 
     def start_node(self, node_id: int, now_ms: int) -> None:
-        """The node runs again. It takes over the groups that belong to it and the partitions that nobody leads."""
+        """The node runs, again or still. It takes over its groups, and the partitions that nobody leads."""
+        if node_id in self._alive:
+            return
         self._alive.append(node_id)
         self.topics.node_started(node_id)
         self._rearm(self._groups_of(node_id), now_ms)

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from kafka_share.broker.events import Message
     from kafka_share.protocol.schema import Field, Struct
 
-_APIS: Final = frozenset(ApiKey)
 _ERROR_CODES: Final = ("error_code", "partition_error_code")
 _IDS: Final = frozenset(
     ("group_id", "index", "name", "partition", "partition_index", "resource_name", "resource_type", "topic", "topic_id")
@@ -31,11 +30,6 @@ _NOTHING: Final = dict.fromkeys(
 """What Kafka writes beside an error where the default would be a number that means something."""
 _BOTH_LEVELS: Final = frozenset((ApiKey.METADATA, ApiKey.OFFSET_FETCH))
 """Clients look for an error in the entries of these answers, also where there is one at the top level."""
-
-
-def has_error_answer(api_key: int) -> bool:
-    """Whether `error_answer` knows this API."""
-    return api_key in _APIS
 
 
 def error_answer(request: Message, api_version: int, code: int) -> Message:

@@ -10,14 +10,19 @@ step for all threads.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
-from kafka_share.broker.error_answers import has_error_answer
+from kafka_share.broker.api_keys import api_key_of
+from kafka_share.errors import ERRORS, BrokerError, InvalidArgumentError
 
 if TYPE_CHECKING:
+    from kafka_share.broker.api_keys import Api, ApiKey
     from kafka_share.broker.events import RequestContext
+
+Failure: TypeAlias = int | BrokerError | type[BrokerError]
+"""An error that a broker may answer with: a class of `kafka_share.errors`, an instance of one, or Kafka's code."""
 
 MAX_PLANNED_FAULTS: Final = 10_000
 
@@ -46,7 +51,7 @@ class Fault:
     """A planned fault: what, for which requests, how many times."""
 
     kind: FaultKind
-    api_key: int
+    api_key: ApiKey
     remaining: int = 1
     error_code: int = 0
     delay_ms: int = 0
@@ -61,37 +66,51 @@ class Fault:
             and self.client_id in (None, context.client_id)
         )
 
+    def __repr__(self) -> str:
+        what = self.kind.value
+        if self.kind is FaultKind.ERROR:
+            what = ERRORS[self.error_code].name
+        elif self.kind is FaultKind.DELAY:
+            what = f"delay of {self.delay_ms} ms"
+        where = "" if self.node_id is None else f" on node {self.node_id}"
+        whose = "" if self.client_id is None else f" for client {self.client_id!r}"
+        return f"{self.api_key.label}: {what}{where}{whose}, {self.remaining} to come"
+
 
 class FaultPlan:
-    """The faults that are still to come. `api` is an API key; `times` how many requests are hit.
+    """The faults that are still to come.
 
-    All methods take `node_id` and `client_id` to hit only requests to that node, or of that client.
+    All methods take the API as an `ApiKey`, by Kafka's name ("ShareFetch") or by its number, `times`, how many requests
+    are hit, and `node_id` and `client_id` to hit only requests to that node, or of that client. All raise
+    `InvalidArgumentError` (a `ValueError`) for what can never happen.
     """
 
     def __init__(self) -> None:
         self._faults: list[Fault] = []
 
+    def __repr__(self) -> str:
+        return f"<FaultPlan: {'; '.join(map(repr, list(self._faults))) or 'nothing is planned'}>"
+
     def fail(
-        self, api: int, error_code: int, times: int = 1, *, node_id: int | None = None, client_id: str | None = None
+        self, api: Api, error: Failure, times: int = 1, *, node_id: int | None = None, client_id: str | None = None
     ) -> None:
-        """Answer with an error code and do nothing. Raises `ValueError` if the API's answer has no place for one."""
-        if not has_error_answer(api):
-            raise ValueError(f"this broker has no error answer for API {api}")
-        self._plan(Fault(FaultKind.ERROR, api, times, error_code=error_code, node_id=node_id, client_id=client_id))
+        """Answer with an error and do nothing: `fail("ShareFetch", NotLeaderOrFollowerError)`."""
+        code = _error_code(error)
+        self._plan(FaultKind.ERROR, api, times, error_code=code, node_id=node_id, client_id=client_id)
 
     def delay(
-        self, api: int, delay_ms: int, times: int = 1, *, node_id: int | None = None, client_id: str | None = None
+        self, api: Api, delay_ms: int, times: int = 1, *, node_id: int | None = None, client_id: str | None = None
     ) -> None:
         """Hold the answer back for `delay_ms` of the broker's clock."""
-        self._plan(Fault(FaultKind.DELAY, api, times, delay_ms=delay_ms, node_id=node_id, client_id=client_id))
+        self._plan(FaultKind.DELAY, api, times, delay_ms=delay_ms, node_id=node_id, client_id=client_id)
 
-    def lose_reply(self, api: int, times: int = 1, *, node_id: int | None = None, client_id: str | None = None) -> None:
+    def lose_reply(self, api: Api, times: int = 1, *, node_id: int | None = None, client_id: str | None = None) -> None:
         """Do what the request asks and never answer."""
-        self._plan(Fault(FaultKind.LOSE_REPLY, api, times, node_id=node_id, client_id=client_id))
+        self._plan(FaultKind.LOSE_REPLY, api, times, node_id=node_id, client_id=client_id)
 
     def drop(
         self,
-        api: int,
+        api: Api,
         times: int = 1,
         *,
         applied: bool = False,
@@ -100,15 +119,15 @@ class FaultPlan:
     ) -> None:
         """Close the connection instead of answering, before or (`applied`) after doing what the request asks."""
         kind = FaultKind.DROP_AFTER if applied else FaultKind.DROP_BEFORE
-        self._plan(Fault(kind, api, times, node_id=node_id, client_id=client_id))
+        self._plan(kind, api, times, node_id=node_id, client_id=client_id)
 
-    def garbage(self, api: int, times: int = 1, *, node_id: int | None = None, client_id: str | None = None) -> None:
+    def garbage(self, api: Api, times: int = 1, *, node_id: int | None = None, client_id: str | None = None) -> None:
         """Do what the request asks and answer with bytes that mean nothing."""
-        self._plan(Fault(FaultKind.GARBAGE, api, times, node_id=node_id, client_id=client_id))
+        self._plan(FaultKind.GARBAGE, api, times, node_id=node_id, client_id=client_id)
 
-    def cut_frame(self, api: int, times: int = 1, *, node_id: int | None = None, client_id: str | None = None) -> None:
+    def cut_frame(self, api: Api, times: int = 1, *, node_id: int | None = None, client_id: str | None = None) -> None:
         """Do what the request asks, send half of the answer and close the connection."""
-        self._plan(Fault(FaultKind.CUT_FRAME, api, times, node_id=node_id, client_id=client_id))
+        self._plan(FaultKind.CUT_FRAME, api, times, node_id=node_id, client_id=client_id)
 
     def clear(self) -> None:
         """Forget all faults that have not happened."""
@@ -133,9 +152,22 @@ class FaultPlan:
         except ValueError:
             pass  # another thread has called clear()
 
-    def _plan(self, fault: Fault) -> None:
+    def _plan(self, kind: FaultKind, api: Api, times: int, **details: Any) -> None:
+        fault = Fault(kind, api_key_of(api), times, **details)
         if fault.remaining < 1 or fault.delay_ms < 0:
-            raise ValueError("a fault happens at least once, and later rather than earlier")
+            raise InvalidArgumentError("a fault happens at least once, and later rather than earlier")
         if len(self._faults) >= MAX_PLANNED_FAULTS:
-            raise ValueError(f"more than {MAX_PLANNED_FAULTS} faults are planned")
+            raise InvalidArgumentError(f"more than {MAX_PLANNED_FAULTS} faults are planned")
         self._faults.append(fault)
+
+
+def _error_code(error: Any) -> int:
+    """The code of an error that a broker may answer with. Raises `InvalidArgumentError` for anything else."""
+    is_error = isinstance(error, BrokerError) or (isinstance(error, type) and issubclass(error, BrokerError))
+    code = error.code if is_error else error
+    if isinstance(code, int) and code in ERRORS and error is not BrokerError:
+        return code
+    raise InvalidArgumentError(
+        f"{error!r} is no error that Kafka answers with: write a class of kafka_share.errors, such as "
+        "NotLeaderOrFollowerError, or its code"
+    )

@@ -9,14 +9,34 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
+from kafka_share.protocol.record_batches import RecordBatch
 from kafka_share.records import TopicPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from kafka_share.broker.cluster import Cluster
     from kafka_share.broker.share.partition import SharePartition
     from kafka_share.broker.share.record_state import RecordState
     from kafka_share.broker.share.share_group import Member
+    from kafka_share.broker.storage.log import StoredBatch
     from kafka_share.broker.storage.topics import Partition
+
+
+@attrs.frozen
+class StoredRecord:
+    """One record as it lies in a topic. Its repr shows everything, for the messages of failed assertions.
+
+    `timestamp` is in milliseconds since 1970, `headers` are pairs of name and value in the producer's order.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
 
 
 @attrs.frozen
@@ -62,6 +82,37 @@ class SharePartitionSnapshot:
     start_offset: int
     end_offset: int
     ranges: tuple[SnapshotRange, ...]
+
+
+def records_in(partition: Partition, *, read_committed: bool) -> Iterator[StoredRecord]:
+    """The records of a partition by offset, without control records.
+
+    With `read_committed` without those of transactions that are open or were aborted.
+    """
+    log = partition.log
+    end = log.last_stable_offset if read_committed else log.high_watermark
+    start = log.start_offset
+    aborted = log.aborted_ranges(start, end) if read_committed else ()
+    for stored in log.read(start, log.bytes_between(start, end), end):
+        if stored.is_control or (stored.is_transactional and _is_aborted(stored, aborted)):
+            continue
+        for offset, timestamp, key, value, headers in RecordBatch(stored.data).records():
+            if offset >= start:
+                yield StoredRecord(partition.topic, partition.partition, offset, timestamp, key, value, tuple(headers))
+
+
+def _is_aborted(stored: StoredBatch, aborted: Sequence[tuple[int, int, int]]) -> bool:
+    return any(
+        producer_id == stored.producer_id and first <= stored.base_offset <= last
+        for producer_id, first, last in aborted
+    )
+
+
+def group_types(cluster: Cluster) -> dict[str, str]:
+    """The type of every group by id: "share" or "classic"."""
+    found = {group.id: "share" for group in cluster.share_groups.groups()}
+    found.update({group.id: "classic" for group in cluster.classic_groups.groups()})
+    return dict(sorted(found.items()))
 
 
 def snapshot_of_group(cluster: Cluster, group_id: str) -> ShareGroupSnapshot | None:

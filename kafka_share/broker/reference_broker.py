@@ -1,27 +1,35 @@
 """`ReferenceBroker`: a Kafka with share groups in the process of a test, on loopback sockets.
 
-For users' tests and our own, and for the command line. It runs its loop on one daemon thread (`with`), or on the loop
-of the caller (`async with`); every method may be called from any thread and is carried out on that loop. Nothing here
-knows the protocol: it starts and stops a `BrokerServer` and reaches into its `Cluster`.
+For users' tests and our own, and for the command line. It runs on a daemon thread; every method may be called from any
+thread, and from a coroutine, and is carried out there. Nothing here knows the protocol: it starts and stops a
+`BrokerServer` and reaches into its `Cluster`.
 """
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
-import threading
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
 
+from kafka_share.broker.api_keys import api_key_of
 from kafka_share.broker.client_metrics import MetricsSubscription
 from kafka_share.broker.clock import BrokerClock
 from kafka_share.broker.cluster import Cluster
 from kafka_share.broker.configs.config_keys import BROKER_KEYS
 from kafka_share.broker.configs.configs import ConfigRefusedError, ResourceType
-from kafka_share.broker.inspection import ShareGroupSnapshot, snapshot_of_group, snapshot_of_share_partition
+from kafka_share.broker.inspection import (
+    ShareGroupSnapshot,
+    StoredRecord,
+    group_types,
+    records_in,
+    snapshot_of_group,
+    snapshot_of_share_partition,
+)
 from kafka_share.broker.kafka_version import DEFAULT_VERSION, behaviour_of
+from kafka_share.broker.loop_thread import LoopThread
 from kafka_share.broker.machine import BrokerMachine
+from kafka_share.broker.record_input import record_of, records_of
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.request_log import RequestLog
 from kafka_share.broker.server import BrokerServer
@@ -31,21 +39,22 @@ from kafka_share.errors import ConfigurationError, IllegalStateError, InvalidArg
 from kafka_share.protocol.record_batches import encode_batch, iter_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import TracebackType
 
+    from kafka_share.broker.api_keys import Api
     from kafka_share.broker.client_metrics import MetricsPush
     from kafka_share.broker.events import Message, RequestContext
     from kafka_share.broker.faults import FaultPlan
     from kafka_share.broker.inspection import SharePartitionSnapshot
     from kafka_share.broker.kafka_version import Behaviour
-    from kafka_share.broker.storage.topics import Partition
+    from kafka_share.broker.record_input import Data, HeadersInput, RecordInput, Written
+    from kafka_share.broker.storage.topics import Partition, Topic
     from kafka_share.protocol.record_format import Codec
 
 T = TypeVar("T")
 
 MAX_NODES: Final = 16
-_CALL_TIMEOUT_S: Final = 60.0
 EMBEDDED_DEFAULTS: Final = {"group.share.assignment.interval.ms": "0", "group.initial.rebalance.delay.ms": "0"}
 """Where this broker differs from Kafka unless it is configured otherwise: a share member's second heartbeat brings its
 assignment, also when another member joined within the same second, and the first member of a classic group does not
@@ -85,7 +94,8 @@ class ReferenceBroker:
         behaviour = behaviour_of(kafka_version)
         random = Random(random_seed)
         self.clock = BrokerClock() if clock is None else clock
-        self._cluster = Cluster(
+        self._new_cluster = partial(
+            Cluster,
             range(1, nodes + 1),
             config=_settings(nodes, config or {}, behaviour),
             cluster_id=str(UUID(int=random.getrandbits(128), version=4)),
@@ -94,96 +104,87 @@ class ReferenceBroker:
             behaviour=behaviour,
         )
         advertised = advertised_host or ("127.0.0.1" if host in ("0.0.0.0", "") else host)
-        machine, requests = BrokerMachine(self._cluster), RequestLog(keep=keep_requests)
+        machine, requests = BrokerMachine(self._new_cluster()), RequestLog(keep=keep_requests)
         self._server = BrokerServer(machine, self.clock, requests, host=host, advertised_host=advertised)
         self._port = port
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._thread = LoopThread("kafka-share-broker")
+
+    def __repr__(self) -> str:
+        nodes = ",".join(f"{node.host}:{node.port}" for node in self._cluster.nodes.values() if node.port)
+        state = "running" if self.is_running else "stopped" if nodes else "not started"
+        return f"<ReferenceBroker {nodes + ' ' if nodes else ''}{state}, Kafka {self._cluster.behaviour.version}>"
+
+    @property
+    def _cluster(self) -> Cluster:
+        return self._server.cluster
 
     # ---- life
 
-    def __enter__(self) -> ReferenceBroker:
-        if self._loop is not None:
-            raise IllegalStateError("this broker is running already")
-        loop = asyncio.new_event_loop()
-        self._loop = loop
-        self._thread = threading.Thread(target=_run_loop, args=(loop,), name="kafka-share-broker", daemon=True)
+    @property
+    def is_running(self) -> bool:
+        """Whether it has been started and not been stopped."""
+        return self._thread.is_running
+
+    def start(self) -> None:
+        """Listen; clients may connect when this returns. `with` and `async with` do the same.
+
+        After `stop` it is the same cluster that starts again, with its topics and on its ports. Raises
+        `IllegalStateError` if it runs, and `OSError` if it cannot listen.
+        """
         self._thread.start()
         try:
-            self._await(self._start())
+            self._thread.run(self._start_nodes)
         except BaseException:
-            self._stop_thread()
+            self._thread.stop()
             raise
+
+    def stop(self) -> None:
+        """Stop all nodes: connections break, and what nodes keep in memory is lost. Does nothing if it does not run."""
+        if not self.is_running:
+            return
+        try:
+            self._thread.run(self._server.close)
+        finally:
+            self._thread.stop()
+
+    def __enter__(self) -> ReferenceBroker:
+        self.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            self._await(self._server.close())
-        finally:
-            self._stop_thread()
+        self.stop()
 
     async def __aenter__(self) -> ReferenceBroker:
-        if self._loop is not None:
-            raise IllegalStateError("this broker is running already")
-        self._loop = asyncio.get_running_loop()
-        try:
-            await self._start()
-        except BaseException:
-            self._loop = None
-            raise
+        """As `with`: the broker has a thread of its own, so blocking clients work in the same coroutine."""
+        self.start()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._server.close()
-        self._loop = None
+        self.stop()
 
-    async def _start(self) -> None:
+    async def _start_nodes(self) -> None:
         try:
-            for node_id in self._cluster.nodes:
-                await self._server.start_listener(node_id, self._port + node_id - 1 if self._port else 0)
+            for node in self._cluster.nodes.values():
+                await self._server.start_node(node.id, node.port or (self._port + node.id - 1 if self._port else 0))
         except BaseException:
             await self._server.close()
             raise
 
-    def _stop_thread(self) -> None:
-        assert self._loop is not None
-        assert self._thread is not None
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop = self._thread = None
+    def reset(self) -> None:
+        """Make it as it was when it had just started: no topics, groups, faults or requests, settings as given.
 
-    # ---- calls onto the loop
-
-    def _running_loop(self) -> asyncio.AbstractEventLoop:
-        if self._loop is None:
-            raise IllegalStateError("the broker is not running: enter it with `with` or `async with` first")
-        return self._loop
-
-    def _on_own_loop(self, loop: asyncio.AbstractEventLoop) -> bool:
-        try:
-            return asyncio.get_running_loop() is loop
-        except RuntimeError:
-            return False
+        Connections break; nodes that were stopped run again; addresses and the clock stay. A consumer that is still
+        open connects and joins its group again, so close what you have opened before.
+        """
+        self._thread.run(lambda: self._server.renew(BrokerMachine(self._new_cluster())))
 
     def _call(self, function: Callable[[], T]) -> T:
-        """Run `function` on the broker's loop and then let the cluster send what follows from it."""
-        loop = self._running_loop()
-        if self._on_own_loop(loop):
-            return self._call_here(function)
-        done: concurrent.futures.Future[T] = concurrent.futures.Future()
-
-        def run() -> None:
-            try:
-                done.set_result(self._call_here(function))
-            except BaseException as error:  # noqa: BLE001  handed to the calling thread
-                done.set_exception(error)
-
-        loop.call_soon_threadsafe(run)
-        return done.result(_CALL_TIMEOUT_S)
+        """Run `function` on the broker's thread and then let the cluster send what follows from it."""
+        return self._thread.call(lambda: self._call_here(function))
 
     def _call_here(self, function: Callable[[], T]) -> T:
         try:
@@ -195,29 +196,30 @@ class ReferenceBroker:
         finally:
             self._server.run()
 
-    def _await(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the broker's loop from another thread."""
-        loop = self._running_loop()
-        if self._on_own_loop(loop):
-            work.close()
-            raise IllegalStateError("on the broker's own loop use the awaitable twin of this method")
-        return asyncio.run_coroutine_threadsafe(work, loop).result(_CALL_TIMEOUT_S)
-
     # ---- what tests use
 
     @property
     def bootstrap_servers(self) -> str:
-        """host:port of every node, running or not, joined by commas."""
-        return ",".join(f"{node.host}:{node.port}" for node in self._cluster.nodes.values())
+        """host:port of every node, running or not, joined by commas. Raises `IllegalStateError` before the start."""
+        nodes = self._cluster.nodes.values()
+        if not all(node.port for node in nodes):
+            raise IllegalStateError(
+                "the broker has no address before it runs: use `with`, `async with` or start() first"
+            )
+        return ",".join(f"{node.host}:{node.port}" for node in nodes)
 
     @property
     def faults(self) -> FaultPlan:
         """The faults that are to happen; plan them here."""
         return self._server.faults
 
-    def requests(self, api: int | None = None) -> list[tuple[RequestContext, Message]]:
-        """The last requests that arrived (of an API key, or all), oldest first; at most 10,000 or 16 MiB of them."""
-        return self._call(lambda: self._server.requests.of(api))
+    def requests(self, api: Api | None = None) -> list[tuple[RequestContext, Message]]:
+        """The last requests that arrived (of an API, or all), oldest first; at most 10,000 or 16 MiB of them.
+
+        The API is an `ApiKey`, Kafka's name ("ShareFetch") or its number.
+        """
+        key = None if api is None else api_key_of(api)
+        return self._call(lambda: self._server.requests.of(key))
 
     def clear_requests(self) -> None:
         """Start the log of requests anew."""
@@ -255,40 +257,43 @@ class ReferenceBroker:
         """Delete a topic with everything in it."""
 
         def delete() -> None:
-            topic = self._cluster.topics.by_name(name)
-            if topic is None:
-                raise InvalidArgumentError(f"there is no topic {name!r}")
-            self._cluster.delete_topic(topic, self.clock.now_ms())
+            self._cluster.delete_topic(self._topic(name), self.clock.now_ms())
 
         self._call(delete)
 
     def produce(
         self,
         topic: str,
-        value: bytes | None,
-        key: bytes | None = None,
+        value: Data,
+        key: Data = None,
         partition: int = 0,
         *,
-        headers: Iterable[tuple[str, bytes | None]] = (),
+        headers: HeadersInput = (),
         timestamp_ms: int | None = None,
     ) -> int:
-        """Append one record, as a batch by itself; returns its offset. The topic has to exist."""
-        return self.produce_batch(topic, [value], key, partition, headers=headers, timestamp_ms=timestamp_ms)
+        """Append one record, as a batch by itself; returns its offset. The topic has to exist.
+
+        Text is written as UTF-8. `headers` are a mapping, or pairs of name and value. Raises `InvalidArgumentError`.
+        """
+        return self._append(topic, [record_of(key, value, headers)], partition, timestamp_ms)
 
     def produce_batch(
         self,
         topic: str,
-        values: Iterable[bytes | None],
-        key: bytes | None = None,
+        records: Iterable[RecordInput],
         partition: int = 0,
         *,
-        headers: Iterable[tuple[str, bytes | None]] = (),
         timestamp_ms: int | None = None,
     ) -> int:
-        """Append records as one batch; returns the offset of the first."""
+        """Append records as one batch; returns the offset of the first.
+
+        A record is a value, (key, value), or (key, value, headers). Raises `InvalidArgumentError`.
+        """
+        return self._append(topic, records_of(records), partition, timestamp_ms)
+
+    def _append(self, topic: str, records: list[Written], partition: int, timestamp_ms: int | None) -> int:
         at_ms = self.clock.now_ms() if timestamp_ms is None else timestamp_ms
-        shared = list(headers)
-        batch = encode_batch([(index, at_ms, key, value, shared) for index, value in enumerate(values)])
+        batch = encode_batch([(index, at_ms, r.key, r.value, r.headers) for index, r in enumerate(records)])
         return self._call(
             lambda: self._cluster.append(self._partition(topic, partition), batch, self.clock.now_ms())[0]
         )
@@ -317,12 +322,12 @@ class ReferenceBroker:
         return self._call(lambda: self._partition(topic, partition).log.high_watermark)
 
     def set_group_config(self, group: str, config: Mapping[str, str | int | bool] | None = None, **keys: Any) -> None:
-        """Set dynamic configuration of a share group. Keys as in Kafka, or with underscores as keyword arguments.
+        """Set dynamic configuration of a share group. Names as in Kafka, or with underscores.
 
-        `set_group_config("g", share_auto_offset_reset="earliest")`. Raises `ConfigurationError`; then nothing changed.
+        `set_group_config("g", share_auto_offset_reset="earliest")` and `set_group_config("g",
+        {"share.auto.offset.reset": "earliest"})` are the same. Raises `ConfigurationError`; then nothing changed.
         """
-        values = {name: _text(value) for name, value in (config or {}).items()}
-        values.update({name.replace("_", "."): _text(value) for name, value in keys.items()})
+        values = {name.replace("_", "."): _text(value) for name, value in {**(config or {}), **keys}.items()}
         self._call(lambda: self._cluster.configs.set_values(ResourceType.GROUP, group, values))
 
     def set_broker_config(self, config: Mapping[str, str | int | bool]) -> None:
@@ -354,23 +359,15 @@ class ReferenceBroker:
 
     def stop_node(self, node_id: int) -> None:
         """Stop a node: connections break, what it kept in memory is lost, others take over what it led."""
-        self._await(self.stop_node_async(node_id))
+        if not self._call(lambda: self._server.is_running(self._node(node_id))):
+            raise IllegalStateError(f"node {node_id} is not running")
+        self._thread.run(lambda: self._server.stop_node(node_id))
 
     def start_node(self, node_id: int) -> None:
         """Start a stopped node again, on the same port."""
-        self._await(self.start_node_async(node_id))
-
-    async def stop_node_async(self, node_id: int) -> None:
-        """`stop_node` for callers on the broker's loop."""
-        if not self._server.is_running(self._node(node_id)):
-            raise IllegalStateError(f"node {node_id} is not running")
-        await self._server.stop_node(node_id)
-
-    async def start_node_async(self, node_id: int) -> None:
-        """`start_node` for callers on the broker's loop."""
-        if self._server.is_running(self._node(node_id)):
+        if self._call(lambda: self._server.is_running(self._node(node_id))):
             raise IllegalStateError(f"node {node_id} is running")
-        await self._server.start_node(node_id)
+        self._thread.run(lambda: self._server.start_node(node_id, self._cluster.nodes[node_id].port))
 
     def _node(self, node_id: int) -> int:
         if node_id not in self._cluster.nodes:
@@ -401,6 +398,27 @@ class ReferenceBroker:
 
     # ---- inspection
 
+    def topics(self) -> dict[str, int]:
+        """The topics that exist, with their numbers of partitions."""
+        return self._call(lambda: {topic.name: len(topic.partitions) for topic in self._cluster.topics})
+
+    def records(self, topic: str, partition: int | None = None, *, read_committed: bool = False) -> list[StoredRecord]:
+        """The records of a topic, or of one partition of it, by partition and offset.
+
+        With `read_committed` without those of transactions that are open or were aborted. Raises
+        `InvalidArgumentError` if there is no such topic or partition, and `CorruptBatchError` for a damaged batch.
+        """
+
+        def read() -> list[StoredRecord]:
+            partitions = self._topic(topic).partitions if partition is None else [self._partition(topic, partition)]
+            return [record for one in partitions for record in records_in(one, read_committed=read_committed)]
+
+        return self._call(read)
+
+    def groups(self) -> dict[str, str]:
+        """The groups that exist, with their types: "share" or "classic"."""
+        return self._call(lambda: group_types(self._cluster))
+
     def share_group(self, group: str) -> ShareGroupSnapshot | None:
         """Members, epochs and assignment of a share group now, None if there is no such group."""
         return self._call(lambda: snapshot_of_group(self._cluster, group))
@@ -429,20 +447,20 @@ class ReferenceBroker:
         """Assert the invariants of all machines."""
         self._call(self._cluster.check)
 
+    def _topic(self, name: str) -> Topic:
+        found = self._cluster.topics.by_name(name)
+        if found is None:
+            raise InvalidArgumentError(f"there is no topic {name!r}")
+        return found
+
     def _partition(self, topic: str, index: int) -> Partition:
-        found = self._cluster.topics.by_name(topic)
-        partition = None if found is None else found.partition(index)
+        found = self._topic(topic)
+        partition = found.partition(index)
         if partition is None:
-            raise InvalidArgumentError(f"there is no partition {topic}-{index}")
+            raise InvalidArgumentError(
+                f"topic {topic!r} has the partitions 0 to {len(found.partitions) - 1}, no {index}"
+            )
         return partition
-
-
-def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_forever()
-    finally:
-        loop.close()
 
 
 def _settings(nodes: int, config: Mapping[str, str | int | bool], behaviour: Behaviour) -> dict[str, str]:

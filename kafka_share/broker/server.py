@@ -61,8 +61,15 @@ class BrokerServer:
 
     # ---- life
 
-    async def start_listener(self, node_id: int, port: int) -> None:
-        """Listen for a node on `port` (0: any free one). Raises `OSError`."""
+    async def start_node(self, node_id: int, port: int) -> None:
+        """Start a node, unless it runs, on `port` (0: any free one). Raises `OSError`."""
+        if self.is_running(node_id):
+            return
+        self._listen(node_id, port)
+        self.cluster.start_node(node_id, self.clock.now_ms())
+        self.run()
+
+    def _listen(self, node_id: int, port: int) -> None:
         # asyncio's own server loses a client that it accepts while it closes (it asserts and leaks the socket).
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         listener = socket.create_server((self._host, port), family=family, backlog=_BACKLOG)
@@ -87,10 +94,24 @@ class BrokerServer:
     async def _connect(self, node_id: int, client: socket.socket) -> None:
         await asyncio.get_running_loop().connect_accepted_socket(lambda: Connection(self, node_id), client)
 
+    async def renew(self, machine: BrokerMachine) -> None:
+        """Go on with another machine and without connections, faults and requests; every node runs, where it was."""
+        addresses = list(self.cluster.nodes.values())
+        self.drop_connections()
+        self._delayed.clear()
+        self.faults.clear()
+        self.requests.clear()
+        self.machine, self.cluster = machine, machine.cluster
+        for node in addresses:
+            self.cluster.set_address(node.id, node.host, node.port)
+        for node in addresses:
+            await self.start_node(node.id, node.port)
+        await self._let_transports_go()
+
     async def close(self) -> None:
-        """Close all listeners and connections."""
+        """Stop all nodes."""
         for node_id in list(self._listeners):
-            await self._close_listener(node_id)
+            await self.stop_node(node_id)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -101,7 +122,10 @@ class BrokerServer:
         listener.close()
         await asyncio.gather(*self._accepting.pop(node_id), return_exceptions=True)
         self.drop_connections(node_id)
-        # Closed transports need some rounds of the loop to be gone.
+        await self._let_transports_go()
+
+    async def _let_transports_go(self) -> None:
+        """Closed transports need some rounds of the loop to be gone."""
         for _ in range(_CLOSING_ROUNDS):
             await asyncio.sleep(0)
 
@@ -109,12 +133,6 @@ class BrokerServer:
         """Stop a node: its port is closed, its memory is lost, its partitions and groups go to others."""
         await self._close_listener(node_id)
         self.cluster.stop_node(node_id, self.clock.now_ms())
-        self.run()
-
-    async def start_node(self, node_id: int) -> None:
-        """Start a stopped node on the port that it had."""
-        await self.start_listener(node_id, self.cluster.nodes[node_id].port)
-        self.cluster.start_node(node_id, self.clock.now_ms())
         self.run()
 
     def is_running(self, node_id: int) -> bool:

@@ -10,7 +10,7 @@ from broker.cluster_world import World
 
 from kafka_share.broker.api_keys import ApiKey
 from kafka_share.broker.configs.configs import Configs, ResourceType
-from kafka_share.broker.error_answers import error_answer, has_error_answer
+from kafka_share.broker.error_answers import error_answer
 from kafka_share.broker.handlers.handler_table import HANDLERS
 from kafka_share.broker.kafka_version import advertised_versions
 from kafka_share.errors import (
@@ -372,7 +372,6 @@ def _codes(message: Any, struct: Struct) -> list[int]:
 @pytest.mark.parametrize("key", sorted(HANDLERS))
 def test_every_api_has_an_answer_that_is_only_an_error(key: int) -> None:
     """In each version the code can be read from the answer, at the top or in the entry for what was asked."""
-    assert has_error_answer(key)
     request, answer = (schema_of(message) for message in MESSAGES[key])
     low, high = advertised_versions(with_client_metrics=True)[key]
     for version in range(max(low, request.valid_versions[0]), high + 1):

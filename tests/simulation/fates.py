@@ -9,7 +9,7 @@ import enum
 
 import attrs
 
-from kafka_share.broker.error_answers import has_error_answer
+from kafka_share.broker.api_keys import api_key_of
 from kafka_share.broker.events import RequestContext
 
 
@@ -50,7 +50,7 @@ class Fates:
         self._planned: list[Fate] = []
 
     def plan(self, fate: Fate) -> None:
-        assert fate.kind is not FateKind.ERROR or has_error_answer(fate.api_key)
+        api_key_of(fate.api_key)
         self._planned.append(fate)
 
     def clear(self) -> None:

@@ -113,8 +113,9 @@ def alter_group_configs(
 
 
 def _wanted(configs: Mapping[str, ConfigValue | None]) -> _Wanted:
+    """The values by Kafka's names, none of which has an underscore: `share_auto_offset_reset` is taken too."""
     return {
-        arguments.name("config name", name): arguments.config_value(name, value)
+        arguments.name("config name", name).replace("_", "."): arguments.config_value(name, value)
         for name, value in arguments.mapping("config names to values", configs).items()
     }
 
