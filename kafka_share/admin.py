@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
-from typing import Any, Self
+from typing import Any, Never, Self
 
 from kafka_share.admin_values import (
     ClusterDescription,
@@ -24,7 +24,7 @@ from kafka_share.admin_values import (
     ShareGroupOffsets,
     TopicDescription,
 )
-from kafka_share.config import ShareAdminConfig
+from kafka_share.config import ShareAdminConfig, demand_keywords
 from kafka_share.core.admin import cluster as cluster_operations
 from kafka_share.core.admin import configs as config_operations
 from kafka_share.core.admin import groups as group_operations
@@ -48,7 +48,8 @@ class KafkaShareAdmin:
     call raises `IllegalStateError`.
     """
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, *misplaced: Never, **settings: Any) -> None:
+        demand_keywords(misplaced, "KafkaShareAdmin")
         self._config = config = ShareAdminConfig.from_mapping(settings)
         self._calls = AdminCalls(config)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections.abc import Iterable, Mapping
-from typing import Any, Self, TypeVar
+from typing import Any, Never, Self, TypeVar
 
 from kafka_share.admin_values import (
     ClusterDescription,
@@ -25,7 +25,7 @@ from kafka_share.admin_values import (
     ShareGroupOffsets,
     TopicDescription,
 )
-from kafka_share.config import ShareAdminConfig
+from kafka_share.config import ShareAdminConfig, demand_keywords
 from kafka_share.core.admin import cluster as cluster_operations
 from kafka_share.core.admin import configs as config_operations
 from kafka_share.core.admin import groups as group_operations
@@ -48,7 +48,8 @@ class AsyncShareAdmin:
     may still take effect. Use it with `async with`, or await `close`.
     """
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, *misplaced: Never, **settings: Any) -> None:
+        demand_keywords(misplaced, "AsyncShareAdmin")
         self._config = config = ShareAdminConfig.from_mapping(settings)
         self._calls = AdminCalls(config)
 

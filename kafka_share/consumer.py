@@ -22,7 +22,13 @@ from functools import partial
 from operator import length_hint
 from typing import Any, Generic, Self, TypeVar
 
-from kafka_share.application.arguments import acknowledge_type, demand_place, not_a_record, topic_set
+from kafka_share.application.arguments import (
+    acknowledge_type,
+    demand_place,
+    not_a_record,
+    topic_set,
+    topics_of_constructor,
+)
 from kafka_share.application.calls import LAST_OUTCOMES_MS, ConsumerCalls, Steps
 from kafka_share.application.decoding import Decoder
 from kafka_share.application.metrics import ConsumerMetrics
@@ -87,8 +93,8 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
         self._driver: ConsumerBackground | None = None
         self._origin = Origin()
         self._closed = False
+        names = topics_of_constructor(topics)
         self._config = settings = ShareConsumerConfig.from_mapping(config)
-        names = topic_set(topics)
         self._has_window = settings.has_window
         self._application = ApplicationSide(
             explicit=settings.share_acknowledgement_mode == "explicit",

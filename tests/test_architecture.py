@@ -25,7 +25,9 @@ VALUES: Final[Mapping[str, set[str]]] = {
     "deserializers": set(),
     "records": {"errors", "locks"},
     "admin_values": {"errors", "records"},
-    "config": {"deserializers", "errors", "records"},
+    "foreign_settings": set(),
+    "config_checks": {"deserializers", "errors", "records"},
+    "config": {"config_checks", "deserializers", "errors", "foreign_settings", "records"},
 }
 """Modules of plain values, which every part may import -> those that they import themselves."""
 

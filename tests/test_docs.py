@@ -44,10 +44,11 @@ from kafka_share.cli.groups.command import main as groups_command
 from kafka_share.cli.groups.rules import Options, check
 from kafka_share.cli.perf.command import main as perf_command
 from kafka_share.cli.watch.command import watch as watch_command
-from kafka_share.config import REFUSED, ShareAdminConfig, ShareConsumerConfig
+from kafka_share.config import ShareAdminConfig, ShareConsumerConfig
 from kafka_share.core.log_events import LOG_EVENTS
 from kafka_share.core.metrics.metric_table import METRICS, NODE_METRICS
 from kafka_share.errors import ConfigurationError
+from kafka_share.foreign_settings import REFUSED_BY_ALL, REFUSED_BY_CONSUMERS, RENAMED
 from kafka_share.protocol.messages import MESSAGES
 from kafka_share.protocol.share_fetch import ShareFetchRequest
 
@@ -55,6 +56,7 @@ BLOCKS = [block for page in pages() for block in blocks_of(page)]
 PYTHON = [block for block in BLOCKS if block.language == "python"]
 CONSUMER = ROOT / "docs" / "consumer.md"
 ADMIN = ROOT / "docs" / "admin.md"
+FOREIGN = ROOT / "docs" / "settings-of-other-clients.md"
 BROKER = ROOT / "docs" / "reference-broker.md"
 DEMO = ROOT / "docs" / "demo.md"
 COMMANDS = ROOT / "docs" / "command-line.md"
@@ -287,7 +289,9 @@ def test_the_twins_of_the_admin_client_have_the_same_methods() -> None:
 
 def accepted(name: str, value: Any) -> bool:
     settings = {"bootstrap_servers": "localhost:9092", "group_id": "g", name: value}
-    if name == "sasl_mechanism" or (name == "security_protocol" and str(value).startswith("SASL")):
+    if name.startswith("ssl_"):
+        settings["security_protocol"] = "SSL"
+    if name.startswith("sasl_") or (name == "security_protocol" and str(value).startswith("SASL")):
         settings = {
             "security_protocol": "SASL_SSL",
             "sasl_mechanism": "PLAIN",
@@ -333,9 +337,14 @@ def test_a_setting_takes_exactly_what_the_table_says(name: str, allowed: str) ->
         assert allowed in (*words, "object with token()")
 
 
-def test_the_table_of_refused_settings_says_what_the_error_says() -> None:
-    rows = {name.strip("`"): reason for name, reason in table_below(CONSUMER, "| setting | where")}
-    assert rows == dict(REFUSED)
+def test_the_page_of_other_clients_settings_says_what_the_errors_say() -> None:
+    def rows(header: str) -> dict[str, str]:
+        return {name.strip("`"): said.strip("`") for name, said in table_below(FOREIGN, header)}
+
+    assert rows("| their name | ours |") == dict(RENAMED)
+    only_consumers = {name: why for name, why in REFUSED_BY_CONSUMERS.items() if name not in REFUSED_BY_ALL}
+    assert rows("| setting of a consumer | why |") == only_consumers
+    assert rows("| setting of any client | why |") == dict(REFUSED_BY_ALL)
 
 
 def test_the_table_of_metrics_has_every_metric_with_its_meaning() -> None:

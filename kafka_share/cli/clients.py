@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from kafka_share.admin import KafkaShareAdmin
-from kafka_share.cli.command_config import CommandConfig, read_command_config, settings_of
+from kafka_share.cli.command_config import CommandConfig, drop_unused, read_command_config, settings_of
 from kafka_share.cli.logs import logging_to_stderr
 from kafka_share.config import ShareAdminConfig
 
@@ -33,7 +33,10 @@ def client_settings(
     if command_config is not None:
         settings = _settings_with_warnings(str(command_config), read_command_config(command_config, client))
     own = _settings_with_warnings("--command-property", settings_of(command_properties, client))
-    return {**settings, **own, "bootstrap_servers": bootstrap_server}
+    settings = {**settings, **own}
+    for warning in drop_unused(settings):
+        click.echo(f"Warning: {warning}", err=True)
+    return {**settings, "bootstrap_servers": bootstrap_server}
 
 
 def _settings_with_warnings(source: str, read: CommandConfig) -> dict[str, Any]:

@@ -7,7 +7,8 @@ means nothing here gives a warning. Passwords never get into a message.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, get_args, get_type_hints
@@ -25,6 +26,8 @@ _MODULES: Final = {"PLAIN": PLAIN, "SCRAM-SHA-256": SCRAM, "SCRAM-SHA-512": SCRA
 _HOST_NAME_KEY: Final = "ssl.endpoint.identification.algorithm"
 _JAAS_KEY: Final = "sasl.jaas.config"
 _PROVIDERS_KEY: Final = "config.providers"
+_NAME: Final = re.compile(r"[a-zA-Z][\w.-]*")
+_OTHER_MECHANISMS: Final = ("GSSAPI", "OAUTHBEARER", "AWS_MSK_IAM")
 
 
 @attrs.frozen
@@ -54,8 +57,9 @@ def read_properties(path: Path) -> dict[str, str]:
             return {name: value for name, value in javaproperties.load(file).items() if name}
     except OSError as error:
         raise ConfigurationError(f"cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise ConfigurationError(f"no Java property file: {error}") from error
+    except ValueError:
+        pass  # its text has a piece of the file, which may be of a password
+    raise ConfigurationError("no Java property file: it has a \\u without four hexadecimal digits")
 
 
 def settings_of(properties: Mapping[str, str], client: type) -> CommandConfig:
@@ -72,13 +76,13 @@ def settings_of(properties: Mapping[str, str], client: type) -> CommandConfig:
         if key in _BY_THE_COMMAND:
             warnings.append(f"{name} is ignored: --bootstrap-server says where the cluster is")
         elif key not in converters:
-            warnings.append(f"{name} is ignored: it is not a setting of this tool")
+            shown = name if value and _NAME.fullmatch(name) else "a line without a name and a value"
+            warnings.append(f"{shown} is ignored: it is not a setting of this tool")
         else:
             settings[key] = converters[key](name, value)
     settings.update(_host_name_check(properties, warnings))
     settings.update(tls_settings(properties))
     settings.update(_login(properties, settings))
-    _drop_unused_sasl(settings, warnings)
     return CommandConfig(settings, tuple(warnings))
 
 
@@ -100,15 +104,15 @@ def _converters(client: type) -> dict[str, _Converter]:
 def _truth(name: str, value: str) -> bool:
     text = value.strip()
     if text.lower() not in ("true", "false"):
-        raise ConfigurationError(f"{name} is {text!r}; allowed are true and false")
+        raise ConfigurationError(f"{name} is true or false")
     return text.lower() == "true"
 
 
 def _number(name: str, value: str) -> int:
-    try:
-        return int(value)
-    except ValueError:
-        raise ConfigurationError(f"{name} is a whole number, not {value.strip()!r}") from None
+    digits = value.strip()
+    if not digits.removeprefix("-").isdecimal():
+        raise ConfigurationError(f"{name} is a whole number")
+    return int(digits)
 
 
 def _text(name: str, value: str) -> str:
@@ -139,8 +143,9 @@ def _login(properties: Mapping[str, str], settings: Mapping[str, Any]) -> dict[s
             f"supported are {', '.join(_MODULES)}"
         )
     if mechanism not in _MODULES:
+        shown = f" {mechanism}" if mechanism in _OTHER_MECHANISMS else ""
         raise ConfigurationError(
-            f"sasl.mechanism {mechanism} cannot be set up from a property file; supported are {', '.join(_MODULES)}"
+            f"sasl.mechanism{shown} cannot be set up from a property file; supported are {', '.join(_MODULES)}"
         )
     jaas = properties.get(_JAAS_KEY)
     if jaas is None:
@@ -148,7 +153,7 @@ def _login(properties: Mapping[str, str], settings: Mapping[str, Any]) -> dict[s
     module = parse_jaas(jaas)
     if module.name != _MODULES[mechanism]:
         raise ConfigurationError(
-            f"{_JAAS_KEY} names {module.name}, but sasl.mechanism {mechanism} needs {_MODULES[mechanism]}"
+            f"{_JAAS_KEY} names another login module than {_MODULES[mechanism]}, which sasl.mechanism {mechanism} needs"
         )
     missing = [option for option in ("username", "password") if option not in module.options]
     if missing:
@@ -159,8 +164,17 @@ def _login(properties: Mapping[str, str], settings: Mapping[str, Any]) -> dict[s
     }
 
 
-def _drop_unused_sasl(settings: dict[str, Any], warnings: list[str]) -> None:
-    """Java's clients do not look at sasl.mechanism without a SASL protocol; ours would refuse it as a mistake."""
-    if "sasl_mechanism" in settings and not str(settings.get("security_protocol", "")).upper().startswith("SASL_"):
-        del settings["sasl_mechanism"]
-        warnings.append("sasl.mechanism is ignored: security.protocol is neither SASL_PLAINTEXT nor SASL_SSL")
+def drop_unused(settings: dict[str, Any]) -> Iterator[str]:
+    """Take out what the security protocol does not use; yields warnings.
+
+    Java's clients do not look at it either, so files that tools share may have it. Our clients refuse it as a mistake.
+    """
+    protocol = str(settings.get("security_protocol", "PLAINTEXT")).upper()
+    unused_prefixes = {"ssl_": not protocol.endswith("SSL"), "sasl_": not protocol.startswith("SASL_")}
+    for prefix, is_unused in unused_prefixes.items():
+        names = [name for name in settings if is_unused and name.startswith(prefix)]
+        for name in names:
+            del settings[name]
+        if names and names != ["ssl_check_hostname"]:
+            kind = prefix.removesuffix("_")
+            yield f"what begins with {kind}. is ignored: security.protocol has no {'TLS' if kind == 'ssl' else 'SASL'}"

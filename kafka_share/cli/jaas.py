@@ -43,7 +43,8 @@ def parse_jaas(text: str) -> LoginModule:
     while rest[position:].strip():
         option = _OPTION.match(rest, position)
         if option is None:
-            known = f" behind {list(options)[-1]}" if options else ""
+            last = list(options)[-1] if options else ""
+            known = f" behind {last}" if last in ("username", "password") else ""
             raise ConfigurationError(f"sasl.jaas.config cannot be read{known}: it is {_SHAPE}")
         options[option[1]] = _unquoted(option[2])
         position = option.end()

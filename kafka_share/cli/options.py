@@ -84,9 +84,9 @@ def property_option(name: str, help_text: str, variable: str | None = None) -> C
 
 def _properties(_: click.Context, parameter: click.Parameter, values: Sequence[str]) -> dict[str, str]:
     found = {}
-    for value in values:
+    for number, value in enumerate(values, 1):
         name, equals, text = value.partition("=")
-        if not equals or not name.strip():
-            raise click.BadParameter(f"{value!r} is not NAME=VALUE", param=parameter)
+        if not equals or not name.strip():  # what stands there may have a password in it
+            raise click.BadParameter(f"number {number} of {len(values)} is not NAME=VALUE", param=parameter)
         found[name.strip()] = text
     return found

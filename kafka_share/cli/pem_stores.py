@@ -71,7 +71,12 @@ def _pem_file(properties: Mapping[str, str], store: str) -> str | None:
     location = properties.get(f"ssl.{store}.location", "").strip()
     if not location:
         return None
-    kind = properties.get(f"ssl.{store}.type", "").strip().upper()
+    if _BEGIN.decode() in location:
+        raise ConfigurationError(
+            f"ssl.{store}.location is the path of a file; certificates and keys that stand in the property file itself "
+            "are ssl.truststore.certificates, ssl.keystore.certificate.chain and ssl.keystore.key"
+        )
+    kind = _type_of(properties, store)
     if kind not in ("", "PEM"):
         raise ConfigurationError(_refusal(store, kind, location))
     try:
@@ -84,6 +89,11 @@ def _pem_file(properties: Mapping[str, str], store: str) -> str | None:
     return location
 
 
+def _type_of(properties: Mapping[str, str], store: str) -> str:
+    kind = properties.get(f"ssl.{store}.type", "").strip().upper()
+    return kind if kind in ("", "PEM", "JKS", "PKCS12") else "other than PEM"
+
+
 def _refusal(store: str, kind: str, location: str) -> str:
     if kind == "PEM":
         return f"ssl.{store}.location {location} is not PEM: it has no line that begins with -----BEGIN"
@@ -92,8 +102,8 @@ def _refusal(store: str, kind: str, location: str) -> str:
 
 def _check_types(properties: Mapping[str, str]) -> None:
     for store in ("truststore", "keystore"):
-        kind = properties.get(f"ssl.{store}.type", "PEM").strip().upper()
-        if kind != "PEM":
+        kind = _type_of(properties, store)
+        if kind not in ("", "PEM"):
             raise ConfigurationError(f"ssl.{store}.type is {kind}, but certificates in the file need PEM")
 
 

@@ -22,17 +22,20 @@ def make_ssl_context(settings: ClientConfig) -> ssl.SSLContext | None:
         return None
     if settings.ssl_context is not None:
         return settings.ssl_context
-    step = "ssl_cafile"
+    for name in ("ssl_cafile", "ssl_crlfile", "ssl_certfile", "ssl_keyfile"):
+        _demand_readable(name, getattr(settings, name))
+    step = f"ssl_cafile {settings.ssl_cafile}" if settings.ssl_cafile else "the certificate authorities of the system"
     try:
         context = ssl.create_default_context(cafile=settings.ssl_cafile)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.check_hostname = settings.ssl_check_hostname
         if settings.ssl_crlfile is not None:
-            step = "ssl_crlfile"
+            step = f"ssl_crlfile {settings.ssl_crlfile}"
             context.load_verify_locations(settings.ssl_crlfile)
             context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
         if settings.ssl_certfile is not None:
-            step = "ssl_certfile, ssl_keyfile and ssl_password"
+            key = "the key in it" if settings.ssl_keyfile is None else f"ssl_keyfile {settings.ssl_keyfile}"
+            step = f"ssl_certfile {settings.ssl_certfile} with {key} and ssl_password"
             # An empty password instead of None: OpenSSL would ask for one on the terminal.
             context.load_cert_chain(settings.ssl_certfile, settings.ssl_keyfile, settings.ssl_password or "")
         if settings.ssl_ciphers is not None:
@@ -41,6 +44,18 @@ def make_ssl_context(settings: ClientConfig) -> ssl.SSLContext | None:
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         raise ConfigurationError(f"{step} cannot be used: {error}") from error
     return context
+
+
+def _demand_readable(name: str, path: str | None) -> None:
+    """OpenSSL does not say which file it could not read."""
+    if path is None:
+        return
+    try:
+        with open(path, "rb"):
+            return
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigurationError(f"{name} {path} cannot be read: {reason}") from error
 
 
 def tls_error(error: ssl.SSLError, address: str) -> NetworkError:

@@ -165,7 +165,7 @@ def test_an_error_of_the_broker_ends_it_with_one_line(broker: ReferenceBroker) -
         (["--num-records", "0"], "0 is not in the range"),
         (["--num-records", "1", "--date-format", "qq"], "'qq' in 'qq' is not known"),
         (["--num-records", "1", "--threads", "0"], "0 is not in the range"),
-        (["--num-records", "1", "--command-property", "x"], "'x' is not NAME=VALUE"),
+        (["--num-records", "1", "--command-property", "x"], "number 1 of 1 is not NAME=VALUE"),
         (["--num-records", "1", "--group", ""], "group_id"),
     ],
 )

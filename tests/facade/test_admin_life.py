@@ -37,7 +37,10 @@ def servers(broker: ReferenceBroker) -> str:
         ({"bootstrap_servers": "x:1", "retry.backoff.ms": "5"}, "retry_backoff_ms is a whole number"),
         ({"bootstrap_servers": "x:1", "sasl_jaas_config": "y"}, "cannot be set on an admin client"),
         ({"bootstrap_servers": "x:1", "security_protocol": "SASL_SSL"}, "needs sasl_mechanism"),
-        ({"bootstrap_servers": "x:1", "security_protocol": "SSL", "ssl_cafile": "/nix"}, "ssl_cafile cannot be used"),
+        (
+            {"bootstrap_servers": "x:1", "security_protocol": "SSL", "ssl_cafile": "/nix"},
+            "ssl_cafile /nix cannot be read",
+        ),
     ],
 )
 def test_settings_that_cannot_work_are_refused(kind: str, settings: dict[str, Any], words: str) -> None:

@@ -11,7 +11,6 @@ from support.waiting import Consumer, looks, offsets, poll_once_more, poll_until
 
 from kafka_share import KafkaShareConsumer, TopicPartition
 from kafka_share.broker import ReferenceBroker
-from kafka_share.config import REFUSED
 from kafka_share.errors import (
     ConfigurationError,
     IllegalStateError,
@@ -19,6 +18,7 @@ from kafka_share.errors import (
     InvalidGroupIdError,
     InvalidTopicError,
 )
+from kafka_share.foreign_settings import REFUSED_BY_CONSUMERS
 from kafka_share.protocol.cluster import MetadataRequest
 
 MakeConsumer = Callable[..., Consumer]
@@ -293,9 +293,7 @@ def test_construction_fails_when_there_is_no_group_id(group: dict[str, Any]) -> 
 
 
 @pytest.mark.behaviour("polling")
-@pytest.mark.parametrize(
-    "name", [*REFUSED, *(key.replace("_", ".") for key in REFUSED), "on_assign", "offset_commit_cb"]
-)
+@pytest.mark.parametrize("name", [*REFUSED_BY_CONSUMERS, *(key.replace("_", ".") for key in REFUSED_BY_CONSUMERS)])
 def test_construction_fails_when_a_setting_means_nothing_to_a_share_consumer(name: str) -> None:
     """Settings of ordinary consumers, in both spellings, and rebalance or commit callbacks are refused by name."""
     with pytest.raises(ConfigurationError, match=name.replace(".", r"\.")):

@@ -552,5 +552,9 @@ def test_a_client_is_refused_when_kafka_python_has_no_mechanisms(monkeypatch: py
 
 
 def test_secrets_are_not_shown_when_settings_are_printed() -> None:
-    settings = config(sasl_plain_password="p4ssw0rd", ssl_password="k3y", sasl_oauth_token_provider="t0ken")
+    settings = config(
+        **{**sasl(password="p4ssw0rd"), "security_protocol": "SASL_SSL"},
+        ssl_password="k3y",
+        sasl_oauth_token_provider="t0ken",
+    )
     assert not any(secret in repr(settings) for secret in ("p4ssw0rd", "k3y", "t0ken"))
