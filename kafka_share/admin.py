@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
-from typing import Any, Never, Self
+from typing import Any, Literal, Never, Self
 
 from kafka_share.admin_values import (
     ClusterDescription,
@@ -128,10 +128,17 @@ class KafkaShareAdmin:
         return self._calls.run(config_operations.ensure_group_config(group_id, configs), timeout_ms)
 
     def list_offsets(
-        self, partitions: Mapping[TopicPartition, OffsetSpec | int], *, timeout_ms: int | None = None
+        self,
+        partitions: Mapping[TopicPartition, OffsetSpec | int],
+        *,
+        isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
+        timeout_ms: int | None = None,
     ) -> dict[TopicPartition, ListedOffset | KafkaShareError | None]:
-        """Offsets by `OffsetSpec`, or by time (ms since 1970): of the first record at or after it, None without one."""
-        return self._calls.run(log_operations.list_offsets(partitions), timeout_ms)
+        """Offsets by `OffsetSpec`, or by time (ms since 1970): of the first record at or after it, None without one.
+
+        With `read_committed`, LATEST is the last stable offset: where the oldest open transaction begins.
+        """
+        return self._calls.run(log_operations.list_offsets(partitions, isolation_level), timeout_ms)
 
     def describe_topics(
         self,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections.abc import Iterable, Mapping
-from typing import Any, Never, Self, TypeVar
+from typing import Any, Literal, Never, Self, TypeVar
 
 from kafka_share.admin_values import (
     ClusterDescription,
@@ -125,10 +125,14 @@ class AsyncShareAdmin:
         return await self._run(config_operations.ensure_group_config(group_id, configs), timeout_ms)
 
     async def list_offsets(
-        self, partitions: Mapping[TopicPartition, OffsetSpec | int], *, timeout_ms: int | None = None
+        self,
+        partitions: Mapping[TopicPartition, OffsetSpec | int],
+        *,
+        isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
+        timeout_ms: int | None = None,
     ) -> dict[TopicPartition, ListedOffset | KafkaShareError | None]:
         """As `KafkaShareAdmin.list_offsets`."""
-        return await self._run(log_operations.list_offsets(partitions), timeout_ms)
+        return await self._run(log_operations.list_offsets(partitions, isolation_level), timeout_ms)
 
     async def describe_topics(
         self,

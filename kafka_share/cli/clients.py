@@ -45,15 +45,20 @@ def _settings_with_warnings(source: str, read: CommandConfig) -> dict[str, Any]:
     return read.settings
 
 
+def admin_settings(tool: str, bootstrap_server: str, command_config: Path | None, timeout_ms: int) -> dict[str, Any]:
+    """Keyword arguments for an admin client, each call of which may take `timeout_ms`."""
+    return {
+        "client_id": tool,
+        "default_api_timeout_ms": timeout_ms,
+        **client_settings(bootstrap_server, command_config, ShareAdminConfig),
+    }
+
+
 @contextlib.contextmanager
 def admin_client(
     tool: str, bootstrap_server: str, command_config: Path | None, timeout_ms: int, debug: bool
 ) -> Iterator[KafkaShareAdmin]:
     """An admin client for as long as the block runs, with the log shown if `debug`; a call may take `timeout_ms`."""
-    settings = {
-        "client_id": tool,
-        "default_api_timeout_ms": timeout_ms,
-        **client_settings(bootstrap_server, command_config, ShareAdminConfig),
-    }
+    settings = admin_settings(tool, bootstrap_server, command_config, timeout_ms)
     with logging_to_stderr(debug), KafkaShareAdmin(**settings) as admin:
         yield admin

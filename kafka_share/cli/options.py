@@ -18,13 +18,20 @@ DEBUG_OPTION: Final = "--debug"
 FORMAT_OPTION: Final = "--format"
 """The three that `front` looks for before it knows whether the command line is right."""
 
+SERVERS_VARIABLE: Final = "KAFKA_BOOTSTRAP_SERVERS"
+"""The environment variable that stands in for --bootstrap-server."""
 MAX_OFFSET: Final = 2**63 - 1
 
 
 def connection_options(function: Decorated) -> Decorated:
     """`bootstrap_server` and `command_config` (a path or None), for `clients`."""
     server = click.option(
-        "--bootstrap-server", required=True, metavar="HOST:PORT[,…]", help="Where to look for the cluster first."
+        "--bootstrap-server",
+        required=True,
+        envvar=SERVERS_VARIABLE,
+        show_envvar=True,
+        metavar="HOST:PORT[,…]",
+        help="Where to look for the cluster first.",
     )
     config = click.option(
         "--command-config",
@@ -33,6 +40,13 @@ def connection_options(function: Decorated) -> Decorated:
         help="Java property file with settings of the client, including those of security.",
     )
     return server(config(function))
+
+
+def group_option(help_text: str, *, default: str | None = None) -> Callable[[Decorated], Decorated]:
+    """`group`: the one share group that a tool is about; required if there is no default."""
+    return click.option(
+        "--group", required=default is None, default=default, show_default=True, metavar="ID", help=help_text
+    )
 
 
 def exit_options(function: Decorated) -> Decorated:

@@ -13,6 +13,7 @@ from kafka.admin import ConfigResource, NewTopic
 from kafka_share.admin import KafkaShareAdmin
 from kafka_share.admin_values import ConfigSource
 from kafka_share.broker import ReferenceBroker
+from kafka_share.cli import foreign
 from kafka_share.cli.demo import topics
 from kafka_share.cli.demo.cluster import Cluster
 from kafka_share.errors import KafkaShareError
@@ -85,9 +86,10 @@ class AdminOfVersion2:
 
 def test_version_2_of_kafka_python_can_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its admin client takes and returns other values than that of version 3."""
-    monkeypatch.setattr(topics, "_IS_VERSION_2", True)
+    monkeypatch.setattr(topics, "IS_VERSION_2", True)
+    monkeypatch.setattr(foreign, "IS_VERSION_2", True)
     monkeypatch.setattr(kafka, "KafkaAdminClient", AdminOfVersion2)
-    admin = topics.Topics(topics.client_settings("h:1,h:2", "c", 5))
+    admin = topics.Topics(foreign.client_settings({"bootstrap_servers": "h:1,h:2", "client_id": "c"}, 5))
     admin.create("t", 3)
     assert admin._admin.created == [("t", 3, 1)]
     assert [admin.broker_config(1, name) for name in ("a", "b", "c")] == ["1", None, None]

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import json
+import struct
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
 import kafka
 import pytest
 from click.testing import CliRunner, Result
 from support.documentation import environment
+from support.waiting import poll_while
 
-from kafka_share import KafkaShareAdmin, KafkaShareConsumer
+from kafka_share import AcknowledgeType, KafkaShareAdmin, KafkaShareConsumer
+from kafka_share.admin_values import TopicDescription
 from kafka_share.broker import ReferenceBroker
+from kafka_share.cli.doctor.facts import gather
+from kafka_share.cli.doctor.history import StateKey
+from kafka_share.cli.doctor.state_log import log_partition
 from kafka_share.cli.export_lag.exporter import LagCollector
 from kafka_share.cli.main import main as cli
 
@@ -36,7 +43,7 @@ def run(broker: ReferenceBroker, *words: str) -> Result:
 
 def doctor(broker: ReferenceBroker, *words: str) -> tuple[int, list[str]]:
     """The exit code and the codes of the findings."""
-    result = run(broker, "doctor", GROUP, "--topic", TOPIC, "--observe", "100", "--format", "json", *words)
+    result = run(broker, "doctor", "--group", GROUP, "--topic", TOPIC, "--observe", "100", "--format", "json", *words)
     return result.exit_code, [finding["code"] for finding in json.loads(result.stdout)["findings"]]
 
 
@@ -46,7 +53,7 @@ def member(broker: ReferenceBroker, **settings: Any) -> KafkaShareConsumer[bytes
 
 def test_the_doctor_follows_a_group_from_nothing_to_held_locks_to_done(broker: ReferenceBroker) -> None:
     """The reasons change with what happens: an empty topic, no group, locks that are held, nothing new."""
-    assert doctor(broker) == (1, ["topic-empty", "no-such-group"])
+    assert doctor(broker) == (1, ["no-such-group", "topic-empty"])
     for number in range(3):
         broker.produce(TOPIC, b"%d" % number)
     assert doctor(broker) == (1, ["no-such-group"])
@@ -57,13 +64,79 @@ def test_the_doctor_follows_a_group_from_nothing_to_held_locks_to_done(broker: R
         for record in records:
             consumer.acknowledge(record)
         consumer.commit_sync()
+        assert doctor(broker) == (0, ["nothing-new"]), "nothing is wrong with a group that waits for new records"
     assert doctor(broker) == (1, ["no-members", "nothing-new"])
+
+
+def state_key(kind: int, topic_id: UUID) -> bytes:
+    """As Kafka's share coordinator writes it for partition 0 of the group."""
+    return struct.pack(f">hh{len(GROUP)}s16si", kind, len(GROUP), GROUP.encode(), topic_id.bytes, 0)
+
+
+def test_the_doctor_reads_in_the_brokers_history_what_was_given_up(broker: ReferenceBroker) -> None:
+    """Where the share coordinator's log can be read, records whose deliveries are used up are named as the cause."""
+    for number in range(3):
+        broker.produce(TOPIC, b"%d" % number)
+    with member(broker, share_acknowledgement_mode="explicit") as consumer:
+        for record in consumer.poll(timeout_ms=30_000):
+            consumer.acknowledge(record, AcknowledgeType.ACCEPT if record.offset else AcknowledgeType.REJECT)
+        consumer.commit_sync()
+        with KafkaShareAdmin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            described = admin.describe_topics([TOPIC])[TOPIC]
+        assert isinstance(described, TopicDescription)
+        # The log is laid out as on a real Kafka, by one that has it; the reference broker itself keeps none.
+        broker.create_topic("__share_group_state", partitions=3)
+        place = log_partition(StateKey(GROUP, described.topic_id, 0), 3)
+        batch = struct.pack(">qqbhB", 0, 0, 4, 5, 0)
+        update = struct.pack(">hiiqB", 0, 0, 0, 3, 2) + batch + b"\0"
+        broker.produce("__share_group_state", update, state_key(1, described.topic_id), place)
+        broker.produce("__share_group_state", b"junk", b"junk", place)
+        assert doctor(broker) == (1, ["given-up", "nothing-new"])
+        broker.produce("__share_group_state", None, state_key(0, described.topic_id), place)
+        assert doctor(broker) == (0, ["nothing-new"]), "a tombstone ends the history"
+
+
+def test_the_doctor_sees_an_open_transaction_that_holds_up_a_group(broker: ReferenceBroker) -> None:
+    """A group that reads committed records waits behind an open transaction, and nobody is said to hold locks."""
+    broker.set_group_config(GROUP, {"share.auto.offset.reset": "earliest", "share.isolation.level": "read_committed"})
+    producer = kafka.KafkaProducer(bootstrap_servers=broker.bootstrap_servers, transactional_id="tx")
+    try:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(TOPIC, b"1").get(30)
+        with member(broker) as consumer:
+            poll_while(consumer, lambda: doctor(broker) != (1, ["open-transaction"]))
+            producer.commit_transaction()
+            assert consumer.poll(timeout_ms=30_000)
+            consumer.commit_sync()
+            assert doctor(broker)[0] == 0
+    finally:
+        producer.close()
+
+
+def test_the_doctor_stops_watching_when_the_group_has_moved(broker: ReferenceBroker) -> None:
+    """A long --observe costs a healthy group nothing: one step forward ends it."""
+    for number in range(2):
+        broker.produce(TOPIC, b"%d" % number)
+    waited: list[int] = []
+    with member(broker, share_acknowledgement_mode="explicit") as consumer:
+        first, _ = consumer.poll(timeout_ms=30_000)
+
+        def work(ms: int) -> None:
+            waited.append(ms)
+            consumer.acknowledge(first)
+            consumer.commit_sync()
+
+        with KafkaShareAdmin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            facts = gather(admin, GROUP, TOPIC, 3_600_000, work, lambda *_: {})
+    assert waited == [500]
+    assert (facts.partitions[0].has_moved, facts.observed_ms) == (True, 500)
 
 
 def test_the_doctor_says_share_groups_are_off_when_they_are() -> None:
     """A cluster at share.version 0 is named as the reason, with the command that switches share groups on."""
     with ReferenceBroker(share_version=0) as broker:
-        result = run(broker, "doctor", GROUP, "--topic", TOPIC)
+        result = run(broker, "doctor", "--group", GROUP, "--topic", TOPIC)
     assert result.exit_code == 1
     assert "CAUSE  share-groups-off" in result.stdout
     assert "--feature share.version=1" in result.stdout
@@ -83,10 +156,10 @@ def test_the_doctor_names_the_type_when_the_group_is_of_another(broker: Referenc
 
 def test_a_word_is_printed_when_nothing_is_wrong_to_read(broker: ReferenceBroker) -> None:
     """Findings are shown with their remedies; wrong options end with exit code 2 and no stack trace."""
-    result = run(broker, "doctor", GROUP, "--topic", "nope")
+    result = run(broker, "doctor", "--group", GROUP, "--topic", "nope")
     assert result.exit_code == 1
     assert result.stdout.startswith("\nCAUSE  no-such-topic\n  There is no topic 'nope'")
-    assert run(broker, "doctor", GROUP).exit_code == 2
+    assert run(broker, "doctor", "--group", GROUP).exit_code == 2
     assert "Traceback" not in run(broker, "doctor").output
 
 
@@ -97,12 +170,12 @@ def test_watch_prints_a_line_per_look_when_there_is_no_terminal(broker: Referenc
     with member(broker) as consumer:
         assert consumer.poll(timeout_ms=30_000)
         consumer.commit_sync()
-        result = run(broker, "watch", GROUP, "--count", "2", "--interval", "100")
+        result = run(broker, "watch", "--group", GROUP, "--count", "2", "--interval", "100")
         assert result.exit_code == 0, result.output
         first, second = result.stdout.splitlines()
         assert f"{GROUP} Stable members=1 partitions=1 lag=0 rate=-" in first
         assert second.endswith("lag=0 rate=0.0")
-        shown = json.loads(run(broker, "watch", GROUP, "--count", "1", "--format", "json").stdout)
+        shown = json.loads(run(broker, "watch", "--group", GROUP, "--count", "1", "--format", "json").stdout)
     assert (shown["lag"], shown["members"]) == (0, 1)
     [partition] = shown["partitions"]
     assert (partition["topic"], partition["end_offset"], len(partition["members"])) == (TOPIC, 2, 1)
@@ -110,7 +183,7 @@ def test_watch_prints_a_line_per_look_when_there_is_no_terminal(broker: Referenc
 
 def test_watch_says_what_is_wrong_when_the_group_does_not_exist(broker: ReferenceBroker) -> None:
     """A look that fails is shown and told by the exit code; the watch itself goes on."""
-    result = run(broker, "watch", "nobody", "--count", "2", "--interval", "100")
+    result = run(broker, "watch", "--group", "nobody", "--count", "2", "--interval", "100")
     assert result.exit_code == 1
     assert result.stderr.count("nobody") >= 2
 

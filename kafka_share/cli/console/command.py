@@ -14,7 +14,7 @@ from kafka_share._version import VERSION
 from kafka_share.cli.console.deserializers import DESERIALIZERS, Deserializer, deserializer_of
 from kafka_share.cli.console.formatting import PROPERTIES
 from kafka_share.cli.front import tool_command
-from kafka_share.cli.options import connection_options, exit_options, format_option, property_option
+from kafka_share.cli.options import connection_options, exit_options, format_option, group_option, property_option
 
 _NO_OUTPUT: Final = "org.apache.kafka.tools.consumer.NoOpMessageFormatter"
 _FORMATTERS: Final = ("default", "org.apache.kafka.tools.consumer.DefaultMessageFormatter", _NO_OUTPUT)
@@ -46,7 +46,7 @@ def _deserializer(_: click.Context, parameter: click.Parameter, name: str) -> De
 @tool_command("kafka-share-console", epilog=_EPILOG)
 @connection_options
 @click.option("--topic", required=True, help="The topic to read, or with --produce to write.")
-@click.option("--group", default="console-share-consumer", show_default=True, help="The share group to read as.")
+@group_option("The share group to read as.", default="console-share-consumer")
 @click.option("--max-messages", type=click.IntRange(0), metavar="N", help="End after N records.  [default: never]")
 @click.option(
     "--timeout-ms", type=click.IntRange(0), metavar="MS", help="End after this time without a record, in milliseconds."

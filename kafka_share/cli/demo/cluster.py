@@ -21,8 +21,9 @@ from kafka.errors import KafkaError
 
 from kafka_share.admin import KafkaShareAdmin
 from kafka_share.admin_values import ConfigEntry
-from kafka_share.cli.demo.topics import Topics, client_settings
+from kafka_share.cli.demo.topics import Topics
 from kafka_share.cli.demo.worker import CHECKSUM_HEADER
+from kafka_share.cli.foreign import client_settings
 from kafka_share.errors import GroupIdNotFoundError, KafkaShareError
 
 log = logging.getLogger(__name__)
@@ -108,7 +109,8 @@ class Cluster:
         return max(1, int((self._deadline_at_s - time.monotonic()) * 1000))
 
     def _client_settings(self) -> dict[str, Any]:
-        return client_settings(self._bootstrap_servers, _CLIENT_ID, min(_CONNECTING_TIMEOUT_MS, self._left_ms()))
+        settings = {"bootstrap_servers": self._bootstrap_servers, "client_id": _CLIENT_ID}
+        return client_settings(settings, min(_CONNECTING_TIMEOUT_MS, self._left_ms()))
 
     # ---- topic and group
 

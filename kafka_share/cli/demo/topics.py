@@ -7,22 +7,12 @@ different values; that difference ends here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import kafka
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 
-_IS_VERSION_2: Final = kafka.__version__.startswith("2.")
-_BOOTSTRAP_TIMEOUT: Final = "bootstrap_timeout_ms"
-
-
-def client_settings(bootstrap_servers: str, client_id: str, timeout_ms: int) -> dict[str, Any]:
-    """Keyword arguments for a client of kafka-python that gives up after `timeout_ms` without a broker.
-
-    Version 2 has no such setting, and gives up after two seconds.
-    """
-    settings: dict[str, Any] = {"bootstrap_servers": bootstrap_servers.split(","), "client_id": client_id}
-    return settings if _IS_VERSION_2 else {**settings, _BOOTSTRAP_TIMEOUT: timeout_ms}
+from kafka_share.cli.foreign import IS_VERSION_2
 
 
 class Topics:
@@ -35,7 +25,7 @@ class Topics:
         self._admin.close()
 
     def create(self, topic: str, partitions: int) -> None:
-        if _IS_VERSION_2:
+        if IS_VERSION_2:
             self._admin.create_topics([NewTopic(topic, partitions, replication_factor=1)])
         else:
             self._admin.create_topics({topic: {"num_partitions": partitions}}, wait_for_metadata=True)
@@ -46,7 +36,7 @@ class Topics:
     def broker_config(self, node_id: int, name: str) -> str | None:
         """Its value; None if the broker does not know it."""
         resource = ConfigResource(ConfigResourceType.BROKER, str(node_id))
-        if _IS_VERSION_2:
+        if IS_VERSION_2:
             [response] = self._admin.describe_configs([resource])
             [(_, _, _, _, entries)] = response.resources
             values = {entry[0]: entry[1] for entry in entries}

@@ -1,4 +1,4 @@
-"""`kafka-share doctor GROUP --topic T`: the options, and how findings are shown."""
+"""`kafka-share doctor`: the options."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from typing import Final
 import click
 
 from kafka_share.cli.front import sub_command
-from kafka_share.cli.options import connection_options, debug_option, format_option, timeout_option
+from kafka_share.cli.options import connection_options, debug_option, format_option, group_option, timeout_option
 
 _EPILOG: Final = """\b
 Examples:
-  kafka-share doctor order-workers --topic orders --bootstrap-server localhost:9092
-  kafka-share doctor order-workers --topic orders --bootstrap-server localhost:9092 --format json
+  kafka-share doctor --group order-workers --topic orders --bootstrap-server localhost:9092
+  kafka-share doctor --group order-workers --topic orders --bootstrap-server localhost:9092 --format json
 
 \b
 Exit codes:
-  0  nothing was found that explains it
+  0  nothing was found that keeps records away
   1  a cause was found, or the cluster could not be asked
   2  an option is wrong or missing
 """
 
 
 @sub_command("doctor", epilog=_EPILOG)
-@click.argument("group")
+@group_option("The share group that gets nothing.")
 @click.option("--topic", required=True, metavar="TOPIC", help="The topic whose records do not arrive.")
 @connection_options
 @click.option(
     "--observe",
     "observe_ms",
     type=click.IntRange(0),
-    default=3_000,
+    default=10_000,
     show_default=True,
     metavar="MS",
-    help="How long to watch whether anything moves, in milliseconds.",
+    help="How long to watch at most whether anything moves, in milliseconds.",
 )
 @format_option("json: one document with the findings.")
 @timeout_option
@@ -54,8 +54,8 @@ def doctor(
     Looks at the cluster, the topic, the group and its members, and says for each finding what to do. It changes
     nothing, joins no group and takes no record.
     """
-    from kafka_share.cli.clients import admin_client
+    from kafka_share.cli.clients import admin_settings
     from kafka_share.cli.doctor.examination import examine
 
-    with admin_client("kafka-share", bootstrap_server, command_config, timeout_ms, debug) as admin:
-        return examine(admin, group, topic, observe_ms, as_json=output_format == "json")
+    settings = admin_settings("kafka-share", bootstrap_server, command_config, timeout_ms)
+    return examine(settings, group, topic, observe_ms, debug, as_json=output_format == "json")

@@ -4,19 +4,32 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
 
 import attrs
 import click
 
 from kafka_share.admin import KafkaShareAdmin
-from kafka_share.cli.doctor.diagnosis import Finding, diagnose
+from kafka_share.cli.doctor.diagnosis import diagnose
 from kafka_share.cli.doctor.facts import gather
+from kafka_share.cli.doctor.finding import Finding
+from kafka_share.cli.doctor.state_log import read_histories
+from kafka_share.cli.logs import logging_to_stderr
 
 
-def examine(admin: KafkaShareAdmin, group: str, topic: str, observe_ms: int, *, as_json: bool) -> bool:
+def examine(
+    settings: Mapping[str, Any], group: str, topic: str, observe_ms: int, debug: bool, *, as_json: bool
+) -> bool:
     """Print the findings; returns whether none of them explains why records do not arrive."""
-    findings = diagnose(gather(admin, group, topic, observe_ms, lambda ms: time.sleep(ms / 1000)))
+
+    def wait_ms(ms: int) -> None:
+        time.sleep(ms / 1000)
+
+    with logging_to_stderr(debug), KafkaShareAdmin(**settings) as admin:
+        facts = gather(admin, group, topic, observe_ms, wait_ms, partial(read_histories, settings, group))
+    findings = diagnose(facts)
     if as_json:
         document = {"group": group, "topic": topic, "findings": [attrs.asdict(finding) for finding in findings]}
         click.echo(json.dumps(document, indent=2))

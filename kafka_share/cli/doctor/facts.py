@@ -1,4 +1,4 @@
-"""What `kafka-share doctor` knows before it judges: one look at the cluster, and a second one at what moves.
+"""What `kafka-share doctor` knows before it judges: one look at the cluster, more of them at what moves.
 
 `gather` asks through the admin client and changes nothing; it joins no group and acquires no record. What could not be
 learned is kept as the error it ended with.
@@ -6,8 +6,10 @@ learned is kept as the error it ended with.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final, TypeVar
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Literal, TypeAlias
+from uuid import UUID
 
 import attrs
 
@@ -21,12 +23,38 @@ from kafka_share.admin_values import (
     SharePartitionOffset,
     TopicDescription,
 )
+from kafka_share.cli.doctor.history import PartitionHistory
 from kafka_share.errors import KafkaShareError
 from kafka_share.records import TopicPartition
 
 SHARE_FETCH_API: Final = 78
+STATE_TOPIC: Final = "__share_group_state"
+"""Where the share coordinator writes what becomes of records."""
+_LOOK_EVERY_MS: Final = 500
 
-T = TypeVar("T")
+
+@attrs.frozen(kw_only=True)
+class Look:
+    """How one partition stood at one moment; None is what nobody could tell."""
+
+    start_offset: int | None = None
+    """Of the group, as stored; None until something was finished."""
+    lag: int | None = None
+    end_offset: int | None = None
+    """Of the log."""
+
+    @property
+    def finished(self) -> int | None:
+        """Records that the group has finished, counted from offset 0."""
+        return None if self.lag is None or self.end_offset is None else self.end_offset - self.lag
+
+    def is_ahead_of(self, earlier: Look) -> bool:
+        """Whether the group has finished records since the earlier look. Records that were added do not count."""
+        if self.finished is not None and earlier.finished is not None and self.finished > earlier.finished:
+            return True
+        if earlier.start_offset is None:
+            return self.start_offset is not None
+        return self.start_offset is not None and self.start_offset > earlier.start_offset
 
 
 @attrs.frozen(kw_only=True)
@@ -36,18 +64,17 @@ class PartitionFacts:
     partition: int
     has_leader: bool
     earliest: int | None
-    latest: int | None
-    start_offset: int | None
-    """Of the group, as stored; None until something was finished."""
-    lag: int | None
-    later_lag: int | None
-    """The same after the time of observation."""
-    later_start_offset: int | None
+    now: Look
+    has_moved: bool
+    """Whether the group finished records while it was observed."""
+    stable_end: int | None = None
+    """Where the oldest open transaction begins, or the end of the log; None if the group reads uncommitted records."""
+    history: PartitionHistory | None = None
 
     @property
     def record_count(self) -> int:
         """Of the log, as its offsets say; 0 if they are not known."""
-        return 0 if self.earliest is None or self.latest is None else self.latest - self.earliest
+        return 0 if self.earliest is None or self.now.end_offset is None else self.now.end_offset - self.earliest
 
     @property
     def has_records(self) -> bool:
@@ -56,16 +83,18 @@ class PartitionFacts:
     @property
     def waiting(self) -> int | None:
         """Records that the group has not finished: the lag, or without one what follows the start offset."""
-        if self.lag is not None:
-            return self.lag
-        if self.start_offset is not None and self.latest is not None:
-            return self.latest - self.start_offset
+        if self.now.lag is not None:
+            return self.now.lag
+        if self.now.start_offset is not None and self.now.end_offset is not None:
+            return self.now.end_offset - self.now.start_offset
         return None
 
     @property
-    def has_moved(self) -> bool:
-        """Whether the group got on, or records were added, while it was observed."""
-        return (self.lag, self.start_offset) != (self.later_lag, self.later_start_offset)
+    def behind_a_transaction(self) -> int:
+        """Records that nobody gets before a producer has ended its transaction."""
+        if self.stable_end is None or self.now.end_offset is None:
+            return 0
+        return max(0, self.now.end_offset - self.stable_end)
 
 
 @attrs.frozen(kw_only=True)
@@ -83,6 +112,10 @@ class Facts:
     configs: Mapping[str, ConfigEntry] | KafkaShareError
     partitions: tuple[PartitionFacts, ...] = ()
     observed_ms: int = 0
+    history_unknown: str | None = None
+    """Why nobody can say what became of the records that the group has finished; None if it is known."""
+    now_ms: int = 0
+    """When it was looked, in milliseconds since 1970."""
 
     def config(self, name: str) -> str | None:
         """The value that is in force for the group; None where the brokers do not know the config, or would not say."""
@@ -91,75 +124,124 @@ class Facts:
         return self.configs[name].value
 
 
-def gather(admin: KafkaShareAdmin, group_id: str, topic: str, observe_ms: int, wait_ms: Callable[[int], None]) -> Facts:
-    """Look, wait `observe_ms` by `wait_ms`, look again at the offsets.
+ReadHistories: TypeAlias = Callable[[UUID, Sequence[int], int], "dict[int, PartitionHistory] | str"]
+"""Topic id, partitions, number of partitions of the log -> what `state_log.read_histories` returns."""
+
+
+def gather(
+    admin: KafkaShareAdmin,
+    group_id: str,
+    topic: str,
+    observe_ms: int,
+    wait_ms: Callable[[int], None],
+    read_histories: ReadHistories,
+) -> Facts:
+    """Look, wait by `wait_ms` until what waits has moved, at most `observe_ms`, and look at the rest.
 
     Raises `KafkaShareError` if the cluster itself cannot be asked.
     """
     cluster = admin.describe_cluster()
     listings = {listing.group_id: listing for listing in admin.list_groups().groups}
-    described = _one(admin.describe_topics([topic], include_authorized_operations=True), topic)
+    described = admin.describe_topics([topic], include_authorized_operations=True)[topic]
     facts = Facts(
         group_id=group_id,
         topic_name=topic,
         share_version=cluster.share_version,
         offers_share_fetch=SHARE_FETCH_API in cluster.api_versions,
         listing=listings.get(group_id),
-        group=_one(admin.describe_share_groups([group_id], include_authorized_operations=True), group_id),
+        group=admin.describe_share_groups([group_id], include_authorized_operations=True)[group_id],
         topic=described,
-        configs=_one(admin.describe_group_configs([group_id]), group_id),
+        configs=admin.describe_group_configs([group_id])[group_id],
+        now_ms=time.time_ns() // 1_000_000,
     )
     if isinstance(described, KafkaShareError):
         return facts
-    before = _offsets(admin, group_id, described)
-    if before:
-        wait_ms(observe_ms)
-    partitions = _partitions(admin, described, before, _offsets(admin, group_id, described))
-    return attrs.evolve(facts, partitions=partitions, observed_ms=observe_ms)
+    moved, looks, observed_ms = _observe(admin, group_id, described, observe_ms, wait_ms)
+    histories = {} if facts.listing is None else _histories(admin, described, read_histories)
+    known = {} if isinstance(histories, str) else histories
+    earliest = _log_offsets(admin, described, OffsetSpec.EARLIEST)
+    stable = {}
+    if facts.config("share.isolation.level") == "read_committed":
+        stable = _log_offsets(admin, described, OffsetSpec.LATEST, "read_committed")
+    partitions = tuple(
+        PartitionFacts(
+            partition=p.partition,
+            has_leader=p.leader is not None,
+            earliest=earliest.get(p.partition),
+            now=looks[p.partition],
+            has_moved=p.partition in moved,
+            stable_end=stable.get(p.partition),
+            history=known.get(p.partition),
+        )
+        for p in described.partitions
+    )
+    return attrs.evolve(
+        facts,
+        partitions=partitions,
+        observed_ms=observed_ms,
+        history_unknown=histories if isinstance(histories, str) else None,
+    )
 
 
-def _one(results: Mapping[str, T | KafkaShareError], key: str) -> T | KafkaShareError:
-    return results[key]
+def _observe(
+    admin: KafkaShareAdmin, group_id: str, topic: TopicDescription, observe_ms: int, wait_ms: Callable[[int], None]
+) -> tuple[set[int], dict[int, Look], int]:
+    """Which partitions moved, how all stood at last, and how long it took.
+
+    Each pair of looks errs towards standing still: at first the ends are asked after the lags, then before them, so
+    that records added in between do not look like work done.
+    """
+    first = _look(admin, group_id, topic, ends_first=False)
+    latest, moved, waited_ms = first, set[int](), 0
+    while waited_ms < observe_ms and any(_waits(look) for number, look in latest.items() if number not in moved):
+        step_ms = min(_LOOK_EVERY_MS, observe_ms - waited_ms)
+        wait_ms(step_ms)
+        waited_ms += step_ms
+        latest = _look(admin, group_id, topic, ends_first=True)
+        moved |= {number for number, look in latest.items() if look.is_ahead_of(first[number])}
+    return moved, latest, waited_ms
 
 
-def _offsets(
-    admin: KafkaShareAdmin, group_id: str, topic: TopicDescription
-) -> dict[TopicPartition, SharePartitionOffset]:
-    """Of the partitions that have an offset of this group."""
+def _waits(look: Look) -> bool:
+    """Whether there is something to wait for; a group that has finished nothing yet may get on, too."""
+    return look.lag != 0 and look.end_offset != 0
+
+
+def _look(admin: KafkaShareAdmin, group_id: str, topic: TopicDescription, *, ends_first: bool) -> dict[int, Look]:
+    ends = _log_offsets(admin, topic, OffsetSpec.LATEST) if ends_first else {}
     wanted = [TopicPartition(topic.name, p.partition) for p in topic.partitions]
     found = admin.list_share_group_offsets({group_id: wanted})[group_id]
-    if isinstance(found, KafkaShareError):
-        return {}
-    return {where: offset for where, offset in found.items() if isinstance(offset, SharePartitionOffset)}
+    offsets = {} if isinstance(found, KafkaShareError) else found
+    if not ends_first:
+        ends = _log_offsets(admin, topic, OffsetSpec.LATEST)
+    looks = {}
+    for where in wanted:
+        offset = offsets.get(where)
+        known = offset if isinstance(offset, SharePartitionOffset) else None
+        looks[where.partition] = Look(
+            start_offset=known.start_offset if known else None,
+            lag=known.lag if known else None,
+            end_offset=ends.get(where.partition),
+        )
+    return looks
 
 
-def _partitions(
+def _histories(
+    admin: KafkaShareAdmin, topic: TopicDescription, read_histories: ReadHistories
+) -> dict[int, PartitionHistory] | str:
+    log = admin.describe_topics([STATE_TOPIC])[STATE_TOPIC]
+    if isinstance(log, KafkaShareError):
+        return str(log)
+    return read_histories(topic.topic_id, [p.partition for p in topic.partitions], len(log.partitions))
+
+
+def _log_offsets(
     admin: KafkaShareAdmin,
     topic: TopicDescription,
-    before: Mapping[TopicPartition, SharePartitionOffset],
-    after: Mapping[TopicPartition, SharePartitionOffset],
-) -> tuple[PartitionFacts, ...]:
+    spec: OffsetSpec,
+    isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
+) -> dict[int, int]:
+    """By partition; without those that have no leader or no answer."""
     led = [TopicPartition(topic.name, p.partition) for p in topic.partitions if p.leader is not None]
-    earliest = admin.list_offsets(dict.fromkeys(led, OffsetSpec.EARLIEST)) if led else {}
-    latest = admin.list_offsets(dict.fromkeys(led, OffsetSpec.LATEST)) if led else {}
-    partitions = []
-    for described in topic.partitions:
-        where = TopicPartition(topic.name, described.partition)
-        then, now = before.get(where), after.get(where)
-        partitions.append(
-            PartitionFacts(
-                partition=described.partition,
-                has_leader=described.leader is not None,
-                earliest=_number(earliest.get(where)),
-                latest=_number(latest.get(where)),
-                start_offset=then.start_offset if then else None,
-                lag=then.lag if then else None,
-                later_lag=now.lag if now else None,
-                later_start_offset=now.start_offset if now else None,
-            )
-        )
-    return tuple(partitions)
-
-
-def _number(listed: ListedOffset | KafkaShareError | None) -> int | None:
-    return listed.offset if isinstance(listed, ListedOffset) else None
+    found = admin.list_offsets(dict.fromkeys(led, spec), isolation_level=isolation_level) if led else {}
+    return {where.partition: offset.offset for where, offset in found.items() if isinstance(offset, ListedOffset)}

@@ -13,7 +13,7 @@ import click
 
 from kafka_share._version import VERSION
 from kafka_share.cli.front import tool_command
-from kafka_share.cli.options import connection_options, exit_options, format_option, property_option
+from kafka_share.cli.options import connection_options, exit_options, format_option, group_option, property_option
 from kafka_share.cli.perf.date_format import DEFAULT_PATTERN, DateFormat
 
 _EPILOG: Final = """\b
@@ -48,7 +48,7 @@ def _date_format(_: click.Context, parameter: click.Parameter, pattern: str) -> 
 @tool_command("kafka-share-perf", epilog=_EPILOG)
 @connection_options
 @click.option("--topic", required=True, help="The topic to read.")
-@click.option("--group", default="perf-share-consumer", show_default=True, help="The share group to read as.")
+@group_option("The share group to read as.", default="perf-share-consumer")
 @click.option("--num-records", type=click.IntRange(1), metavar="N", help="End after N records. Required.")
 @click.option("--messages", type=click.IntRange(1), metavar="N", help="Old name of --num-records.")
 @click.option(

@@ -1,4 +1,4 @@
-"""`kafka-share watch GROUP`: the options."""
+"""`kafka-share watch`: the options."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Final
 import click
 
 from kafka_share.cli.front import sub_command
-from kafka_share.cli.options import connection_options, debug_option, format_option, timeout_option
+from kafka_share.cli.options import connection_options, debug_option, format_option, group_option, timeout_option
 
 _EPILOG: Final = """\b
 Examples:
-  kafka-share watch order-workers --bootstrap-server localhost:9092
-  kafka-share watch order-workers --bootstrap-server localhost:9092 --interval 10000 >> watch.log
-  kafka-share watch order-workers --bootstrap-server localhost:9092 --count 1 --format json
+  kafka-share watch --group order-workers --bootstrap-server localhost:9092
+  kafka-share watch --group order-workers --bootstrap-server localhost:9092 --interval 10000 >> watch.log
+  kafka-share watch --group order-workers --bootstrap-server localhost:9092 --count 1 --format json
 
 \b
 Exit codes:
@@ -25,7 +25,7 @@ Exit codes:
 
 
 @sub_command("watch", epilog=_EPILOG)
-@click.argument("group")
+@group_option("The share group to watch.")
 @connection_options
 @click.option(
     "--interval",

@@ -21,6 +21,7 @@ from kafka_share.core.admin.topics import UNKNOWN_ATTEMPTS, topics_in, topics_re
 from kafka_share.errors import (
     AuthenticationError,
     BrokerError,
+    InvalidArgumentError,
     KafkaShareError,
     LeaderNotAvailableError,
     RemoteProtocolError,
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 _WITH_OFFSET: Final = 1
 _NO_EPOCH: Final = -1
+_ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
+"""In the order of their wire values."""
 _REMOTE_STORAGE_TIMEOUT_MS: Final = 20_000
 """How long the leader may read from tiered storage for the answer; less than the default request timeout."""
 
@@ -44,14 +47,16 @@ _AskedPartition = _AskedTopic.ListOffsetsPartition
 
 
 def list_offsets(
-    partitions: Mapping[TopicPartition, OffsetSpec | int],
+    partitions: Mapping[TopicPartition, OffsetSpec | int], isolation_level: str = _ISOLATION_LEVELS[0]
 ) -> Operation[dict[TopicPartition, ListedOffset | KafkaShareError | None]]:
     """Look up offsets at the partitions' leaders, all partitions of a leader in one request."""
+    if isolation_level not in _ISOLATION_LEVELS:
+        raise InvalidArgumentError(f"isolation_level is {isolation_level!r}; there are {', '.join(_ISOLATION_LEVELS)}")
     wanted = {}
     for key, value in arguments.mapping("partitions to offsets", partitions).items():
         where = arguments.topic_partition(key)
         wanted[where] = arguments.offset_spec(where, value)
-    return partial(_list_offsets, wanted)
+    return partial(_list_offsets, wanted, _ISOLATION_LEVELS.index(isolation_level))
 
 
 @attrs.define
@@ -79,14 +84,15 @@ class _LookUp:
 
 
 def _list_offsets(
-    wanted: Mapping[TopicPartition, int], call: Call
+    wanted: Mapping[TopicPartition, int], isolation_level: int, call: Call
 ) -> Conversation[dict[TopicPartition, ListedOffset | KafkaShareError | None]]:
     look_up = _LookUp(dict(wanted))
     while look_up.wanted and not call.is_over():
         leaders = yield from _find_leaders(look_up, call)
         if leaders and not call.is_over():
             questions = [
-                Question(_offsets_request(places, wanted), node, _WITH_OFFSET) for node, places in leaders.items()
+                Question(_offsets_request(places, wanted, isolation_level), node, _WITH_OFFSET)
+                for node, places in leaders.items()
             ]
             replies = yield Ask(tuple(questions))
             for places, reply in zip(leaders.values(), replies, strict=True):
@@ -120,10 +126,12 @@ def _find_leaders(look_up: _LookUp, call: Call) -> Conversation[dict[Node, list[
     return leaders
 
 
-def _offsets_request(places: Iterable[TopicPartition], wanted: Mapping[TopicPartition, int]) -> ListOffsetsRequest:
+def _offsets_request(
+    places: Iterable[TopicPartition], wanted: Mapping[TopicPartition, int], isolation_level: int
+) -> ListOffsetsRequest:
     return ListOffsetsRequest(
         replica_id=-1,
-        isolation_level=0,
+        isolation_level=isolation_level,
         timeout_ms=_REMOTE_STORAGE_TIMEOUT_MS,
         topics=[
             _AskedTopic(

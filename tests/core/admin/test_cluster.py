@@ -196,6 +196,15 @@ def test_offsets_are_looked_up_at_the_leaders() -> None:
     assert {r.replica_id for r, _ in cluster.requests(ListOffsetsRequest)} == {-1}
 
 
+@pytest.mark.parametrize(("level", "on_the_wire"), [("read_uncommitted", 0), ("read_committed", 1)])
+def test_the_isolation_level_goes_to_the_leaders(level: str, on_the_wire: int) -> None:
+    """With read_committed the end of a log is the last stable offset; which one is meant is for the leader to know."""
+    cluster = Cluster()
+    answers = script((ListOffsetsRequest, listed))
+    run(log_operations.list_offsets({T0: OffsetSpec.LATEST}, level), answers, cluster)
+    assert [request.isolation_level for request, _ in cluster.requests(ListOffsetsRequest)] == [on_the_wire]
+
+
 def test_a_time_after_the_last_record_has_no_offset() -> None:
     """No record at or after the time: None."""
     assert list_offsets({T0: 99}, lambda r, n: listed(r, n, offset=-1)) == {T0: None}
@@ -276,6 +285,7 @@ def test_refused_credentials_are_raised_by_a_look_up() -> None:
         lambda: log_operations.list_offsets({T0: -1}),
         lambda: log_operations.list_offsets({T0: "latest"}),  # type: ignore[dict-item]
         lambda: log_operations.list_offsets({T0: True}),
+        lambda: log_operations.list_offsets({T0: 0}, "committed"),
         lambda: log_operations.list_offsets({("t",): 0}),  # type: ignore[dict-item]
         lambda: log_operations.list_offsets({TopicPartition("t", 2**31): 0}),
         lambda: log_operations.list_offsets([T0]),  # type: ignore[arg-type]
