@@ -23,6 +23,7 @@ from conformance.kafka_server import VERSIONS, KafkaUnavailableError
 from conformance.kafka_targets import REFERENCE, SETTINGS, Target, running
 from conformance.our_client_probe import java, runs
 from conformance.our_client_probe.page import SideBySide
+from support.consumers import QUICK
 
 from kafka_share import KafkaShareConsumer
 
@@ -176,9 +177,8 @@ def closing() -> Iterator[Callable[[KafkaShareConsumer[Any, Any]], KafkaShareCon
 @pytest.fixture(scope="session")
 def bootstrap() -> Iterator[str]:
     """The address of one reference broker for the whole run; tests keep apart by topic and group names."""
-    # a fresh group's second heartbeat of librdkafka comes after this interval; 5 s would only make the tests slow
-    quick = {"group.share.min.heartbeat.interval.ms": "100", "group.share.heartbeat.interval.ms": "100"}
-    with running(REFERENCE, settings=quick) as target:
+    # a fresh group's second heartbeat of librdkafka comes after this interval
+    with running(REFERENCE, settings=QUICK) as target:
         yield target.bootstrap_servers
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 from conformance.admin_over_wire import Admin
 from conformance.kafka_targets import Target
-from support.waiting import Record
+from support.consumers import Record
 
 from kafka_share import KafkaShareConsumer, KafkaShareError, TopicIdPartition
 

@@ -16,7 +16,8 @@ from conformance.admin_over_wire import Admin
 from conformance.conformance_matrix import NOTE
 from conformance.kafka_targets import Target
 from conformance.share_flow import Flow, Keep, begin, counts, outcomes_of, values
-from support.waiting import Record, poll_until, wait_until
+from support.consumers import Record
+from support.waiting import poll_until, wait_until
 
 from kafka_share import AcknowledgeType
 from kafka_share.errors import (

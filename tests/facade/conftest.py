@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from support.consumers import Consumer, MakeConsumer
 
 from kafka_share import KafkaShareConsumer
 from kafka_share.broker import ReferenceBroker
@@ -19,9 +20,16 @@ def broker() -> Iterator[ReferenceBroker]:
 
 
 @pytest.fixture
-def make_consumer(broker: ReferenceBroker) -> Iterator[Callable[..., KafkaShareConsumer[Any, Any]]]:
+def topic(broker: ReferenceBroker) -> str:
+    """A topic with one partition."""
+    broker.create_topic("t")
+    return "t"
+
+
+@pytest.fixture
+def make_consumer(broker: ReferenceBroker) -> Iterator[MakeConsumer]:
     """Makes consumers of one group, which reads from the start unless the test says otherwise."""
-    made: list[KafkaShareConsumer[Any, Any]] = []
+    made: list[Consumer] = []
     configured: set[str] = set()
 
     def make(*topics: str, group_id: str = "g", reset: str | None = "earliest", **config: Any) -> Any:
@@ -29,15 +37,25 @@ def make_consumer(broker: ReferenceBroker) -> Iterator[Callable[..., KafkaShareC
             broker.set_group_config(group_id, {"share.auto.offset.reset": reset})
             configured.add(group_id)
         servers = config.pop("bootstrap_servers", broker.bootstrap_servers)
-        consumer: KafkaShareConsumer[Any, Any] = KafkaShareConsumer(
-            *topics, bootstrap_servers=servers, group_id=group_id, **config
-        )
+        consumer: Consumer = KafkaShareConsumer(*topics, bootstrap_servers=servers, group_id=group_id, **config)
         made.append(consumer)
         return consumer
 
     yield make
     for consumer in made:
         consumer.close(timeout_ms=5_000)
+
+
+@pytest.fixture
+def consumer(topic: str, make_consumer: MakeConsumer) -> Consumer:
+    """One consumer of the topic, with the default settings."""
+    return make_consumer(topic)
+
+
+@pytest.fixture
+def explicit_consumer(topic: str, make_consumer: MakeConsumer) -> Consumer:
+    """One consumer of the topic that acknowledges each record itself."""
+    return make_consumer(topic, share_acknowledgement_mode="explicit")
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from support.waiting import Consumer, Record, poll_until
+from support.consumers import Consumer, Record
+from support.waiting import poll_until
 
 from kafka_share import KafkaShareError, TopicIdPartition, TopicPartition
 from kafka_share.broker import ReferenceBroker

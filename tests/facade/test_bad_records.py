@@ -8,7 +8,8 @@ from functools import partial
 import pytest
 from facade.delivery_checks import Outcomes, counted, left_for_others, only_result, produce_one_batch, produce_values
 from facade.fetch_tampering import FetchTampering, in_batch
-from support.waiting import Consumer, offsets, poll_once_more, poll_until, poll_until_raises, poll_while
+from support.consumers import Consumer, MakeConsumer
+from support.waiting import offsets, poll_once_more, poll_until, poll_until_raises, poll_while
 
 from kafka_share import AcknowledgeType
 from kafka_share.broker import ReferenceBroker
@@ -21,7 +22,6 @@ from kafka_share.errors import (
 from kafka_share.protocol.crc import crc32c
 from kafka_share.protocol.record_batches import encode_batch
 
-MakeConsumer = Callable[..., Consumer]
 ACCEPT, RELEASE, REJECT, RENEW = AcknowledgeType
 SHARE_FETCH = 78
 DELIVERY_LIMIT = 5
@@ -66,49 +66,47 @@ def poll_event(consumer: Consumer) -> str:
 @pytest.mark.better_than_java("no-acknowledgement-lost")
 @pytest.mark.behaviour("fetching")
 def test_the_bad_record_is_raised_until_it_is_rejected_when_a_deserializer_fails(
-    broker: ReferenceBroker, make_consumer: MakeConsumer, outcomes: Outcomes
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer, outcomes: Outcomes
 ) -> None:
     """Each poll raises a record that cannot be deserialized until it is rejected; those before it are accepted.
 
     (Java loses them.) The bad record was released and is raised again; the override REJECT ends it.
     """
-    broker.create_topic("t")
-    broker.produce_batch("t", [b"good", b"good", b"bad"])
-    consumer = make_consumer("t", share_acknowledgement_mode="explicit", value_deserializer=not_bad)
+    broker.produce_batch(topic, [b"good", b"good", b"bad"])
+    consumer = make_consumer(topic, share_acknowledgement_mode="explicit", value_deserializer=not_bad)
     consumer.set_acknowledgement_commit_callback(outcomes)
     for record in poll_until(consumer, 2):
         assert record.value == "good"
         consumer.acknowledge(record)
     assert poll_event(consumer) == "value 2"
     assert only_result(consumer.commit_sync()) is None
-    assert outcomes.succeeded == [("t", 0, 0), ("t", 0, 1), ("t", 0, 2)]
+    assert outcomes.succeeded == [(topic, 0, 0), (topic, 0, 1), (topic, 0, 2)]
     assert poll_event(consumer) == "value 2"
-    consumer.acknowledge_offset("t", 0, 2, REJECT)
+    consumer.acknowledge_offset(topic, 0, 2, REJECT)
     assert only_result(consumer.commit_sync()) is None
     assert poll_once_more(consumer, timeout_ms=0) == []
     consumer.close()
     assert outcomes.failed == []
-    assert left_for_others(broker, make_consumer, "t") == []
+    assert left_for_others(broker, make_consumer, topic) == []
 
 
 @pytest.mark.behaviour("bad records")
 def test_the_first_error_can_be_overridden_when_records_came_before_it(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """A bad record is not acknowledged before its error was raised, so that the application can decide about it."""
-    broker.create_topic("t")
-    broker.produce_batch("t", [b"good", b"bad", b"good"])
-    consumer = make_consumer("t", share_acknowledgement_mode="explicit", value_deserializer=not_bad)
+    broker.produce_batch(topic, [b"good", b"bad", b"good"])
+    consumer = make_consumer(topic, share_acknowledgement_mode="explicit", value_deserializer=not_bad)
     (record,) = poll_until(consumer, 1)
     consumer.acknowledge(record)
     assert poll_event(consumer) == "value 1"
-    consumer.acknowledge_offset("t", 0, 1, RELEASE)
-    consumer.acknowledge_offset("t", 0, 1, REJECT)
+    consumer.acknowledge_offset(topic, 0, 1, RELEASE)
+    consumer.acknowledge_offset(topic, 0, 1, REJECT)
     (record,) = poll_until(consumer, 1)
     assert record.offset == 2
     consumer.acknowledge(record)
     consumer.close()
-    assert left_for_others(broker, make_consumer, "t") == []
+    assert left_for_others(broker, make_consumer, topic) == []
 
 
 @pytest.mark.behaviour("bad records")
@@ -136,22 +134,24 @@ def test_overriding_is_refused_when_the_place_is_wrong_or_the_word_was_committed
 
 @pytest.mark.behaviour("fetching")
 def test_bad_records_are_raised_up_to_the_limit_and_the_good_ones_come_when_one_batch_holds_both(
-    broker: ReferenceBroker, make_consumer: MakeConsumer, outcomes: Outcomes
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer, outcomes: Outcomes
 ) -> None:
     """Good records come first, then the errors of bad ones with all their raw bytes, then the records behind them.
 
     Released, the bad ones come straight back and are raised up to the delivery limit, five times; then they are
     archived, and implicit mode goes on behind them. Each acknowledgement is reported without an error.
     """
-    broker.create_topic("t")
     parts = [(b"k", b"v"), (b"bad", b"raw value"), (b"raw key", b"bad"), (b"k", b"v")]
     batch = [(i, 1_000 + i, key, value, [("h", b"1")]) for i, (key, value) in enumerate(parts)]
-    broker.append_batches("t", encode_batch(batch))
-    consumer = make_consumer("t", key_deserializer=not_bad, value_deserializer=not_bad)
+    broker.append_batches(topic, encode_batch(batch))
+    consumer = make_consumer(topic, key_deserializer=not_bad, value_deserializer=not_bad)
     consumer.set_acknowledgement_commit_callback(outcomes)
     assert offsets(poll_until(consumer, 1)) == [0]
     errors = [poll_until_raises(consumer, RecordDeserializationError) for _ in range(2)]
-    assert [(e.topic, e.partition, e.offset, e.origin) for e in errors] == [("t", 0, 1, "key"), ("t", 0, 2, "value")]
+    assert [(e.topic, e.partition, e.offset, e.origin) for e in errors] == [
+        (topic, 0, 1, "key"),
+        (topic, 0, 2, "value"),
+    ]
     assert [(e.key, e.value, e.timestamp) for e in errors] == [
         (b"bad", b"raw value", 1_001),
         (b"raw key", b"bad", 1_002),
@@ -160,29 +160,28 @@ def test_bad_records_are_raised_up_to_the_limit_and_the_good_ones_come_when_one_
     assert offsets(poll_until(consumer, 1)) == [3]
     again = [poll_until_raises(consumer, RecordDeserializationError).offset for _ in range(2 * (DELIVERY_LIMIT - 1))]
     assert sorted(again) == [1] * (DELIVERY_LIMIT - 1) + [2] * (DELIVERY_LIMIT - 1)
-    broker.produce("t", b"behind")
+    broker.produce(topic, b"behind")
     assert counted(poll_until(consumer, 1)) == [(4, 1)]
     consumer.close()
     assert outcomes.failed == []
-    assert outcomes.succeeded == sorted(("t", 0, offset) for offset in [0, 3, *[1, 2] * DELIVERY_LIMIT])
-    assert offsets(left_for_others(broker, make_consumer, "t")) == [4]
+    assert outcomes.succeeded == sorted((topic, 0, offset) for offset in [0, 3, *[1, 2] * DELIVERY_LIMIT])
+    assert offsets(left_for_others(broker, make_consumer, topic)) == [4]
 
 
 @pytest.mark.behaviour("fetching")
 def test_no_request_for_records_is_sent_when_a_poll_has_some_at_hand(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """While records or errors of an earlier answer are at hand, polls fetch nothing; acknowledgements still go out."""
-    broker.create_topic("t")
-    broker.produce_batch("t", [b"good", b"bad", b"good"])
-    consumer = make_consumer("t", value_deserializer=not_bad)
+    broker.produce_batch(topic, [b"good", b"bad", b"good"])
+    consumer = make_consumer(topic, value_deserializer=not_bad)
     assert poll_event(consumer) == "0"
     fetches = len(broker.requests(SHARE_FETCH))
     assert [poll_event(consumer), poll_event(consumer)] == ["value 1", "2"]
     assert len(broker.requests(SHARE_FETCH)) == fetches
     assert set(consumer.commit_sync().values()) == {None}
     consumer.close()
-    assert counted(left_for_others(broker, make_consumer, "t")) == [(1, 2)]
+    assert counted(left_for_others(broker, make_consumer, topic)) == [(1, 2)]
 
 
 @pytest.mark.behaviour("polling")
@@ -233,6 +232,7 @@ def with_unknown_codec(batch: bytes) -> bytes:
 def test_a_damaged_batch_is_rejected_and_the_others_come_when_three_were_fetched(
     damage: Callable[[bytes], bytes],
     broker: ReferenceBroker,
+    topic: str,
     make_consumer: MakeConsumer,
     tampering: FetchTampering,
     outcomes: Outcomes,
@@ -241,59 +241,57 @@ def test_a_damaged_batch_is_rejected_and_the_others_come_when_three_were_fetched
 
     What the raising poll had accepted is sent and reported (Java: lost, and back after the lock time).
     """
-    broker.create_topic("t")
     for _ in range(3):
-        produce_one_batch(broker, "t", 3)
+        produce_one_batch(broker, topic, 3)
     tampering.next_answers(in_batch(1, damage))
-    consumer = make_consumer("t")
+    consumer = make_consumer(topic)
     consumer.set_acknowledgement_commit_callback(outcomes)
     assert offsets(poll_until(consumer, 1)) == [0, 1, 2]
     error = poll_until_raises(consumer, CorruptRecordError)
-    assert (error.topic, error.partition, error.offset) == ("t", 0, 3)
+    assert (error.topic, error.partition, error.offset) == (topic, 0, 3)
     assert "t-0" in str(error)
     assert "offset 3" in str(error)
     assert offsets(poll_until(consumer, 1)) == [6, 7, 8]
     poll_while(consumer, lambda: len(outcomes.succeeded) < 9)
-    assert outcomes.succeeded == [("t", 0, offset) for offset in range(9)]
+    assert outcomes.succeeded == [(topic, 0, offset) for offset in range(9)]
     consumer.close()
     assert outcomes.failed == []
-    assert left_for_others(broker, make_consumer, "t") == []
+    assert left_for_others(broker, make_consumer, topic) == []
 
 
 @pytest.mark.behaviour("bad records")
 def test_a_damaged_batch_can_be_kept_when_the_application_overrides_the_reject(
-    broker: ReferenceBroker, make_consumer: MakeConsumer, tampering: FetchTampering
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer, tampering: FetchTampering
 ) -> None:
     """Damage on the way is not damage in the log: RELEASE instead of REJECT brings the records again."""
-    broker.create_topic("t")
-    produce_one_batch(broker, "t", 2)
+    produce_one_batch(broker, topic, 2)
     tampering.next_answers(in_batch(0, with_wrong_checksum))
-    consumer = make_consumer("t", share_acknowledgement_mode="explicit")
+    consumer = make_consumer(topic, share_acknowledgement_mode="explicit")
     assert poll_event(consumer) == "corrupt 0"
-    consumer.acknowledge_offset("t", 0, 1, RELEASE)
+    consumer.acknowledge_offset(topic, 0, 1, RELEASE)
     (record,) = poll_until(consumer, 1)
     assert (record.offset, record.delivery_count) == (1, 2)
     consumer.acknowledge(record)
 
 
 @pytest.mark.behaviour("bad records")
-def test_a_wrong_checksum_passes_when_check_crcs_is_off(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
+def test_a_wrong_checksum_passes_when_check_crcs_is_off(
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
+) -> None:
     """check_crcs=False delivers what can be decoded, as it lies in the log."""
-    broker.create_topic("t")
-    broker.append_batches("t", encode_batch([(0, 0, None, b"value", [])]).replace(b"value", b"valve"))
-    assert [r.value for r in poll_until(make_consumer("t", check_crcs=False), 1)] == [b"valve"]
+    broker.append_batches(topic, encode_batch([(0, 0, None, b"value", [])]).replace(b"value", b"valve"))
+    assert [r.value for r in poll_until(make_consumer(topic, check_crcs=False), 1)] == [b"valve"]
 
 
 @pytest.mark.better_than_java("cut-off-answers-released")
 @pytest.mark.behaviour("bad records")
 def test_the_rest_comes_again_when_an_answer_was_cut_off(
-    broker: ReferenceBroker, make_consumer: MakeConsumer, tampering: FetchTampering
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer, tampering: FetchTampering
 ) -> None:
     """What follows bytes that are no batch is released, not rejected: it may be sound in the log, and comes again."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 3)
+    produce_values(broker, topic, 3)
     tampering.next_answers(in_batch(1, lambda batch: batch[:8] + b"\x7f" + batch[9:]))
-    consumer = make_consumer("t")
+    consumer = make_consumer(topic)
     assert counted(poll_until(consumer, 1)) == [(0, 1)]
     assert poll_event(consumer) == "corrupt 1"
     assert counted(poll_until(consumer, 2)) == [(1, 2), (2, 2)]

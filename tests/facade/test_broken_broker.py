@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from facade.delivery_checks import Outcomes, counted, left_for_others, only_result, produce_values
-from support.waiting import Consumer, Record, offsets, poll_until
+from support.consumers import Consumer, MakeConsumer, Record
+from support.waiting import offsets, poll_until
 from support.wire_connection import WireConnection
 
 from kafka_share import KafkaShareConsumer
@@ -36,7 +37,6 @@ from kafka_share.protocol.share_fetch import ShareFetchRequest
 from kafka_share.protocol.share_group import ShareGroupHeartbeatRequest
 from kafka_share.protocol.topics import CreateTopicsRequest
 
-MakeConsumer = Callable[..., Consumer]
 APIS = [
     ApiVersionsRequest,
     MetadataRequest,
@@ -64,12 +64,11 @@ SHORT = {
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.__name__)
 def test_records_arrive_all_the_same_when_answers_are_broken_for_a_while(
-    broker: ReferenceBroker, make_consumer: MakeConsumer, api: type, fault: str
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer, api: type, fault: str
 ) -> None:
     """A consumer gets over broken answers to any of its requests: every record arrives and is accepted."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 3)
-    consumer = make_consumer("t", **SHORT)
+    produce_values(broker, topic, 3)
+    consumer = make_consumer(topic, **SHORT)
     FAULTS[fault](broker, api.API_KEY, 2)  # type: ignore[attr-defined]
     seen: set[int] = set()
     while len(seen) < 3:
@@ -77,7 +76,7 @@ def test_records_arrive_all_the_same_when_answers_are_broken_for_a_while(
     consumer.commit_sync()
     assert broker.faults.pending() == 0
     consumer.close()
-    assert left_for_others(broker, make_consumer, "t") == []
+    assert left_for_others(broker, make_consumer, topic) == []
 
 
 def poll_through_protocol_errors(consumer: Consumer) -> list[Record]:
@@ -93,12 +92,11 @@ def poll_through_protocol_errors(consumer: Consumer) -> list[Record]:
 @pytest.mark.behaviour("explicit acknowledgement")
 @pytest.mark.parametrize("fault", FAULTS)
 def test_commit_says_that_the_outcome_is_unknown_when_its_answer_is_broken(
-    broker: ReferenceBroker, make_consumer: MakeConsumer, fault: str
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer, fault: str
 ) -> None:
     """A commit whose answer is broken returns that its outcome is unknown; the callback gets it, too."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 2)
-    consumer = make_consumer("t", **SHORT)
+    produce_values(broker, topic, 2)
+    consumer = make_consumer(topic, **SHORT)
     outcomes = Outcomes()
     consumer.set_acknowledgement_commit_callback(outcomes)
     poll_until(consumer, 2)
@@ -128,27 +126,25 @@ def left_after_accepting(broker: ReferenceBroker, consumer: Consumer) -> list[tu
 
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.__name__)
 def test_poll_raises_when_a_broker_answers_garbage(
-    broker: ReferenceBroker, make_consumer: MakeConsumer, api: type
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer, api: type
 ) -> None:
     """Bytes that are no Kafka are a RemoteProtocolError from poll, which names the broker; polling goes on."""
-    broker.create_topic("t")
-    consumer = make_consumer("t", **SHORT)
+    consumer = make_consumer(topic, **SHORT)
     broker.faults.garbage(api.API_KEY)  # type: ignore[attr-defined]
     with pytest.raises(RemoteProtocolError) as raised:
         poll_until(consumer, 1)
     assert broker.bootstrap_servers in str(raised.value)
-    broker.produce("t", b"later")
+    broker.produce(topic, b"later")
     assert [record.value for record in poll_until(consumer, 1)] == [b"later"]
 
 
 @pytest.mark.better_than_java("outage-is-raised")
 def test_poll_raises_once_per_outage_when_no_broker_answers(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """No answer of any broker for default_api_timeout_ms: poll raises, once, and works when the broker is back."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 1)
-    consumer = make_consumer("t", default_api_timeout_ms=300, **SHORT)
+    produce_values(broker, topic, 1)
+    consumer = make_consumer(topic, default_api_timeout_ms=300, **SHORT)
     poll_until(consumer, 1)
     consumer.commit_sync()
     broker.stop_node(1)
@@ -157,7 +153,7 @@ def test_poll_raises_once_per_outage_when_no_broker_answers(
     for _ in range(5):
         assert not consumer.poll(timeout_ms=100)
     broker.start_node(1)
-    broker.produce("t", b"after the outage")
+    broker.produce(topic, b"after the outage")
     assert b"after the outage" in [record.value for record in poll_until(consumer, 1)]
 
 
@@ -170,11 +166,12 @@ def test_poll_raises_when_no_broker_was_ever_there(make_consumer: MakeConsumer) 
 
 
 @pytest.mark.behaviour("share sessions")
-def test_commit_fails_at_once_when_the_node_was_stopped(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
+def test_commit_fails_at_once_when_the_node_was_stopped(
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
+) -> None:
     """A commit for a broker that has stopped fails at once, and the result says why: the session has ended."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 2)
-    consumer = make_consumer("t")
+    produce_values(broker, topic, 2)
+    consumer = make_consumer(topic)
     poll_until(consumer, 2)
     broker.stop_node(1)
     error = only_result(consumer.commit_sync())

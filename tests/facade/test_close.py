@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 import pytest
 from facade.delivery_checks import Outcomes, counted, left_for_others, produce_values
-from support.waiting import Consumer, offsets, patience_s, poll_until, wait_until
+from support.consumers import Consumer, MakeConsumer
+from support.waiting import offsets, patience_s, poll_until, wait_until
 
 from kafka_share import KafkaShareConsumer
 from kafka_share.broker import ReferenceBroker
@@ -21,7 +22,6 @@ from kafka_share.errors import (
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kafka_share.protocol.share_group import ShareGroupHeartbeatRequest
 
-MakeConsumer = Callable[..., Consumer]
 SHARE_ACKNOWLEDGE = ShareAcknowledgeRequest.API_KEY
 HEARTBEAT = ShareGroupHeartbeatRequest.API_KEY
 LATE_MS = 20_000
@@ -52,39 +52,34 @@ def test_acknowledged_records_stay_away_when_the_consumer_closes(
 
 @pytest.mark.behaviour("misuse and close")
 def test_held_records_come_to_others_at_once_when_the_consumer_closes(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer, explicit_consumer: Consumer
 ) -> None:
     """Unacknowledged records of a closing consumer go to another member at once, before any lock has run out."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 5)
-    consumer = make_consumer("t", share_acknowledgement_mode="explicit")
-    poll_until(consumer, 5)
-    consumer.close()
-    assert counted(left_for_others(broker, make_consumer, "t")) == [(offset, 2) for offset in range(5)]
+    produce_values(broker, topic, 5)
+    poll_until(explicit_consumer, 5)
+    explicit_consumer.close()
+    assert counted(left_for_others(broker, make_consumer, topic)) == [(offset, 2) for offset in range(5)]
 
 
 @pytest.mark.behaviour("misuse and close")
 def test_only_the_other_half_comes_back_when_half_was_acknowledged(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer, explicit_consumer: Consumer
 ) -> None:
     """When half of a batch was acknowledged before close, that half stays away and the other is released."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 10)
-    consumer = make_consumer("t", share_acknowledgement_mode="explicit")
-    for record in poll_until(consumer, 10)[:5]:
-        consumer.acknowledge(record)
-    consumer.close()
-    assert offsets(left_for_others(broker, make_consumer, "t")) == [5, 6, 7, 8, 9]
+    produce_values(broker, topic, 10)
+    for record in poll_until(explicit_consumer, 10)[:5]:
+        explicit_consumer.acknowledge(record)
+    explicit_consumer.close()
+    assert offsets(left_for_others(broker, make_consumer, topic)) == [5, 6, 7, 8, 9]
 
 
 @pytest.mark.behaviour("misuse and close")
 def test_last_batch_is_released_when_an_implicit_consumer_closes(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """In implicit mode close accepts nothing: the next member gets the records of the last poll."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 300)
-    consumer = make_consumer("t", max_poll_records=70)
+    produce_values(broker, topic, 300)
+    consumer = make_consumer(topic, max_poll_records=70)
     last: list[int] = []
     seen = 0
     while seen < 300:
@@ -92,35 +87,35 @@ def test_last_batch_is_released_when_an_implicit_consumer_closes(
         seen += len(last)
     consumer.close()
     assert 0 < len(last) < 300
-    assert offsets(left_for_others(broker, make_consumer, "t")) == last
+    assert offsets(left_for_others(broker, make_consumer, topic)) == last
 
 
 @pytest.mark.behaviour("misuse and close")
-def test_every_method_raises_when_the_consumer_is_closed(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
+def test_every_method_raises_when_the_consumer_is_closed(
+    broker: ReferenceBroker, topic: str, explicit_consumer: Consumer
+) -> None:
     """close can be repeated and wakeup stays harmless; everything else is an illegal state."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 1)
-    consumer = make_consumer("t", share_acknowledgement_mode="explicit")
-    (record,) = poll_until(consumer, 1)
-    consumer.close()
-    consumer.close()
-    consumer.wakeup()
+    produce_values(broker, topic, 1)
+    (record,) = poll_until(explicit_consumer, 1)
+    explicit_consumer.close()
+    explicit_consumer.close()
+    explicit_consumer.wakeup()
     calls: list[Callable[[], object]] = [
-        lambda: consumer.poll(timeout_ms=0),
-        lambda: consumer.subscribe(["t"]),
-        consumer.subscription,
-        consumer.unsubscribe,
-        lambda: consumer.acknowledge(record),
-        lambda: consumer.acknowledge_offset("t", 0, 0, 1),  # type: ignore[arg-type]
-        consumer.commit_sync,
-        consumer.commit_async,
-        lambda: consumer.set_acknowledgement_commit_callback(None),
-        lambda: consumer.acquisition_lock_timeout_ms,
+        lambda: explicit_consumer.poll(timeout_ms=0),
+        lambda: explicit_consumer.subscribe([topic]),
+        explicit_consumer.subscription,
+        explicit_consumer.unsubscribe,
+        lambda: explicit_consumer.acknowledge(record),
+        lambda: explicit_consumer.acknowledge_offset(topic, 0, 0, 1),  # type: ignore[arg-type]
+        explicit_consumer.commit_sync,
+        explicit_consumer.commit_async,
+        lambda: explicit_consumer.set_acknowledgement_commit_callback(None),
+        lambda: explicit_consumer.acquisition_lock_timeout_ms,
     ]
     for call in calls:
         with pytest.raises(ConsumerClosedError, match="already been closed"):
             call()
-    assert list(consumer) == []
+    assert list(explicit_consumer) == []
 
 
 @pytest.mark.behaviour("misuse and close")
@@ -173,12 +168,11 @@ def test_close_waits_and_succeeds_when_brokers_answer_late(slow: int) -> None:
 
 @pytest.mark.behaviour("misuse and close")
 def test_close_ends_at_the_request_timeout_when_no_answer_comes(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """The end of the session is never answered: close gives that up after request_timeout_ms and leaves the group."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 1)
-    consumer = make_consumer("t", request_timeout_ms=600)
+    produce_values(broker, topic, 1)
+    consumer = make_consumer(topic, request_timeout_ms=600)
     poll_until(consumer, 1)
     broker.faults.lose_reply(SHARE_ACKNOWLEDGE)
     consumer.close()
@@ -189,28 +183,25 @@ def test_close_ends_at_the_request_timeout_when_no_answer_comes(
 
 @pytest.mark.behaviour("share sessions")
 def test_close_ends_at_its_own_timeout_when_no_answer_comes(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, explicit_consumer: Consumer
 ) -> None:
     """close returns at its own timeout without an error when no answer comes, and reports what it gave up."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 1)
-    consumer = make_consumer("t", share_acknowledgement_mode="explicit")
+    produce_values(broker, topic, 1)
     outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
-    poll_until(consumer, 1, consumer.acknowledge)
+    explicit_consumer.set_acknowledgement_commit_callback(outcomes)
+    poll_until(explicit_consumer, 1, explicit_consumer.acknowledge)
     broker.faults.lose_reply(SHARE_ACKNOWLEDGE)
-    consumer.close(timeout_ms=100)
+    explicit_consumer.close(timeout_ms=100)
     assert [offset for offset, _ in outcomes.failed] == [0]
 
 
 @pytest.mark.behaviour("misuse and close")
 def test_close_completes_without_a_retry_when_the_sessions_end_is_refused(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """A broker refuses the end of a session with a retriable error: close goes on, and does not ask again."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 1)
-    consumer = make_consumer("t")
+    produce_values(broker, topic, 1)
+    consumer = make_consumer(topic)
     poll_until(consumer, 1)
     broker.faults.fail(SHARE_ACKNOWLEDGE, 5)
     consumer.close()
@@ -223,17 +214,15 @@ def test_close_completes_without_a_retry_when_the_sessions_end_is_refused(
 @pytest.mark.better_than_java("close-without-errors")
 @pytest.mark.behaviour("share sessions")
 def test_close_returns_without_an_error_when_the_broker_is_down(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, explicit_consumer: Consumer
 ) -> None:
     """The only broker has stopped: close ends at the latest with its timeout, and reports each outcome."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 1)
-    consumer = make_consumer("t", share_acknowledgement_mode="explicit")
+    produce_values(broker, topic, 1)
     outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
-    poll_until(consumer, 1, consumer.acknowledge)
+    explicit_consumer.set_acknowledgement_commit_callback(outcomes)
+    poll_until(explicit_consumer, 1, explicit_consumer.acknowledge)
     broker.stop_node(1)
-    consumer.close(timeout_ms=500)
+    explicit_consumer.close(timeout_ms=500)
     assert [offset for offset, _ in outcomes.failed] == [0]
 
 
@@ -249,25 +238,25 @@ def test_close_returns_without_an_error_when_no_broker_ever_answered(make_consum
 
 
 @pytest.mark.behaviour("membership")
-def test_close_is_clean_when_nothing_was_polled(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
+def test_close_is_clean_when_nothing_was_polled(
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
+) -> None:
     """Straight after subscribe there is no member to leave: close sends no heartbeat at all."""
-    broker.create_topic("t")
-    make_consumer("t").close()
+    make_consumer(topic).close()
     assert not broker.requests(HEARTBEAT)
 
 
 @pytest.mark.behaviour("misuse and close")
-def test_close_is_clean_when_unsubscribed(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
+def test_close_is_clean_when_unsubscribed(broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer) -> None:
     """After unsubscribe the group has been left: close leaves no second time."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 1)
-    consumer = make_consumer("t")
+    produce_values(broker, topic, 1)
+    consumer = make_consumer(topic)
     poll_until(consumer, 1)
     consumer.commit_sync()
     consumer.unsubscribe()
     consumer.close()
     assert [r.member_epoch for _, r in broker.requests(HEARTBEAT)].count(-1) == 1
-    assert left_for_others(broker, make_consumer, "t") == []
+    assert left_for_others(broker, make_consumer, topic) == []
 
 
 @pytest.mark.behaviour("membership")
@@ -337,12 +326,11 @@ def test_nothing_happens_when_a_consumer_that_was_never_made_is_collected() -> N
 
 @pytest.mark.behaviour("misuse and close")
 def test_with_block_closes_and_passes_the_exception_on_when_its_body_raises(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """When the body of a with block raises, its exception comes out unchanged, and its records are released."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 1)
-    consumer = make_consumer("t")
+    produce_values(broker, topic, 1)
+    consumer = make_consumer(topic)
 
     def work() -> None:
         with consumer:
@@ -353,7 +341,7 @@ def test_with_block_closes_and_passes_the_exception_on_when_its_body_raises(
         work()
     with pytest.raises(ConsumerClosedError):
         consumer.poll(timeout_ms=0)
-    assert counted(left_for_others(broker, make_consumer, "t")) == [(0, 2)]
+    assert counted(left_for_others(broker, make_consumer, topic)) == [(0, 2)]
 
 
 @pytest.mark.behaviour("misuse and close")
@@ -384,17 +372,16 @@ def test_close_ends_when_fetches_of_several_brokers_are_under_way() -> None:
 
 @pytest.mark.behaviour("misuse and close")
 def test_result_of_the_commit_is_known_when_close_follows_a_commit_that_timed_out(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """Acknowledgements that a commit_sync gave up waiting for are still drained and reported by close."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 1)
-    consumer = make_consumer("t")
+    produce_values(broker, topic, 1)
+    consumer = make_consumer(topic)
     outcomes = Outcomes()
     consumer.set_acknowledgement_commit_callback(outcomes)
     poll_until(consumer, 1)
     with pytest.raises(TimeoutError):
         consumer.commit_sync(timeout_ms=0)
     consumer.close()
-    assert outcomes.succeeded == [("t", 0, 0)]
-    assert left_for_others(broker, make_consumer, "t") == []
+    assert outcomes.succeeded == [(topic, 0, 0)]
+    assert left_for_others(broker, make_consumer, topic) == []

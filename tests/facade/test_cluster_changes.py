@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import pytest
 from facade.delivery_checks import Outcomes, counted, only_result, produce_values
-from support.waiting import Consumer, poll_until, poll_while, wait_until
+from support.consumers import QUICK, Consumer, MakeConsumer
+from support.waiting import poll_until, poll_while, wait_until
 
 from kafka_share import TopicPartition
 from kafka_share.broker import ReferenceBroker
@@ -17,9 +18,7 @@ from kafka_share.protocol.cluster import MetadataRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
 from kafka_share.protocol.share_group import ShareGroupHeartbeatRequest
 
-MakeConsumer = Callable[..., Consumer]
 SHARE_FETCH = ShareFetchRequest.API_KEY
-QUICK = {"group.share.heartbeat.interval.ms": 100, "group.share.min.heartbeat.interval.ms": 100}
 
 
 on_each_version = pytest.mark.parametrize("broker", ["4.1", "4.3", "4.4"], indirect=True)
@@ -66,26 +65,25 @@ def polled_values(consumer: Consumer, count: int) -> list[Any]:
 @pytest.mark.parametrize("held", [False, True], ids=["nothing held", "records held"])
 @on_each_version
 def test_only_new_records_come_when_a_topic_was_deleted_and_made_again(
-    broker: ReferenceBroker, make_consumer: MakeConsumer, held: bool
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer, held: bool
 ) -> None:
     """A topic is deleted and made again: its new records come, from offset 0 and with delivery count 1.
 
     Acknowledgements of the old topic's records fail, and touch nothing of the new one.
     """
-    broker.create_topic("t")
-    produce_values(broker, "t", 3)
-    consumer = make_consumer("t")
+    produce_values(broker, topic, 3)
+    consumer = make_consumer(topic)
     outcomes = Outcomes()
     consumer.set_acknowledgement_commit_callback(outcomes)
     poll_until(consumer, 3)
     if not held:
         consumer.commit_sync()
-    broker.delete_topic("t")
-    broker.create_topic("t")
+    broker.delete_topic(topic)
+    broker.create_topic(topic)
     seen = heartbeats(broker)
     wait_until(lambda: heartbeats(broker) > seen + 3)  # the member knows its new partition
     for value in (b"new 0", b"new 1"):
-        broker.produce("t", value)
+        broker.produce(topic, value)
     found = poll_until(consumer, 2)
     assert [(record.value, record.offset, record.delivery_count) for record in found] == [
         (b"new 0", 0, 1),
@@ -94,7 +92,7 @@ def test_only_new_records_come_when_a_topic_was_deleted_and_made_again(
     assert only_result(consumer.commit_sync()) is None
     if held:
         assert [kind for _, kind in outcomes.failed] == [UnknownTopicIdError] * 3
-        assert outcomes.succeeded == [("t", 0, 0), ("t", 0, 1)]
+        assert outcomes.succeeded == [(topic, 0, 0), (topic, 0, 1)]
     else:
         assert outcomes.failed == []
 
@@ -127,37 +125,35 @@ def test_other_topics_keep_their_results_when_one_of_those_acknowledged_was_dele
 @pytest.mark.behaviour("topic changes")
 @on_each_version
 def test_polls_are_empty_and_records_come_again_when_a_deleted_topic_is_made_again_later(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """While the only topic is gone polls are empty and quiet; when it has been made again, its records come."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 1)
-    consumer = make_consumer("t", metadata_max_age_ms=200)
+    produce_values(broker, topic, 1)
+    consumer = make_consumer(topic, metadata_max_age_ms=200)
     poll_until(consumer, 1)
     consumer.commit_sync()
-    broker.delete_topic("t")
+    broker.delete_topic(topic)
     poll_while(consumer, lambda: bool(assigned(broker)))
     for _ in range(3):
         assert not consumer.poll(timeout_ms=100)
-    broker.create_topic("t")
-    produce_values(broker, "t", 2)
+    broker.create_topic(topic)
+    produce_values(broker, topic, 2)
     assert counted(poll_until(consumer, 2)) == [(0, 1), (1, 1)]
 
 
 @pytest.mark.behaviour("topic changes")
 @on_each_version
 def test_close_ends_when_the_topic_is_made_again_at_that_moment(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """The topic of acquired records is deleted and created again before close: close ends and reports their outcome."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 2)
-    consumer = make_consumer("t")
+    produce_values(broker, topic, 2)
+    consumer = make_consumer(topic)
     outcomes = Outcomes()
     consumer.set_acknowledgement_commit_callback(outcomes)
     poll_until(consumer, 2)
-    broker.delete_topic("t")
-    broker.create_topic("t")
+    broker.delete_topic(topic)
+    broker.create_topic(topic)
     consumer.poll(timeout_ms=0)
     consumer.close()
     assert [offset for offset, _ in outcomes.failed] == [0, 1]
@@ -262,7 +258,7 @@ def test_the_callback_is_told_once_and_nothing_hangs_when_the_leader_moves_under
 @pytest.mark.behaviour("share sessions")
 def test_other_brokers_deliver_and_the_full_one_later_when_it_has_no_free_session(make_consumer: MakeConsumer) -> None:
     """A broker without a free share session: nothing is raised, others deliver, and it does when a session ends."""
-    limited = {**QUICK, "group.share.max.share.sessions": 1}
+    limited = {**QUICK, "group.share.max.share.sessions": "1"}
     with ReferenceBroker(nodes=2, config=limited) as cluster:
         for group in ("g", "first"):
             cluster.set_group_config(group, share_auto_offset_reset="earliest")

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
 import pytest
 from facade.delivery_checks import Outcomes, left_for_others, only_result, produce_values
-from support.waiting import Consumer, offsets, poll_until, wait_until
+from support.consumers import Consumer, MakeConsumer
+from support.waiting import offsets, poll_until, wait_until
 
 from kafka_share import AcknowledgeType
 from kafka_share.broker import ReferenceBroker
 from kafka_share.errors import ConsumerClosedError, InvalidArgumentError, OperationTimeoutError
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
 
-MakeConsumer = Callable[..., Consumer]
-
 
 @pytest.mark.behaviour("commits")
 def test_commit_sync_is_empty_and_sends_nothing_when_nothing_was_delivered(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """commit_sync with nothing to acknowledge returns an empty mapping and sends nothing."""
-    broker.create_topic("t")
     consumer = make_consumer()
     assert consumer.commit_sync() == {}
-    consumer.subscribe(["t"])
+    consumer.subscribe([topic])
     assert consumer.commit_sync() == {}
     assert not consumer.poll(timeout_ms=0)
     assert consumer.commit_sync() == {}
@@ -34,15 +31,14 @@ def test_commit_sync_is_empty_and_sends_nothing_when_nothing_was_delivered(
 
 @pytest.mark.behaviour("commits")
 def test_each_commit_names_its_partition_when_committing_in_steps(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """Committing step by step, each result names the partition; a second commit at once is empty.
 
     The number of ShareAcknowledge requests is the number of commits that had acknowledgements.
     """
-    broker.create_topic("t")
-    produce_values(broker, "t", 50)
-    consumer = make_consumer("t", share_acknowledgement_mode="explicit", max_poll_records=10)
+    produce_values(broker, topic, 50)
+    consumer = make_consumer(topic, share_acknowledgement_mode="explicit", max_poll_records=10)
     for _ in range(5):
         for record in poll_until(consumer, 10):
             consumer.acknowledge(record)
@@ -50,7 +46,7 @@ def test_each_commit_names_its_partition_when_committing_in_steps(
         assert consumer.commit_sync() == {}
     assert len(broker.requests(ShareAcknowledgeRequest.API_KEY)) == 5
     consumer.close()
-    assert left_for_others(broker, make_consumer, "t") == []
+    assert left_for_others(broker, make_consumer, topic) == []
 
 
 @pytest.mark.behaviour("commits")
@@ -91,12 +87,11 @@ def test_both_topics_appear_in_the_results_when_two_are_consumed(
 
 @pytest.mark.behaviour("commits")
 def test_commit_sync_raises_and_reports_later_when_it_is_given_no_time(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """commit_sync without time raises if something was pending; what became of that is reported by a later call."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 3)
-    consumer = make_consumer("t")
+    produce_values(broker, topic, 3)
+    consumer = make_consumer(topic)
     outcomes = Outcomes()
     consumer.set_acknowledgement_commit_callback(outcomes)
     assert consumer.commit_sync(timeout_ms=0) == {}
@@ -105,18 +100,19 @@ def test_commit_sync_raises_and_reports_later_when_it_is_given_no_time(
         consumer.commit_sync(timeout_ms=0)
     # The next commit waits for what is still under way; a quick answer was reported by the one that raised.
     assert set(consumer.commit_sync().values()) <= {None}
-    assert outcomes.succeeded == [("t", 0, 0), ("t", 0, 1), ("t", 0, 2)]
+    assert outcomes.succeeded == [(topic, 0, 0), (topic, 0, 1), (topic, 0, 2)]
     assert consumer.commit_sync(timeout_ms=0) == {}
     consumer.close()
-    assert left_for_others(broker, make_consumer, "t") == []
+    assert left_for_others(broker, make_consumer, topic) == []
 
 
 @pytest.mark.behaviour("commits")
-def test_commit_refuses_timeouts_that_make_no_sense(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
+def test_commit_refuses_timeouts_that_make_no_sense(
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
+) -> None:
     """A negative timeout is an argument error, one that is no number and an unknown keyword are type errors."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 1)
-    consumer = make_consumer("t")
+    produce_values(broker, topic, 1)
+    consumer = make_consumer(topic)
     poll_until(consumer, 1)
     with pytest.raises(InvalidArgumentError):
         consumer.commit_sync(timeout_ms=-1)
@@ -143,12 +139,11 @@ def test_commit_raises_illegal_state_when_the_consumer_is_closed(make_consumer: 
 @pytest.mark.better_than_java("commit-sync-waits-for-all")
 @pytest.mark.behaviour("commits")
 def test_nothing_is_lost_when_async_commits_are_followed_by_a_sync_one(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """Many commit_async followed by one commit_sync: each offset is reported once, and none is left."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 55)
-    consumer = make_consumer("t", share_acknowledgement_mode="explicit", max_poll_records=11)
+    produce_values(broker, topic, 55)
+    consumer = make_consumer(topic, share_acknowledgement_mode="explicit", max_poll_records=11)
     outcomes = Outcomes()
     consumer.set_acknowledgement_commit_callback(outcomes)
     for _ in range(5):
@@ -158,57 +153,53 @@ def test_nothing_is_lost_when_async_commits_are_followed_by_a_sync_one(
             consumer.commit_async()
         consumer.acknowledge(records[10])
         assert only_result(consumer.commit_sync()) is None
-    assert outcomes.succeeded == [("t", 0, offset) for offset in range(55)]
+    assert outcomes.succeeded == [(topic, 0, offset) for offset in range(55)]
     consumer.close()
-    assert left_for_others(broker, make_consumer, "t") == []
+    assert left_for_others(broker, make_consumer, topic) == []
 
 
 @pytest.mark.behaviour("commits")
 def test_every_offset_is_reported_once_when_commits_alternate(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer, explicit_consumer: Consumer
 ) -> None:
     """When commit_sync and commit_async alternate after each record, every offset is reported once and none is left."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 40)
-    consumer = make_consumer("t", share_acknowledgement_mode="explicit")
+    produce_values(broker, topic, 40)
     outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    explicit_consumer.set_acknowledgement_commit_callback(outcomes)
 
     def acknowledge_and_commit(record: object) -> None:
-        consumer.acknowledge(record)  # type: ignore[arg-type]
+        explicit_consumer.acknowledge(record)  # type: ignore[arg-type]
         if record.offset % 2:  # type: ignore[attr-defined]
-            consumer.commit_async()
+            explicit_consumer.commit_async()
         else:
-            assert set(consumer.commit_sync().values()) <= {None}
+            assert set(explicit_consumer.commit_sync().values()) <= {None}
 
-    poll_until(consumer, 40, acknowledge_and_commit)
-    consumer.commit_sync()
-    assert outcomes.succeeded == [("t", 0, offset) for offset in range(40)]
-    consumer.close()
-    assert left_for_others(broker, make_consumer, "t") == []
+    poll_until(explicit_consumer, 40, acknowledge_and_commit)
+    explicit_consumer.commit_sync()
+    assert outcomes.succeeded == [(topic, 0, offset) for offset in range(40)]
+    explicit_consumer.close()
+    assert left_for_others(broker, make_consumer, topic) == []
 
 
 @pytest.mark.behaviour("commits")
 def test_every_offset_is_reported_once_when_commits_come_in_bursts(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer, explicit_consumer: Consumer
 ) -> None:
     """Commits without acknowledgements disturb nothing: each offset is reported once."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 50)
-    consumer = make_consumer("t", share_acknowledgement_mode="explicit")
+    produce_values(broker, topic, 50)
     outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    explicit_consumer.set_acknowledgement_commit_callback(outcomes)
 
     def acknowledge_and_commit(record: object) -> None:
-        consumer.acknowledge(record)  # type: ignore[arg-type]
+        explicit_consumer.acknowledge(record)  # type: ignore[arg-type]
         for _ in range(5):
-            consumer.commit_async()
-        assert set(consumer.commit_sync().values()) <= {None}
+            explicit_consumer.commit_async()
+        assert set(explicit_consumer.commit_sync().values()) <= {None}
 
-    poll_until(consumer, 50, acknowledge_and_commit)
-    assert outcomes.succeeded == [("t", 0, offset) for offset in range(50)]
-    consumer.close()
-    assert left_for_others(broker, make_consumer, "t") == []
+    poll_until(explicit_consumer, 50, acknowledge_and_commit)
+    assert outcomes.succeeded == [(topic, 0, offset) for offset in range(50)]
+    explicit_consumer.close()
+    assert left_for_others(broker, make_consumer, topic) == []
 
 
 @pytest.mark.behaviour("commits")
@@ -237,29 +228,26 @@ def test_nothing_is_left_when_many_topics_are_committed_asynchronously(
 @pytest.mark.behaviour("commits")
 @pytest.mark.parametrize("method", ["commit_sync", "commit_async"])
 def test_acknowledgements_persist_when_close_follows_the_commit(
-    broker: ReferenceBroker, make_consumer: MakeConsumer, method: str
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer, explicit_consumer: Consumer, method: str
 ) -> None:
     """What was committed before close, synchronously or not, stays done: close drains what is under way."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 10)
-    consumer = make_consumer("t", share_acknowledgement_mode="explicit")
+    produce_values(broker, topic, 10)
     outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
-    poll_until(consumer, 10, consumer.acknowledge)
-    getattr(consumer, method)()
-    consumer.close()
-    assert outcomes.succeeded == [("t", 0, offset) for offset in range(10)]
-    assert left_for_others(broker, make_consumer, "t") == []
+    explicit_consumer.set_acknowledgement_commit_callback(outcomes)
+    poll_until(explicit_consumer, 10, explicit_consumer.acknowledge)
+    getattr(explicit_consumer, method)()
+    explicit_consumer.close()
+    assert outcomes.succeeded == [(topic, 0, offset) for offset in range(10)]
+    assert left_for_others(broker, make_consumer, topic) == []
 
 
 @pytest.mark.behaviour("commits")
 def test_another_thread_makes_progress_when_commit_sync_waits(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """commit_sync waits without the interpreter lock: it ends only because another thread lets the answer come."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 1)
-    consumer = make_consumer("t")
+    produce_values(broker, topic, 1)
+    consumer = make_consumer(topic)
     poll_until(consumer, 1)
     broker.faults.delay(ShareAcknowledgeRequest.API_KEY, 20_000)
     released = threading.Event()
@@ -278,18 +266,16 @@ def test_another_thread_makes_progress_when_commit_sync_waits(
 
 @pytest.mark.behaviour("commits")
 def test_only_the_acknowledged_part_is_committed_when_the_rest_has_no_word(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer, explicit_consumer: Consumer
 ) -> None:
     """In explicit mode a commit sends what was acknowledged; the rest stays in flight and is released by close."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 4)
-    consumer = make_consumer("t", share_acknowledgement_mode="explicit")
+    produce_values(broker, topic, 4)
     outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
-    records = poll_until(consumer, 4)
-    consumer.acknowledge(records[0])
-    consumer.acknowledge(records[3], AcknowledgeType.REJECT)
-    assert only_result(consumer.commit_sync()) is None
-    assert outcomes.succeeded == [("t", 0, 0), ("t", 0, 3)]
-    consumer.close()
-    assert offsets(left_for_others(broker, make_consumer, "t")) == [1, 2]
+    explicit_consumer.set_acknowledgement_commit_callback(outcomes)
+    records = poll_until(explicit_consumer, 4)
+    explicit_consumer.acknowledge(records[0])
+    explicit_consumer.acknowledge(records[3], AcknowledgeType.REJECT)
+    assert only_result(explicit_consumer.commit_sync()) is None
+    assert outcomes.succeeded == [(topic, 0, 0), (topic, 0, 3)]
+    explicit_consumer.close()
+    assert offsets(left_for_others(broker, make_consumer, topic)) == [1, 2]

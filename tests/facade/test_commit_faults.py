@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from facade.delivery_checks import Outcomes, left_for_others, only_result, produce_values
-from support.waiting import Consumer, poll_until, poll_while, wait_until
+from support.consumers import Consumer, MakeConsumer
+from support.waiting import poll_until, poll_while, wait_until
 
 from kafka_share.broker import ReferenceBroker
 from kafka_share.broker.refusals import Refusal
@@ -26,7 +27,6 @@ from kafka_share.errors import (
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
 
-MakeConsumer = Callable[..., Consumer]
 SHARE_FETCH = ShareFetchRequest.API_KEY
 SHARE_ACKNOWLEDGE = ShareAcknowledgeRequest.API_KEY
 LATE_MS = 20_000
@@ -114,12 +114,11 @@ def test_acknowledgements_fail_locally_when_the_session_has_to_begin_anew(
 
 @pytest.mark.behaviour("explicit acknowledgement")
 def test_late_answer_is_reported_when_commit_sync_ran_out_of_time(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """commit_sync raises when its time ends; the acknowledgements stay under way and are reported when answered."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 3)
-    consumer = make_consumer("t")
+    produce_values(broker, topic, 3)
+    consumer = make_consumer(topic)
     outcomes = Outcomes()
     consumer.set_acknowledgement_commit_callback(outcomes)
     poll_until(consumer, 3)
@@ -129,78 +128,73 @@ def test_late_answer_is_reported_when_commit_sync_ran_out_of_time(
     assert outcomes.calls == []
     broker.advance(LATE_MS)
     poll_while(consumer, lambda: not outcomes.calls)
-    assert outcomes.succeeded == [("t", 0, 0), ("t", 0, 1), ("t", 0, 2)]
+    assert outcomes.succeeded == [(topic, 0, 0), (topic, 0, 1), (topic, 0, 2)]
     consumer.close()
-    assert left_for_others(broker, make_consumer, "t") == []
+    assert left_for_others(broker, make_consumer, topic) == []
 
 
 @pytest.mark.behaviour("commits")
 def test_async_commits_do_not_wait_and_share_requests_when_an_answer_is_late(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, explicit_consumer: Consumer
 ) -> None:
     """commit_async never waits; what is acknowledged while one answer is late goes in one later request."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 50)
-    consumer = make_consumer("t", share_acknowledgement_mode="explicit")
+    produce_values(broker, topic, 50)
     outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
-    records = poll_until(consumer, 50)
+    explicit_consumer.set_acknowledgement_commit_callback(outcomes)
+    records = poll_until(explicit_consumer, 50)
     broker.faults.delay(SHARE_ACKNOWLEDGE, LATE_MS)
     for record in records:
-        consumer.acknowledge(record)
-        returned: object = consumer.commit_async()  # type: ignore[func-returns-value]
+        explicit_consumer.acknowledge(record)
+        returned: object = explicit_consumer.commit_async()  # type: ignore[func-returns-value]
         assert returned is None
         wait_until(lambda: bool(broker.requests(SHARE_ACKNOWLEDGE)))
     assert outcomes.calls == [], "no answer has come: none of the calls can have waited for one"
     broker.advance(LATE_MS)
-    consumer.commit_sync()
-    assert outcomes.succeeded == [("t", 0, offset) for offset in range(50)]
+    explicit_consumer.commit_sync()
+    assert outcomes.succeeded == [(topic, 0, offset) for offset in range(50)]
     assert len(broker.requests(SHARE_ACKNOWLEDGE)) == 2
 
 
 @pytest.mark.behaviour("commits")
 def test_commit_sync_succeeds_when_async_commits_are_under_way_and_cached(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, explicit_consumer: Consumer
 ) -> None:
     """commit_sync takes along what earlier asynchronous commits have not sent yet, in one request.
 
     librdkafka sends the sync before the cached async; ours sends them together, and reports all of them.
     """
-    broker.create_topic("t")
-    produce_values(broker, "t", 3)
-    consumer = make_consumer("t", share_acknowledgement_mode="explicit")
+    produce_values(broker, topic, 3)
     outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
-    under_way, cached, waited_for = poll_until(consumer, 3)
+    explicit_consumer.set_acknowledgement_commit_callback(outcomes)
+    under_way, cached, waited_for = poll_until(explicit_consumer, 3)
     broker.faults.delay(SHARE_ACKNOWLEDGE, LATE_MS)
-    consumer.acknowledge(under_way)
-    consumer.commit_async()
+    explicit_consumer.acknowledge(under_way)
+    explicit_consumer.commit_async()
     wait_until(lambda: len(broker.requests(SHARE_ACKNOWLEDGE)) == 1)
-    consumer.acknowledge(cached)
-    consumer.commit_async()
-    consumer.acknowledge(waited_for)
+    explicit_consumer.acknowledge(cached)
+    explicit_consumer.commit_async()
+    explicit_consumer.acknowledge(waited_for)
     with pytest.raises(OperationTimeoutError):
-        consumer.commit_sync(timeout_ms=0)
+        explicit_consumer.commit_sync(timeout_ms=0)
     broker.advance(LATE_MS)
-    assert only_result(consumer.commit_sync()) is None
-    assert outcomes.succeeded == [("t", 0, 0), ("t", 0, 1), ("t", 0, 2)]
+    assert only_result(explicit_consumer.commit_sync()) is None
+    assert outcomes.succeeded == [(topic, 0, 0), (topic, 0, 1), (topic, 0, 2)]
     assert len(broker.requests(SHARE_ACKNOWLEDGE)) == 2
 
 
 @pytest.mark.behaviour("share sessions")
 def test_result_names_the_partition_when_its_topic_was_deleted(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """commit_sync after the topic was deleted answers at once, with an error for the partition."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 2)
-    consumer = make_consumer("t", allow_auto_create_topics=False)
+    produce_values(broker, topic, 2)
+    consumer = make_consumer(topic, allow_auto_create_topics=False)
     outcomes = Outcomes()
     consumer.set_acknowledgement_commit_callback(outcomes)
     poll_until(consumer, 2)
-    broker.delete_topic("t")
+    broker.delete_topic(topic)
     ((partition, error),) = consumer.commit_sync().items()
-    assert partition.topic_partition == ("t", 0)
+    assert partition.topic_partition == (topic, 0)
     assert isinstance(error, UnknownTopicIdError | UnknownTopicOrPartitionError)
     assert [offset for offset, _ in outcomes.failed] == [0, 1]
     assert consumer.commit_sync() == {}
@@ -229,30 +223,28 @@ def refuse_writes(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 @pytest.mark.behaviour("explicit acknowledgement")
 def test_commit_is_repeated_until_it_succeeds_when_the_partitions_error_may_pass(
-    broker: ReferenceBroker, make_consumer: MakeConsumer, refuse_writes: Callable[[int], None]
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer, refuse_writes: Callable[[int], None]
 ) -> None:
     """A partition's retriable error in the answer of ShareAcknowledge is retried within the timeout, then succeeds."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 2)
-    consumer = make_consumer("t", retry_backoff_ms=10)
+    produce_values(broker, topic, 2)
+    consumer = make_consumer(topic, retry_backoff_ms=10)
     outcomes = Outcomes()
     consumer.set_acknowledgement_commit_callback(outcomes)
     poll_until(consumer, 2)
     refuse_writes(3)
     assert only_result(consumer.commit_sync()) is None
-    assert outcomes.succeeded == [("t", 0, 0), ("t", 0, 1)]
+    assert outcomes.succeeded == [(topic, 0, 0), (topic, 0, 1)]
     assert outcomes.errors == []
     assert len(broker.requests(SHARE_ACKNOWLEDGE)) == 4
 
 
 @pytest.mark.behaviour("commits")
 def test_commit_raises_and_reports_the_last_error_when_it_was_repeated_until_its_deadline(
-    broker: ReferenceBroker, make_consumer: MakeConsumer, refuse_writes: Callable[[int], None]
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer, refuse_writes: Callable[[int], None]
 ) -> None:
     """An error that does not pass in time: the commit raises a timeout or has one as its result, like the callback."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 1)
-    consumer = make_consumer("t", retry_backoff_ms=10, retry_backoff_max_ms=50)
+    produce_values(broker, topic, 1)
+    consumer = make_consumer(topic, retry_backoff_ms=10, retry_backoff_max_ms=50)
     outcomes = Outcomes()
     consumer.set_acknowledgement_commit_callback(outcomes)
     poll_until(consumer, 1)
@@ -266,12 +258,11 @@ def test_commit_raises_and_reports_the_last_error_when_it_was_repeated_until_its
 
 @pytest.mark.behaviour("commits")
 def test_wakeup_interrupts_commit_sync_and_its_acknowledgements_go_all_the_same(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """A commit_sync hit by wakeup raises; what it had handed over is applied and reported by the callback."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 1)
-    consumer = make_consumer("t")
+    produce_values(broker, topic, 1)
+    consumer = make_consumer(topic)
     outcomes = Outcomes()
     consumer.set_acknowledgement_commit_callback(outcomes)
     poll_until(consumer, 1)
@@ -288,4 +279,4 @@ def test_wakeup_interrupts_commit_sync_and_its_acknowledgements_go_all_the_same(
     other.join()
     broker.advance(LATE_MS)
     poll_while(consumer, lambda: not outcomes.calls)
-    assert outcomes.succeeded == [("t", 0, 0)]
+    assert outcomes.succeeded == [(topic, 0, 0)]

@@ -5,20 +5,19 @@ from __future__ import annotations
 import gc
 import random
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import pytest
 from facade.delivery_checks import Outcomes, counted, left_for_others, only_result, produce_one_batch, produce_values
-from support.waiting import Consumer, Record, offsets, poll_once_more, poll_until, poll_while
+from support.consumers import Consumer, MakeConsumer, Record
+from support.waiting import offsets, poll_once_more, poll_until, poll_while
 
 from kafka_share import AcknowledgeType, ShareRecord, TimestampType
 from kafka_share.broker import ReferenceBroker
 from kafka_share.errors import IllegalStateError, InvalidArgumentError
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
 
-MakeConsumer = Callable[..., Consumer]
 ACCEPT, RELEASE, REJECT, RENEW = AcknowledgeType
 
 
@@ -29,10 +28,9 @@ def make_consumer(make_consumer: MakeConsumer) -> MakeConsumer:
 
 
 @pytest.fixture
-def consumer(broker: ReferenceBroker, make_consumer: MakeConsumer) -> Consumer:
-    """An explicit consumer of the new topic t."""
-    broker.create_topic("t")
-    return make_consumer("t", share_acknowledgement_mode="explicit")
+def consumer(explicit_consumer: Consumer) -> Consumer:
+    """In this file nothing is acknowledged that is not named."""
+    return explicit_consumer
 
 
 def made_by_hand(topic: str, partition: int, offset: int) -> Record:
@@ -358,21 +356,19 @@ def sent_batches(request: Any) -> list[tuple[int, int, list[int]]]:
 
 @pytest.mark.behaviour("commits")
 def test_acknowledgements_stand_when_the_records_are_thrown_away(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer, explicit_consumer: Consumer
 ) -> None:
     """Once acknowledged, a record object is not needed any more: the acknowledgement is kept by place, and sent."""
-    broker.create_topic("t")
-    produce_one_batch(broker, "t", 6)
-    consumer = make_consumer("t", share_acknowledgement_mode="explicit")
+    produce_one_batch(broker, topic, 6)
     outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
-    records = poll_until(consumer, 6)
+    explicit_consumer.set_acknowledgement_commit_callback(outcomes)
+    records = poll_until(explicit_consumer, 6)
     for record in records:
-        consumer.acknowledge(record, AcknowledgeType.REJECT if record.offset % 2 else AcknowledgeType.ACCEPT)
+        explicit_consumer.acknowledge(record, AcknowledgeType.REJECT if record.offset % 2 else AcknowledgeType.ACCEPT)
     records.clear()
     del record
     gc.collect()
-    assert only_result(consumer.commit_sync()) is None
-    assert outcomes.succeeded == [("t", 0, offset) for offset in range(6)]
-    consumer.close()
-    assert left_for_others(broker, make_consumer, "t") == []
+    assert only_result(explicit_consumer.commit_sync()) is None
+    assert outcomes.succeeded == [(topic, 0, offset) for offset in range(6)]
+    explicit_consumer.close()
+    assert left_for_others(broker, make_consumer, topic) == []

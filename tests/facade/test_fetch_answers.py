@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import pytest
 from facade.delivery_checks import Outcomes, counted, left_for_others, only_result, produce_one_batch
 from facade.fetch_tampering import FetchTampering, PartitionData, in_partition, partition_error
-from support.waiting import Consumer, Record, offsets, poll_until, poll_until_raises, poll_while
+from support.consumers import MakeConsumer, Record
+from support.waiting import offsets, poll_until, poll_until_raises, poll_while
 
 from kafka_share import AcknowledgeType
 from kafka_share.broker import ReferenceBroker
@@ -22,8 +22,6 @@ from kafka_share.errors import (
 )
 from kafka_share.protocol.crc import crc32c
 from kafka_share.protocol.record_batches import encode_batch
-
-MakeConsumer = Callable[..., Consumer]
 
 
 @pytest.fixture
@@ -48,17 +46,16 @@ def outcomes() -> Outcomes:
 @pytest.mark.behaviour("fetching")
 @pytest.mark.parametrize("free", [[0, 1, 2, 6, 7, 8], [1, 3, 5, 7, 9]], ids=["two ranges", "odd offsets"])
 def test_only_acquired_records_come_when_others_of_the_batch_are_held(
-    free: list[int], broker: ReferenceBroker, make_consumer: MakeConsumer
+    free: list[int], broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """A member holds one batch of ten and releases some: another one gets exactly these, with their delivery counts."""
-    broker.create_topic("t")
-    produce_one_batch(broker, "t", 10)
-    holder = make_consumer("t", share_acknowledgement_mode="explicit")
+    produce_one_batch(broker, topic, 10)
+    holder = make_consumer(topic, share_acknowledgement_mode="explicit")
     for record in poll_until(holder, 10):
         if record.offset in free:
             holder.acknowledge(record, AcknowledgeType.RELEASE)
     assert only_result(holder.commit_sync()) is None
-    other = make_consumer("t")
+    other = make_consumer(topic)
     found: list[Record] = []
     while len(found) < len(free):
         found += poll_until(other, 1)
@@ -74,21 +71,20 @@ def with_last_offset(batch: bytes, delta: int) -> bytes:
 
 @pytest.mark.behaviour("fetching")
 def test_holes_are_acknowledged_unseen_when_compaction_removed_records(
-    broker: ReferenceBroker, make_consumer: MakeConsumer, outcomes: Outcomes
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer, outcomes: Outcomes
 ) -> None:
     """Acquired offsets without a record are never returned; they are acknowledged as GAP together with the others."""
-    broker.create_topic("t")
     batch = encode_batch([(offset, 0, None, b"v", []) for offset in (1, 4)])
-    broker.append_batches("t", with_last_offset(batch, 6))
-    consumer = make_consumer("t")
+    broker.append_batches(topic, with_last_offset(batch, 6))
+    consumer = make_consumer(topic)
     consumer.set_acknowledgement_commit_callback(outcomes)
     assert offsets(poll_until(consumer, 2)) == [1, 4]
     assert only_result(consumer.commit_sync()) is None
-    assert outcomes.succeeded == [("t", 0, offset) for offset in range(7)]
-    broker.produce("t", b"v")
+    assert outcomes.succeeded == [(topic, 0, offset) for offset in range(7)]
+    broker.produce(topic, b"v")
     assert counted(poll_until(consumer, 1)) == [(7, 1)]
     consumer.close()
-    assert offsets(left_for_others(broker, make_consumer, "t")) == [7]
+    assert offsets(left_for_others(broker, make_consumer, topic)) == [7]
 
 
 @pytest.mark.behaviour("fetching")

@@ -5,17 +5,17 @@ from __future__ import annotations
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 
 import pytest
 from facade.delivery_checks import produce_one_batch, produce_values
-from support.waiting import Consumer, Record, looks, poll_until, wait_until
+from support.consumers import Consumer, MakeConsumer, Record
+from support.waiting import looks, poll_until, wait_until
 
 from kafka_share.broker import ReferenceBroker
 from kafka_share.protocol.share_fetch import ShareFetchRequest
 
-MakeConsumer = Callable[..., Consumer]
 SHARE_FETCH = ShareFetchRequest.API_KEY
 LATE_MS = 20_000
 """How late a delayed answer is, on the broker's clock: later than a test would wait, earlier than a lock ends."""
@@ -47,26 +47,26 @@ def produce_many(broker: ReferenceBroker, topic: str, count: int, *, partitions:
 
 
 @pytest.mark.behaviour("several members")
-def test_each_group_gets_everything_in_its_own_time(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
+def test_each_group_gets_everything_in_its_own_time(
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
+) -> None:
     """Two groups on one topic: each gets every record, whenever it polls, whatever the other does."""
-    broker.create_topic("t")
-    one, two = (make_consumer("t", group_id=group) for group in ("one", "two"))
-    produce_values(broker, "t", 3)
+    one, two = (make_consumer(topic, group_id=group) for group in ("one", "two"))
+    produce_values(broker, topic, 3)
     assert [len(poll_until(consumer, 3)) for consumer in (one, two)] == [3, 3]
-    produce_values(broker, "t", 2)
+    produce_values(broker, topic, 2)
     assert len(poll_until(one, 2)) == 2
-    produce_values(broker, "t", 3)
+    produce_values(broker, topic, 3)
     assert [len(poll_until(one, 3)), len(poll_until(two, 5))] == [3, 5]
 
 
 @pytest.mark.behaviour("several members")
 def test_two_members_get_each_record_once_when_they_poll_in_turn(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """Two members of one group share one partition: together they get each of 2000 records once, and both get some."""
-    broker.create_topic("t")
-    members = [make_consumer("t"), make_consumer("t")]
-    produce_many(broker, "t", 2_000)
+    members = [make_consumer(topic), make_consumer(topic)]
+    produce_many(broker, topic, 2_000)
     got = drain(members, 2_000)
     assert min(got.values()) > 0
 
@@ -120,14 +120,13 @@ def test_every_group_gets_everything_when_each_has_several_members(
 
 @pytest.mark.behaviour("several members")
 def test_the_others_get_everything_when_a_member_polls_once_and_closes(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """A member that polls once and closes accepts nothing: the four others get every record."""
-    broker.create_topic("t")
-    produce_many(broker, "t", 1_000)
-    quitter = make_consumer("t")
+    produce_many(broker, topic, 1_000)
+    quitter = make_consumer(topic)
     held = poll_until(quitter, 1)
-    members = [make_consumer("t") for _ in range(4)]
+    members = [make_consumer(topic) for _ in range(4)]
     got = Counter({-1: 0})
     for place, member in enumerate(members):
         got[place] += len(poll_until(member, 1))
@@ -202,14 +201,13 @@ def test_no_record_is_new_twice_and_none_is_lost_when_members_come_and_go(
 
 @pytest.mark.behaviour("several members")
 def test_every_group_gets_everything_when_groups_join_one_after_the_other(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """Five groups that begin at the start of the topic get everything, whenever they join."""
-    broker.create_topic("t")
     members: list[Consumer] = []
     for number in range(5):
-        produce_values(broker, "t", 10)
-        members.append(make_consumer("t", group_id=f"g{number}"))
+        produce_values(broker, topic, 10)
+        members.append(make_consumer(topic, group_id=f"g{number}"))
         for member, count in zip(members, [10] * number + [10 * (number + 1)], strict=True):
             assert len(poll_until(member, count)) == count
 
@@ -241,11 +239,12 @@ def test_records_of_a_fast_broker_come_at_once_when_another_is_slow(make_consume
 
 
 @pytest.mark.behaviour("several members")
-def test_a_poll_without_records_waits_and_asks_seldom(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
+def test_a_poll_without_records_waits_and_asks_seldom(
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
+) -> None:
     """A poll that finds nothing sends one fetch after the other, each for fetch_max_wait_ms, and does not spin."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 1)
-    consumer = make_consumer("t", fetch_max_wait_ms=200)
+    produce_values(broker, topic, 1)
+    consumer = make_consumer(topic, fetch_max_wait_ms=200)
     poll_until(consumer, 1)
     consumer.commit_sync()
     broker.clear_requests()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import pytest
 from facade.delivery_checks import Outcomes, counted, left_for_others, only_result, produce_one_batch, produce_values
-from support.waiting import Consumer, looks, offsets, poll_once_more, poll_until, poll_while
+from support.consumers import Consumer, MakeConsumer
+from support.waiting import looks, offsets, poll_once_more, poll_until, poll_while
 
 from kafka_share import AcknowledgeType, ShareRecord
 from kafka_share.broker import ReferenceBroker
@@ -15,7 +15,6 @@ from kafka_share.errors import IllegalStateError
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
 
-MakeConsumer = Callable[..., Consumer]
 Sent = tuple[int, int, list[int]]
 """(first offset, last offset, types) of an AcknowledgementBatch."""
 
@@ -52,12 +51,11 @@ def outcomes() -> Outcomes:
 
 @pytest.mark.behaviour("implicit acknowledgement")
 def test_the_next_poll_accepts_what_the_last_one_returned(
-    broker: ReferenceBroker, make_consumer: MakeConsumer, outcomes: Outcomes
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer, outcomes: Outcomes
 ) -> None:
     """In implicit mode the next poll accepts what the last one returned, once, and nobody sees it again."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 5)
-    consumer = make_consumer("t")
+    produce_values(broker, topic, 5)
+    consumer = make_consumer(topic)
     consumer.set_acknowledgement_commit_callback(outcomes)
     assert offsets(poll_until(consumer, 5)) == [0, 1, 2, 3, 4]
     assert sent_acknowledgements(broker) == []
@@ -66,7 +64,7 @@ def test_the_next_poll_accepts_what_the_last_one_returned(
     assert not broker.requests(ShareAcknowledgeRequest.API_KEY)
     assert poll_once_more(consumer) == []
     consumer.close()
-    assert left_for_others(broker, make_consumer, "t") == []
+    assert left_for_others(broker, make_consumer, topic) == []
 
 
 @pytest.mark.behaviour("implicit acknowledgement")
@@ -99,12 +97,11 @@ def test_commit_async_reports_through_the_callback(
 
 @pytest.mark.behaviour("implicit acknowledgement")
 def test_acknowledge_is_refused_and_the_batch_stays_good_when_the_mode_is_implicit(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """In implicit mode every form of acknowledge is an illegal state; commits go on working."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 2)
-    consumer = make_consumer("t", max_poll_records=1)
+    produce_values(broker, topic, 2)
+    consumer = make_consumer(topic, max_poll_records=1)
 
     def refuses(record: ShareRecord[bytes, bytes]) -> None:
         with pytest.raises(IllegalStateError, match="implicitly"):
@@ -112,7 +109,7 @@ def test_acknowledge_is_refused_and_the_batch_stays_good_when_the_mode_is_implic
         with pytest.raises(IllegalStateError, match="implicitly"):
             consumer.acknowledge(record, AcknowledgeType.RELEASE)
         with pytest.raises(IllegalStateError, match="implicitly"):
-            consumer.acknowledge_offset("t", 0, record.offset, AcknowledgeType.REJECT)
+            consumer.acknowledge_offset(topic, 0, record.offset, AcknowledgeType.REJECT)
 
     (first,) = poll_until(consumer, 1)
     refuses(first)
@@ -122,18 +119,17 @@ def test_acknowledge_is_refused_and_the_batch_stays_good_when_the_mode_is_implic
     assert only_result(consumer.commit_sync()) is None
     refuses(second)
     consumer.close()
-    assert left_for_others(broker, make_consumer, "t") == []
+    assert left_for_others(broker, make_consumer, topic) == []
 
 
 @pytest.mark.behaviour("implicit acknowledgement")
 def test_each_round_sees_its_own_records_when_new_members_follow_each_other(
-    broker: ReferenceBroker, make_consumer: MakeConsumer, outcomes: Outcomes
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer, outcomes: Outcomes
 ) -> None:
     """Members that follow each other each see only the records that the one before has not accepted."""
-    broker.create_topic("t")
     for number in range(3):
-        produce_values(broker, "t", 4)
-        consumer = make_consumer("t")
+        produce_values(broker, topic, 4)
+        consumer = make_consumer(topic)
         consumer.set_acknowledgement_commit_callback(outcomes)
         assert counted(poll_until(consumer, 4)) == [(offset, 1) for offset in range(4 * number, 4 * number + 4)]
         accept_by_polling(consumer, outcomes, 4 * number + 4)
@@ -173,16 +169,15 @@ def test_nothing_is_left_for_others_when_a_poll_has_accepted_it(
 
 @pytest.mark.behaviour("implicit acknowledgement")
 def test_polls_of_an_empty_topic_acknowledge_nothing(
-    broker: ReferenceBroker, make_consumer: MakeConsumer, outcomes: Outcomes
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer, outcomes: Outcomes
 ) -> None:
     """Polling an empty topic sends no acknowledgement; records produced later are accepted as usual."""
-    broker.create_topic("t")
-    consumer = make_consumer("t", fetch_max_wait_ms=10)
+    consumer = make_consumer(topic, fetch_max_wait_ms=10)
     consumer.set_acknowledgement_commit_callback(outcomes)
     poll_while(consumer, lambda: len(broker.requests(ShareFetchRequest.API_KEY)) < 4)
     assert consumer.commit_sync() == {}
     assert sent_acknowledgements(broker) == []
-    broker.produce("t", b"v")
+    broker.produce(topic, b"v")
     assert offsets(poll_until(consumer, 1)) == [0]
     accept_by_polling(consumer, outcomes, 1)
     assert sent_acknowledgements(broker) == [(0, 0, [1])]
@@ -207,13 +202,12 @@ def test_the_old_topic_is_acknowledged_when_the_subscription_changes(
 
 @pytest.mark.behaviour("membership")
 def test_every_record_comes_once_when_one_member_is_implicit_and_one_explicit(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """One member may be implicit and another explicit: each record is delivered once between them."""
-    broker.create_topic("t")
-    implicit = make_consumer("t", max_poll_records=3)
-    explicit = make_consumer("t", max_poll_records=3, share_acknowledgement_mode="explicit")
-    produce_values(broker, "t", 60)
+    implicit = make_consumer(topic, max_poll_records=3)
+    explicit = make_consumer(topic, max_poll_records=3, share_acknowledgement_mode="explicit")
+    produce_values(broker, topic, 60)
     seen: list[tuple[int, int]] = []
     for _ in looks(lambda: f"only these came: {seen}"):
         seen.extend(counted(list(implicit.poll(timeout_ms=20))))
@@ -227,17 +221,16 @@ def test_every_record_comes_once_when_one_member_is_implicit_and_one_explicit(
     assert sorted(seen) == [(offset, 1) for offset in range(60)]
     implicit.close()
     explicit.close()
-    assert left_for_others(broker, make_consumer, "t") == []
+    assert left_for_others(broker, make_consumer, topic) == []
 
 
 @pytest.mark.behaviour("implicit acknowledgement")
 def test_commit_sync_has_nothing_to_do_when_a_poll_has_accepted_everything(
-    broker: ReferenceBroker, make_consumer: MakeConsumer, outcomes: Outcomes
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer, outcomes: Outcomes
 ) -> None:
     """After the accepting poll has reported its outcome, commit_sync answers {} and sends nothing."""
-    broker.create_topic("t")
-    broker.produce("t", b"v")
-    consumer = make_consumer("t")
+    broker.produce(topic, b"v")
+    consumer = make_consumer(topic)
     consumer.set_acknowledgement_commit_callback(outcomes)
     poll_until(consumer, 1)
     accept_by_polling(consumer, outcomes, 1)
@@ -247,43 +240,39 @@ def test_commit_sync_has_nothing_to_do_when_a_poll_has_accepted_everything(
 
 @pytest.mark.behaviour("implicit acknowledgement")
 def test_no_record_comes_twice_when_producing_and_consuming_take_turns(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, consumer: Consumer
 ) -> None:
     """When producing and consuming take turns for 20 rounds, no record comes twice."""
-    broker.create_topic("t")
-    consumer = make_consumer("t")
     found: list[tuple[int, int]] = []
     for _ in range(20):
         for _ in range(5):
-            produce_one_batch(broker, "t", 10)
+            produce_one_batch(broker, topic, 10)
         found += counted(poll_until(consumer, 50))
     assert found == [(offset, 1) for offset in range(1000)]
 
 
 @pytest.mark.behaviour("implicit acknowledgement")
 def test_the_last_batch_is_given_back_when_the_consumer_closes_without_another_poll(
-    broker: ReferenceBroker, make_consumer: MakeConsumer, outcomes: Outcomes
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer, outcomes: Outcomes
 ) -> None:
     """Closing accepts nothing by itself: what the last poll returned is released at once, for another member."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 4)
-    consumer = make_consumer("t", max_poll_records=2)
+    produce_values(broker, topic, 4)
+    consumer = make_consumer(topic, max_poll_records=2)
     consumer.set_acknowledgement_commit_callback(outcomes)
     assert offsets(poll_until(consumer, 1)) == [0, 1]
     assert offsets(poll_until(consumer, 1)) == [2, 3]
     consumer.close()
-    assert outcomes.succeeded == [("t", 0, 0), ("t", 0, 1)]
-    assert counted(left_for_others(broker, make_consumer, "t")) == [(2, 2), (3, 2)]
+    assert outcomes.succeeded == [(topic, 0, 0), (topic, 0, 1)]
+    assert counted(left_for_others(broker, make_consumer, topic)) == [(2, 2), (3, 2)]
 
 
 @pytest.mark.behaviour("implicit acknowledgement")
 def test_no_record_is_accepted_unseen_when_an_interrupt_strikes_in_the_callback(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """A poll that fetched records but was interrupted before it returned hands them to the next poll."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 2)
-    consumer = make_consumer("t", max_poll_records=1)
+    produce_values(broker, topic, 2)
+    consumer = make_consumer(topic, max_poll_records=1)
     strikes = [KeyboardInterrupt()]
 
     def callback(*_: object) -> None:

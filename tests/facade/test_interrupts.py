@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from facade.delivery_checks import Outcomes, only_result, produce_values
 from facade.scripted_background import Place, ScriptedBackground
+from support.consumers import MakeConsumer
 from support.waiting import poll_until, wait_until
 
 import kafka_share
@@ -29,7 +30,6 @@ LONG_MS = 60_000
 NEVER = sys.maxsize
 MAX_POLLS = 20
 Consumer = KafkaShareConsumer[Any, Any]
-MakeConsumer = Callable[..., Consumer]
 
 
 class Interruption:
@@ -315,12 +315,11 @@ def test_the_consumer_can_be_closed_when_close_is_interrupted_at_any_line(
 
 @pytest.mark.behaviour("polling")
 def test_commit_sync_raises_and_its_acknowledgements_go_all_the_same_when_it_is_interrupted(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """Ctrl-C while commit_sync waits: KeyboardInterrupt at once; the outcome is reported later, and commits work."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 2)
-    consumer = make_consumer("t")
+    produce_values(broker, topic, 2)
+    consumer = make_consumer(topic)
     outcomes = Outcomes()
     consumer.set_acknowledgement_commit_callback(outcomes)
     poll_until(consumer, 2)
@@ -339,7 +338,7 @@ def test_commit_sync_raises_and_its_acknowledgements_go_all_the_same_when_it_is_
     other.join()
     broker.advance(20_000)
     assert only_result(consumer.commit_sync()) is None
-    assert outcomes.succeeded == [("t", 0, 0), ("t", 0, 1)]
+    assert outcomes.succeeded == [(topic, 0, 0), (topic, 0, 1)]
 
 
 def test_a_handler_that_exits_is_run_at_once_when_a_poll_waits(

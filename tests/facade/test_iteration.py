@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
+from support.consumers import MakeConsumer
 from support.waiting import poll_until
 
 from kafka_share import KafkaShareConsumer
 from kafka_share.broker import ReferenceBroker
 
 Consumer = KafkaShareConsumer[Any, Any]
-MakeConsumer = Callable[..., Consumer]
 
 
 @pytest.fixture

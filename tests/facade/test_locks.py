@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from facade.delivery_checks import Outcomes, counted, left_for_others, only_result, produce_one_batch, produce_values
-from support.waiting import Consumer, offsets, poll_once_more, poll_until
+from support.consumers import Consumer, MakeConsumer
+from support.waiting import offsets, poll_once_more, poll_until
 
 from kafka_share import AcknowledgeType
 from kafka_share.broker import ReferenceBroker
 from kafka_share.errors import InvalidRecordStateError
 
-MakeConsumer = Callable[..., Consumer]
 LOCK_MS = 15_000
 
 
@@ -32,53 +30,51 @@ def primed_member(broker: ReferenceBroker, make_consumer: MakeConsumer, **config
 
 
 @pytest.mark.behaviour("acquisition locks")
-def test_record_comes_again_when_its_lock_has_ended(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
+def test_record_comes_again_when_its_lock_has_ended(
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
+) -> None:
     """One record accepted, the next kept for longer than its lock: exactly that one comes again."""
-    broker.create_topic("t")
-    broker.produce("t", b"first")
-    consumer = make_consumer("t")
+    broker.produce(topic, b"first")
+    consumer = make_consumer(topic)
     poll_until(consumer, 1)
     consumer.commit_sync()
-    broker.produce("t", b"second")
+    broker.produce(topic, b"second")
     poll_until(consumer, 1)
     broker.advance(LOCK_MS + 1)
     assert counted(poll_until(consumer, 1)) == [(1, 2)]
     assert only_result(consumer.commit_sync()) is None
     consumer.close()
-    assert left_for_others(broker, make_consumer, "t") == []
+    assert left_for_others(broker, make_consumer, topic) == []
 
 
 @pytest.mark.behaviour("acquisition locks")
 @pytest.mark.parametrize("kind", [AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT])
 def test_commit_fails_when_the_lock_has_run_out(
-    broker: ReferenceBroker, make_consumer: MakeConsumer, kind: AcknowledgeType
+    broker: ReferenceBroker, topic: str, explicit_consumer: Consumer, kind: AcknowledgeType
 ) -> None:
     """A record may be acknowledged after its lock has ended, but committing that fails."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 2)
-    consumer = make_consumer("t", share_acknowledgement_mode="explicit")
+    produce_values(broker, topic, 2)
     outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
-    records = poll_until(consumer, 2)
+    explicit_consumer.set_acknowledgement_commit_callback(outcomes)
+    records = poll_until(explicit_consumer, 2)
     broker.advance(LOCK_MS + 1)
     for record in records:
-        consumer.acknowledge(record, kind)
-    assert isinstance(only_result(consumer.commit_sync()), InvalidRecordStateError)
+        explicit_consumer.acknowledge(record, kind)
+    assert isinstance(only_result(explicit_consumer.commit_sync()), InvalidRecordStateError)
     assert outcomes.failed == [(0, InvalidRecordStateError), (1, InvalidRecordStateError)]
-    assert counted(poll_until(consumer, 2, consumer.acknowledge)) == [(0, 2), (1, 2)]
+    assert counted(poll_until(explicit_consumer, 2, explicit_consumer.acknowledge)) == [(0, 2), (1, 2)]
 
 
 @pytest.mark.behaviour("explicit acknowledgement")
 def test_the_new_holders_word_stands_when_the_old_one_comes_late(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """A member whose lock has ended can change nothing about a record that another one has accepted since."""
-    broker.create_topic("t")
-    late = make_consumer("t", share_acknowledgement_mode="explicit")
-    produce_values(broker, "t", 2)
+    late = make_consumer(topic, share_acknowledgement_mode="explicit")
+    produce_values(broker, topic, 2)
     _, contested = poll_until(late, 2)
     broker.advance(LOCK_MS + 1)
-    thief = make_consumer("t", share_acknowledgement_mode="explicit")
+    thief = make_consumer(topic, share_acknowledgement_mode="explicit")
     first, second = poll_until(thief, 2)
     thief.acknowledge(second)
     assert only_result(thief.commit_sync()) is None
@@ -87,40 +83,38 @@ def test_the_new_holders_word_stands_when_the_old_one_comes_late(
     thief.acknowledge(first)
     thief.close()
     late.close()
-    assert left_for_others(broker, make_consumer, "t") == []
+    assert left_for_others(broker, make_consumer, topic) == []
 
 
 @pytest.mark.behaviour("explicit acknowledgement")
 def test_late_word_is_ignored_when_the_start_has_moved_past_the_record(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """A record at the front that another member has finished: a late acknowledgement succeeds, to no effect."""
-    broker.create_topic("t")
-    late = make_consumer("t", share_acknowledgement_mode="explicit")
-    broker.produce("t", b"contested")
+    late = make_consumer(topic, share_acknowledgement_mode="explicit")
+    broker.produce(topic, b"contested")
     (held,) = poll_until(late, 1)
     broker.advance(LOCK_MS + 1)
-    thief = make_consumer("t")
+    thief = make_consumer(topic)
     assert counted(poll_until(thief, 1)) == [(0, 2)]
     assert only_result(thief.commit_sync()) is None
     late.acknowledge(held, AcknowledgeType.RELEASE)
     assert only_result(late.commit_sync()) is None
     late.close()
     thief.close()
-    assert left_for_others(broker, make_consumer, "t") == []
+    assert left_for_others(broker, make_consumer, topic) == []
 
 
 @pytest.mark.behaviour("explicit acknowledgement")
 def test_late_word_fails_when_another_member_holds_the_record(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """A late acceptance fails and does not touch a record that another member holds by now."""
-    broker.create_topic("t")
-    late = make_consumer("t", share_acknowledgement_mode="explicit")
-    broker.produce("t", b"contested")
+    late = make_consumer(topic, share_acknowledgement_mode="explicit")
+    broker.produce(topic, b"contested")
     (held,) = poll_until(late, 1)
     broker.advance(LOCK_MS + 1)
-    holder = make_consumer("t")
+    holder = make_consumer(topic)
     poll_until(holder, 1)
     late.acknowledge(held)
     assert isinstance(only_result(late.commit_sync()), InvalidRecordStateError)
@@ -130,13 +124,12 @@ def test_late_word_fails_when_another_member_holds_the_record(
 
 @pytest.mark.behaviour("acquisition locks")
 def test_records_pass_on_when_a_member_says_nothing_but_stays(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """The lock's end is enough for another member to get the records; the first one is still in the group."""
-    broker.create_topic("t")
     second = primed_member(broker, make_consumer)
-    silent = make_consumer("t")
-    produce_values(broker, "t", 3)
+    silent = make_consumer(topic)
+    produce_values(broker, topic, 3)
     assert offsets(poll_until(silent, 3)) == [1, 2, 3]
     broker.advance(LOCK_MS - 1_000)
     assert poll_once_more(second) == []
@@ -149,45 +142,44 @@ def test_records_pass_on_when_a_member_says_nothing_but_stays(
 
 @pytest.mark.behaviour("acquisition locks")
 def test_records_pass_from_member_to_member_when_each_lets_its_lock_end(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """Three members acquire one after the other and fall silent: the same records pass on, the count rises."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 2)
+    produce_values(broker, topic, 2)
     for count in (1, 2, 3):
-        assert counted(poll_until(make_consumer("t"), 2)) == [(0, count), (1, count)]
+        assert counted(poll_until(make_consumer(topic), 2)) == [(0, count), (1, count)]
         broker.advance(LOCK_MS + 1)
 
 
 @pytest.mark.behaviour("explicit acknowledgement")
 def test_third_member_sees_nothing_when_two_locks_have_ended_and_the_limit_is_two(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """With a delivery limit of 2, records whose lock has run out twice are archived: a third member sees nothing."""
-    broker.create_topic("t")
     broker.set_group_config("g", {"share.delivery.count.limit": "2"})
-    produce_values(broker, "t", 2)
+    produce_values(broker, topic, 2)
     for count in (1, 2):
-        consumer = make_consumer("t")
+        consumer = make_consumer(topic)
         assert counted(poll_until(consumer, 2)) == [(0, count), (1, count)]
         broker.advance(LOCK_MS + 1)
         consumer.close()
-    assert left_for_others(broker, make_consumer, "t") == []
+    assert left_for_others(broker, make_consumer, topic) == []
 
 
 @pytest.mark.behaviour("acquisition locks")
-def test_new_lock_time_applies_to_later_acquisitions_only(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
+def test_new_lock_time_applies_to_later_acquisitions_only(
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
+) -> None:
     """A changed share.record.lock.duration.ms is in later deliveries; a lock that is running keeps its length."""
-    broker.create_topic("t")
     other = primed_member(broker, make_consumer)
-    long_holder = make_consumer("t")
+    long_holder = make_consumer(topic)
     broker.set_group_config("g", {"share.record.lock.duration.ms": "25000"})
-    broker.produce("t", b"locked for 25 s")
+    broker.produce(topic, b"locked for 25 s")
     assert offsets(poll_until(long_holder, 1)) == [1]
     assert long_holder.acquisition_lock_timeout_ms == 25_000
     broker.set_group_config("g", {"share.record.lock.duration.ms": "15000"})
-    broker.produce("t", b"locked for 15 s")
-    short_holder = make_consumer("t")
+    broker.produce(topic, b"locked for 15 s")
+    short_holder = make_consumer(topic)
     assert offsets(poll_until(short_holder, 1)) == [2]
     assert short_holder.acquisition_lock_timeout_ms == 15_000
     broker.advance(15_001)
@@ -200,65 +192,60 @@ def test_new_lock_time_applies_to_later_acquisitions_only(broker: ReferenceBroke
 
 @pytest.mark.behaviour("acquisition locks")
 def test_the_rest_of_a_batch_comes_back_alone_when_part_of_it_was_acknowledged(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer, explicit_consumer: Consumer
 ) -> None:
     """Acknowledging part of a batch ends only those locks; the others run out and their records come back alone."""
-    broker.create_topic("t")
-    produce_one_batch(broker, "t", 6)
-    consumer = make_consumer("t", share_acknowledgement_mode="explicit")
-    for record in poll_until(consumer, 6):
+    produce_one_batch(broker, topic, 6)
+    for record in poll_until(explicit_consumer, 6):
         if record.offset in (1, 4):
-            consumer.acknowledge(record)
-    assert only_result(consumer.commit_sync()) is None
+            explicit_consumer.acknowledge(record)
+    assert only_result(explicit_consumer.commit_sync()) is None
     broker.advance(LOCK_MS + 1)
-    other = make_consumer("t")
+    other = make_consumer(topic)
     assert counted(poll_until(other, 4)) == [(0, 2), (2, 2), (3, 2), (5, 2)]
 
 
 @pytest.mark.behaviour("acquisition locks")
 def test_no_more_than_the_limit_of_locks_is_held_rounded_up_to_a_batch(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """The limit of locks is rounded up to a whole batch; then nothing comes until the first records are accepted."""
-    broker.create_topic("t")
     broker.set_group_config("g", {"share.partition.max.record.locks": "100"})
     for _ in range(3):
-        produce_one_batch(broker, "t", 60)
-    holder = make_consumer("t", share_acknowledgement_mode="explicit")
+        produce_one_batch(broker, topic, 60)
+    holder = make_consumer(topic, share_acknowledgement_mode="explicit")
     held = poll_until(holder, 1)
     assert offsets(held) == list(range(120))
     for record in held[:60]:
         holder.acknowledge(record)
     assert only_result(holder.commit_sync()) is None
-    other = make_consumer("t")
+    other = make_consumer(topic)
     assert offsets(poll_until(other, 60)) == list(range(120, 180))
 
 
 @pytest.mark.behaviour("acquisition locks")
 def test_exactly_the_limit_is_held_when_the_acquire_mode_is_record_limit(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """In record_limit mode exactly as many records as the limit are acquired; the rest comes with the next fetch."""
-    broker.create_topic("t")
     broker.set_group_config("g", {"share.partition.max.record.locks": "100"})
     for _ in range(3):
-        produce_one_batch(broker, "t", 60)
-    consumers = [make_consumer("t", share_acquire_mode="record_limit") for _ in range(2)]
+        produce_one_batch(broker, topic, 60)
+    consumers = [make_consumer(topic, share_acquire_mode="record_limit") for _ in range(2)]
     assert offsets(poll_until(consumers[0], 1)) == list(range(100))
     assert offsets(poll_until(consumers[1], 1)) == list(range(100, 120))
 
 
 @pytest.mark.behaviour("acquisition locks")
 def test_limit_counts_the_span_from_the_start_when_inner_records_are_done(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """Accepting records in the middle frees no locks; accepting the front moves the start, and the next batch comes."""
-    broker.create_topic("t")
     broker.set_group_config("g", {"share.partition.max.record.locks": "100"})
     other = primed_member(broker, make_consumer)
     for _ in range(3):
-        produce_one_batch(broker, "t", 60)
-    holder = make_consumer("t", share_acknowledgement_mode="explicit")
+        produce_one_batch(broker, topic, 60)
+    holder = make_consumer(topic, share_acknowledgement_mode="explicit")
     held = poll_until(holder, 1)
     assert offsets(held) == list(range(1, 121))
     for record in held[50:100]:
@@ -273,22 +260,21 @@ def test_limit_counts_the_span_from_the_start_when_inner_records_are_done(
 
 @pytest.mark.behaviour("fetching")
 def test_lock_time_is_known_from_the_first_delivery_on_and_never_forgotten(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """The duration of locks is unknown before the first delivery and is kept from then on."""
-    broker.create_topic("t")
     broker.set_group_config("g", {"share.record.lock.duration.ms": "20000"})
-    consumer = make_consumer("t", fetch_max_wait_ms=20)
+    consumer = make_consumer(topic, fetch_max_wait_ms=20)
     assert poll_once_more(consumer) == []
     assert consumer.acquisition_lock_timeout_ms is None
-    broker.produce("t", b"1")
+    broker.produce(topic, b"1")
     poll_until(consumer, 1)
     assert consumer.acquisition_lock_timeout_ms == 20_000
     broker.set_group_config("g", {"share.record.lock.duration.ms": "25000"})
     assert only_result(consumer.commit_sync()) is None
     assert poll_once_more(consumer) == []
     assert consumer.acquisition_lock_timeout_ms is not None
-    broker.produce("t", b"2")
+    broker.produce(topic, b"2")
     poll_until(consumer, 1)
     assert consumer.acquisition_lock_timeout_ms == 25_000
     consumer.unsubscribe()

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
-from typing import Any
 
 import pytest
+from support.consumers import MakeConsumer
 from support.waiting import poll_until
 
-from kafka_share import AcknowledgeType, KafkaShareConsumer
+from kafka_share import AcknowledgeType
 from kafka_share.broker import ReferenceBroker
 from kafka_share.core.log_events import LOG_EVENTS
 from kafka_share.errors import RecordDeserializationError, UnsupportedVersionError
 
-MakeConsumer = Callable[..., KafkaShareConsumer[Any, Any]]
 SECRETS = ("geheime-nutzlast", "geheimer-schluessel", "geheimer-header", "geheimes-passwort")
 PAYLOAD, KEY, HEADER, PASSWORD = SECRETS
 STANDARD = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import pytest
 from facade.delivery_checks import Outcomes, left_for_others, only_result
 from facade.fetch_tampering import FetchTampering, in_batch
-from support.waiting import Consumer, Record, offsets, poll_until, poll_until_raises
+from support.consumers import MakeConsumer, Record
+from support.waiting import offsets, poll_until, poll_until_raises
 
 from kafka_share import AcknowledgeType
 from kafka_share.broker import ReferenceBroker
 from kafka_share.errors import ConfigurationError, CorruptRecordError, IllegalStateError
 from kafka_share.protocol.record_batches import encode_batch
-
-MakeConsumer = Callable[..., Consumer]
 
 
 def not_bad(data: bytes) -> str:

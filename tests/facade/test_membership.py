@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from facade.delivery_checks import Outcomes, only_result, produce_values
-from support.waiting import Consumer, offsets, poll_until, poll_until_raises, poll_while, wait_until
+from support.consumers import QUICK, Consumer, MakeConsumer
+from support.waiting import offsets, poll_until, poll_until_raises, poll_while, wait_until
 from support.wire_connection import WireConnection
 
 from kafka_share.broker import ReferenceBroker
@@ -23,12 +24,10 @@ from kafka_share.protocol.groups import DeleteGroupsRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
 from kafka_share.protocol.share_group import ShareGroupHeartbeatRequest
 
-MakeConsumer = Callable[..., Consumer]
 HEARTBEAT = ShareGroupHeartbeatRequest.API_KEY
 FIND_COORDINATOR = FindCoordinatorRequest.API_KEY
 SHARE_FETCH = ShareFetchRequest.API_KEY
 SESSION_TIMEOUT_MS = 45_000
-QUICK = {"group.share.heartbeat.interval.ms": 100, "group.share.min.heartbeat.interval.ms": 100}
 """So that a test need not wait for heartbeats."""
 
 
@@ -79,12 +78,8 @@ def test_the_member_goes_on_with_its_epoch_when_its_coordinator_stops(make_consu
 
 
 @pytest.mark.behaviour("membership")
-def test_the_member_survives_when_its_coordinator_is_loading(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
-) -> None:
+def test_the_member_survives_when_its_coordinator_is_loading(broker: ReferenceBroker, consumer: Consumer) -> None:
     """A coordinator that is loading for a while is asked again until it has loaded; records go on meanwhile."""
-    broker.create_topic("t")
-    consumer = make_consumer("t")
     assert_delivers(broker, consumer)
     broker.clear_requests()
     broker.faults.fail(HEARTBEAT, 14, times=4)
@@ -99,12 +94,8 @@ def test_the_member_survives_when_its_coordinator_is_loading(
 
 
 @pytest.mark.behaviour("membership")
-def test_the_consumer_recovers_when_rights_on_its_topic_are_given(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
-) -> None:
+def test_the_consumer_recovers_when_rights_on_its_topic_are_given(broker: ReferenceBroker, consumer: Consumer) -> None:
     """Missing rights on a topic are raised by one poll; once they are given, records come without a restart."""
-    broker.create_topic("t")
-    consumer = make_consumer("t")
     poll_while(consumer, lambda: members(broker) < 1)
     broker.faults.fail(HEARTBEAT, TopicAuthorizationFailedError.code, times=3)
     poll_until_raises(consumer, TopicAuthorizationFailedError)
@@ -115,12 +106,11 @@ def test_the_consumer_recovers_when_rights_on_its_topic_are_given(
 @pytest.mark.behaviour("membership")
 @pytest.mark.parametrize("code", [30, 81, 42, 35, 69])
 def test_one_poll_raises_and_later_ones_are_empty_when_the_group_refuses_the_member(
-    broker: ReferenceBroker, make_consumer: MakeConsumer, code: int
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer, code: int
 ) -> None:
     """A refusal is raised by one poll; later ones bring nothing though there are records, and close is clean."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 3)
-    consumer = make_consumer("t")
+    produce_values(broker, topic, 3)
+    consumer = make_consumer(topic)
     broker.faults.fail(HEARTBEAT, code)
     expected = error_for_code(code)
     assert expected is not None
@@ -135,7 +125,7 @@ def test_one_poll_raises_and_later_ones_are_empty_when_the_group_refuses_the_mem
 @pytest.mark.behaviour("membership")
 def test_a_newcomer_is_refused_and_the_members_go_on_when_the_group_is_full(make_consumer: MakeConsumer) -> None:
     """A full group: the newcomer's poll raises, and the member that is there goes on."""
-    with ReferenceBroker(config={**QUICK, "group.share.max.size": 1}) as full:
+    with ReferenceBroker(config={**QUICK, "group.share.max.size": "1"}) as full:
         full.create_topic("t")
         with (
             make_consumer("t", bootstrap_servers=full.bootstrap_servers, reset=None) as first,
@@ -190,12 +180,11 @@ def test_the_group_is_made_anew_when_it_was_deleted_while_its_member_was_silent(
 
 @pytest.mark.behaviour("membership")
 def test_records_can_be_acknowledged_and_the_next_poll_joins_again_when_the_application_stalled(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """No poll for max_poll_interval_ms: the member leaves, what it holds stays valid, and polls go on afterwards."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 2)
-    consumer = make_consumer("t", max_poll_interval_ms=200, share_acknowledgement_mode="explicit")
+    produce_values(broker, topic, 2)
+    consumer = make_consumer(topic, max_poll_interval_ms=200, share_acknowledgement_mode="explicit")
     outcomes = Outcomes()
     consumer.set_acknowledgement_commit_callback(outcomes)
     first, second = poll_until(consumer, 2)
@@ -206,21 +195,20 @@ def test_records_can_be_acknowledged_and_the_next_poll_joins_again_when_the_appl
     with pytest.raises(IllegalStateError):
         consumer.poll(timeout_ms=100)
     consumer.acknowledge(second)
-    broker.produce("t", b"later")
+    broker.produce(topic, b"later")
     [later] = poll_until(consumer, 1, consumer.acknowledge)
     assert later.value == b"later"
     assert members(broker) == 1
-    assert outcomes.succeeded[:2] == [("t", 0, 0), ("t", 0, 1)]
+    assert outcomes.succeeded[:2] == [(topic, 0, 0), (topic, 0, 1)]
 
 
 @pytest.mark.better_than_java("long-poll")
 @pytest.mark.behaviour("membership")
 def test_the_member_stays_when_one_poll_waits_for_longer_than_the_interval(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """One poll that waits for longer than max_poll_interval_ms is no stall: the member does not leave."""
-    broker.create_topic("t")
-    consumer = make_consumer("t", max_poll_interval_ms=100)
+    consumer = make_consumer(topic, max_poll_interval_ms=100)
     assert not consumer.poll(timeout_ms=600)
     assert -1 not in heartbeats(broker)
     assert members(broker) == 1
@@ -250,11 +238,9 @@ def assigned(broker: ReferenceBroker) -> list[tuple[int, ...]]:
 
 @pytest.mark.behaviour("membership")
 def test_the_member_stays_when_the_application_works_for_many_session_timeouts(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, consumer: Consumer
 ) -> None:
     """Heartbeats go on by themselves while records are worked on: the member is never taken for dead."""
-    broker.create_topic("t")
-    consumer = make_consumer("t")
     assert_delivers(broker, consumer)
     for _ in range(4):
         broker.clear_requests()
@@ -269,20 +255,19 @@ def test_the_member_stays_when_the_application_works_for_many_session_timeouts(
 
 @pytest.mark.behaviour("membership")
 def test_the_old_batch_is_accepted_when_the_consumer_subscribes_again(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """Implicit mode: what was delivered before unsubscribe is accepted by the first poll after subscribing again."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 2)
-    consumer = make_consumer("t")
+    produce_values(broker, topic, 2)
+    consumer = make_consumer(topic)
     outcomes = Outcomes()
     consumer.set_acknowledgement_commit_callback(outcomes)
     poll_until(consumer, 2)
     consumer.unsubscribe()
     assert members(broker) == 0
-    consumer.subscribe(["t"])
+    consumer.subscribe([topic])
     poll_while(consumer, lambda: not outcomes.calls)
-    assert outcomes.succeeded == [("t", 0, 0), ("t", 0, 1)]
+    assert outcomes.succeeded == [(topic, 0, 0), (topic, 0, 1)]
     assert outcomes.failed == []
     assert [r.share_session_epoch for _, r in broker.requests(SHARE_FETCH)].count(0) == 1, "one session for all"
 
@@ -294,17 +279,16 @@ def test_the_old_batch_is_accepted_when_the_consumer_subscribes_again(
     ids=lambda group: group[:16],
 )
 def test_a_group_works_end_to_end_when_its_id_has_odd_characters(
-    broker: ReferenceBroker, make_consumer: MakeConsumer, group: str
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer, group: str
 ) -> None:
     """Any text that is not blank can name a group: records are delivered, accepted, and not delivered again."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 2)
-    consumer = make_consumer("t", group_id=group)
+    produce_values(broker, topic, 2)
+    consumer = make_consumer(topic, group_id=group)
     poll_until(consumer, 2)
     assert only_result(consumer.commit_sync()) is None
     consumer.close()
-    broker.produce("t", b"new")
-    assert offsets(poll_until(make_consumer("t", group_id=group), 1)) == [2]
+    broker.produce(topic, b"new")
+    assert offsets(poll_until(make_consumer(topic, group_id=group), 1)) == [2]
 
 
 # ---- many members

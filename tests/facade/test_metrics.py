@@ -7,12 +7,12 @@ import math
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader, Sum
+from support.consumers import MakeConsumer
 from support.waiting import poll_until, wait_until
 
 from kafka_share import KafkaShareConsumer
@@ -20,7 +20,6 @@ from kafka_share.broker import ReferenceBroker
 from kafka_share.core.metrics.metric_table import METRICS, NODE_METRICS
 from kafka_share.opentelemetry import ShareConsumerInstruments
 
-MakeConsumer = Callable[..., KafkaShareConsumer[Any, Any]]
 FETCH = "consumer-share-fetch-manager-metrics"
 COORDINATOR = "consumer-share-coordinator-metrics"
 SHARE = "consumer-share-metrics"

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from facade.delivery_checks import Outcomes, left_for_others, only_result, produce_values
-from support.waiting import Consumer, poll_until, wait_until
+from support.consumers import Consumer, MakeConsumer
+from support.waiting import poll_until, wait_until
 
 from kafka_share import AcknowledgeType
 from kafka_share.broker import ReferenceBroker
@@ -20,7 +21,6 @@ from kafka_share.errors import ConcurrentUseError, ConsumerClosedError, IllegalS
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
 
-MakeConsumer = Callable[..., Consumer]
 SHARE_FETCH = ShareFetchRequest.API_KEY
 LONG_MS = 60_000
 """Longer than a test may take: a poll of this length ends only because of what the test does."""

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from facade.delivery_checks import left_for_others, only_result
-from support.waiting import Consumer, Record, offsets, poll_until
+from support.consumers import MakeConsumer, Record
+from support.waiting import offsets, poll_until
 
 from kafka_share import TimestampType
 from kafka_share.broker import ReferenceBroker
 from kafka_share.protocol.record_batches import encode_batch
 from kafka_share.protocol.record_format import CODEC_NAMES, Codec
 
-MakeConsumer = Callable[..., Consumer]
 Headers = Sequence[tuple[str, bytes | None]]
 
 
@@ -30,20 +30,19 @@ def roundtrip(broker: ReferenceBroker, make_consumer: MakeConsumer, headers: Hea
 @pytest.mark.behaviour("fetching")
 @pytest.mark.parametrize("codec", CODEC_NAMES)
 def test_records_come_whole_when_they_are_compressed(
-    codec: Codec, broker: ReferenceBroker, make_consumer: MakeConsumer
+    codec: Codec, broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """Records that are compressed with any codec come whole, with key, value and header."""
-    broker.create_topic("t")
     sent = [(i, 1_000 + i, b"key %d" % i, b"value %d " % i * 20, (("n", b"%d" % i),)) for i in range(50)]
     broker.append_batches(
-        "t", encode_batch(sent[:30], codec=codec) + encode_batch(sent[30:], base_offset=30, codec=codec)
+        topic, encode_batch(sent[:30], codec=codec) + encode_batch(sent[30:], base_offset=30, codec=codec)
     )
-    consumer = make_consumer("t")
+    consumer = make_consumer(topic)
     found = poll_until(consumer, 50)
     assert [(r.offset, r.timestamp, r.key, r.value, r.headers) for r in found] == sent
     assert only_result(consumer.commit_sync()) is None
     consumer.close()
-    assert left_for_others(broker, make_consumer, "t") == []
+    assert left_for_others(broker, make_consumer, topic) == []
 
 
 @pytest.mark.behaviour("fetching")
@@ -79,49 +78,47 @@ class Spy:
 
 @pytest.mark.behaviour("fetching")
 def test_a_deserializer_gets_topic_and_headers_when_it_wants_them(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """An object with `deserialize` is given topic, headers and bytes, None for a missing key; what it returns comes."""
-    broker.create_topic("t")
-    broker.produce("t", b"v", headers=[("h", b"1")])
+    broker.produce(topic, b"v", headers=[("h", b"1")])
     keys, values = Spy(), Spy()
-    (record,) = poll_until(make_consumer("t", key_deserializer=keys, value_deserializer=values), 1)
-    assert keys.calls == [("t", [("h", b"1")], None)]
-    assert values.calls == [("t", [("h", b"1")], b"v")]
-    assert (record.key, record.value) == (("t", None), ("t", b"v"))
+    (record,) = poll_until(make_consumer(topic, key_deserializer=keys, value_deserializer=values), 1)
+    assert keys.calls == [(topic, [("h", b"1")], None)]
+    assert values.calls == [(topic, [("h", b"1")], b"v")]
+    assert (record.key, record.value) == ((topic, None), (topic, b"v"))
 
 
 @pytest.mark.behaviour("fetching")
 def test_a_plain_function_deserializes_when_the_bytes_are_enough(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """A callable such as json.loads is given the bytes, and is not called for a missing value."""
-    broker.create_topic("t")
     for value in (b'{"n": 1}', None):
-        broker.produce("t", value, key=b"k")
-    found = poll_until(make_consumer("t", key_deserializer=bytes.decode, value_deserializer=json.loads), 2)
+        broker.produce(topic, value, key=b"k")
+    found = poll_until(make_consumer(topic, key_deserializer=bytes.decode, value_deserializer=json.loads), 2)
     assert [(r.key, r.value) for r in found] == [("k", {"n": 1}), ("k", None)]
 
 
 @pytest.mark.behaviour("fetching")
-def test_empty_stays_empty_and_none_stays_none(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
+def test_empty_stays_empty_and_none_stays_none(
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
+) -> None:
     """Empty keys and values stay empty, and missing ones are None."""
-    broker.create_topic("t")
     sent = [(key, value) for key in (b"", None, b"k") for value in (b"", None, b"v")]
     for key, value in sent:
-        broker.produce("t", value, key=key)
-    assert [(r.key, r.value) for r in poll_until(make_consumer("t"), len(sent))] == sent
+        broker.produce(topic, value, key=key)
+    assert [(r.key, r.value) for r in poll_until(make_consumer(topic), len(sent))] == sent
 
 
 @pytest.mark.behaviour("fetching")
 @pytest.mark.parametrize("timestamp_ms", [0, 1, 1_700_000_000_123, 2**45])
 def test_the_producers_timestamp_survives(
-    timestamp_ms: int, broker: ReferenceBroker, make_consumer: MakeConsumer
+    timestamp_ms: int, broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """A CREATE_TIME timestamp comes as the producer set it, with its type."""
-    broker.create_topic("t")
-    broker.produce("t", b"v", timestamp_ms=timestamp_ms)
-    (record,) = poll_until(make_consumer("t"), 1)
+    broker.produce(topic, b"v", timestamp_ms=timestamp_ms)
+    (record,) = poll_until(make_consumer(topic), 1)
     assert (record.timestamp, record.timestamp_type) == (timestamp_ms, TimestampType.CREATE_TIME)
 
 
@@ -142,14 +139,13 @@ def test_the_brokers_timestamp_comes_when_the_topic_wants_it(
 
 @pytest.mark.behaviour("fetching")
 def test_small_and_large_records_all_arrive_when_the_limit_is_below_all(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """10 KB and 500 KB records mixed, fetch_max_bytes 1500: all arrive, one per poll."""
-    broker.create_topic("t")
     sizes = [10_000, 500_000, 10_000, 10_000, 500_000]
     for number, size in enumerate(sizes):
-        broker.produce("t", bytes([number]) * size)
-    consumer = make_consumer("t", fetch_max_bytes=1_500)
+        broker.produce(topic, bytes([number]) * size)
+    consumer = make_consumer(topic, fetch_max_bytes=1_500)
     for number, size in enumerate(sizes):
         (record,) = poll_until(consumer, 1)
         assert offsets([record]) == [number]
@@ -157,11 +153,12 @@ def test_small_and_large_records_all_arrive_when_the_limit_is_below_all(
 
 
 @pytest.mark.behaviour("fetching")
-def test_no_payload_is_shown_when_a_record_is_printed(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
+def test_no_payload_is_shown_when_a_record_is_printed(
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
+) -> None:
     """The text of a record names its place, not its key, value or headers: log lines must not spill payloads."""
-    broker.create_topic("t")
-    broker.produce("t", b"secret", key=b"secret", headers=[("secret", b"secret")])
-    (record,) = poll_until(make_consumer("t"), 1)
+    broker.produce(topic, b"secret", key=b"secret", headers=[("secret", b"secret")])
+    (record,) = poll_until(make_consumer(topic), 1)
     assert "t-0@0" in repr(record)
     assert "secret" not in repr(record)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from facade.delivery_checks import left_for_others, produce_values
-from support.waiting import Consumer, looks, offsets, poll_once_more, poll_until, poll_until_raises, poll_while
+from support.consumers import Consumer, MakeConsumer
+from support.waiting import looks, offsets, poll_once_more, poll_until, poll_until_raises, poll_while
 
 from kafka_share import KafkaShareConsumer, TopicPartition
 from kafka_share.broker import ReferenceBroker
@@ -20,8 +21,6 @@ from kafka_share.errors import (
 )
 from kafka_share.foreign_settings import REFUSED_BY_CONSUMERS
 from kafka_share.protocol.cluster import MetadataRequest
-
-MakeConsumer = Callable[..., Consumer]
 
 
 @pytest.fixture
@@ -43,35 +42,31 @@ def test_poll_is_refused_when_nothing_has_been_subscribed(make_consumer: MakeCon
 
 @pytest.mark.behaviour("polling")
 def test_polls_are_empty_and_later_records_come_when_the_topic_is_empty(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """Polls of an empty topic are empty sequences, the broker prepares the share state, and new records arrive."""
-    broker.create_topic("t")
     consumer = make_consumer()
-    consumer.subscribe(["t"])
-    assert consumer.subscription() == {"t"}
+    consumer.subscribe([topic])
+    assert consumer.subscription() == {topic}
 
     def is_prepared() -> bool:
         group = broker.share_group("g")
-        return group is not None and TopicPartition("t", 0) in group.initialised
+        return group is not None and TopicPartition(topic, 0) in group.initialised
 
     poll_while(consumer, lambda: not is_prepared())
     empty = consumer.poll(timeout_ms=0)
     assert len(empty) == 0
     assert list(empty) == []
-    broker.produce("t", b"v")
+    broker.produce(topic, b"v")
     assert [r.value for r in poll_until(consumer, 1)] == [b"v"]
 
 
 @pytest.mark.behaviour("polling")
-def test_poll_is_refused_when_the_consumer_has_unsubscribed(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
-) -> None:
+def test_poll_is_refused_when_the_consumer_has_unsubscribed(topic: str, make_consumer: MakeConsumer) -> None:
     """After unsubscribe poll is refused; to unsubscribe again does nothing."""
-    broker.create_topic("t")
     consumer = make_consumer()
     consumer.unsubscribe()
-    consumer.subscribe(["t"])
+    consumer.subscribe([topic])
     consumer.poll(timeout_ms=100)
     for _ in range(2):
         consumer.unsubscribe()
@@ -81,12 +76,8 @@ def test_poll_is_refused_when_the_consumer_has_unsubscribed(
 
 
 @pytest.mark.behaviour("polling")
-def test_the_consumer_unsubscribes_when_it_subscribes_to_no_topics(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
-) -> None:
+def test_the_consumer_unsubscribes_when_it_subscribes_to_no_topics(broker: ReferenceBroker, consumer: Consumer) -> None:
     """Subscribing to no topics is unsubscribing: the member leaves, and the next poll is refused."""
-    broker.create_topic("t")
-    consumer = make_consumer("t")
     poll_while(consumer, lambda: broker.share_group("g") is None)
     consumer.subscribe([])
     assert consumer.subscription() == frozenset()
@@ -99,15 +90,13 @@ def test_the_consumer_unsubscribes_when_it_subscribes_to_no_topics(
 
 @pytest.mark.behaviour("polling")
 def test_delivery_goes_on_when_the_same_topic_is_subscribed_again(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, consumer: Consumer
 ) -> None:
     """Subscribing to the same topic between polls changes nothing."""
-    broker.create_topic("t")
-    consumer = make_consumer("t")
     for number in range(3):
-        broker.produce("t", b"v")
+        broker.produce(topic, b"v")
         assert offsets(poll_until(consumer, 1)) == [number]
-        consumer.subscribe(["t"])
+        consumer.subscribe([topic])
 
 
 @pytest.mark.behaviour("polling")
@@ -168,41 +157,38 @@ def test_subscribe_is_refused_and_the_old_subscription_stays_when_a_name_cannot_
 
 @pytest.mark.behaviour("polling")
 def test_duplicates_collapse_when_a_name_is_subscribed_twice(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """As in Java, a name given twice counts once (librdkafka refuses it): the record comes once."""
-    broker.create_topic("t")
-    broker.produce("t", b"v")
-    consumer = make_consumer("t", "t")
-    assert consumer.subscription() == {"t"}
+    broker.produce(topic, b"v")
+    consumer = make_consumer(topic, topic)
+    assert consumer.subscription() == {topic}
     assert offsets(poll_until(consumer, 1)) == [0]
     assert poll_once_more(consumer) == []
 
 
 @pytest.mark.behaviour("polling")
 def test_a_caret_is_no_pattern_when_it_stands_before_a_name(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """A topic name that begins with a caret is no pattern: poll raises once that it is illegal."""
-    broker.create_topic("t")
-    produce_values(broker, "t", 3)
+    produce_values(broker, topic, 3)
     consumer = make_consumer("^t$")
     assert "^t$" in str(poll_until_raises(consumer, InvalidTopicError))
     for _ in range(3):
         assert poll_once_more(consumer) == []
     consumer.unsubscribe()
-    consumer.subscribe(["t"])
+    consumer.subscribe([topic])
     assert offsets(poll_until(consumer, 3)) == [0, 1, 2]
 
 
 @pytest.mark.behaviour("polling")
 def test_the_legal_topics_are_delivered_when_another_name_of_the_list_is_illegal(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """A name with a space raises invalid-topic from poll, once; later polls deliver the other topic."""
-    broker.create_topic("t")
-    broker.produce("t", b"v")
-    consumer = make_consumer("topic abc", "t")
+    broker.produce(topic, b"v")
+    consumer = make_consumer("topic abc", topic)
     assert "topic abc" in str(poll_until_raises(consumer, InvalidTopicError))
     assert offsets(poll_until(consumer, 1)) == [0]
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
+from support.consumers import Consumer, MakeConsumer
 from support.waiting import poll_until, wait_until
 
-from kafka_share import KafkaShareConsumer
 from kafka_share.broker import ReferenceBroker
 from kafka_share.errors import IllegalStateError, InvalidArgumentError
 
-MakeConsumer = Callable[..., KafkaShareConsumer[Any, Any]]
 GET, PUSH = 71, 72
 SHARE = "org.apache.kafka.consumer.share."
 
@@ -23,10 +21,9 @@ def wait_for_pushes(broker: ReferenceBroker, count: int) -> list[Any]:
 
 
 @pytest.fixture
-def topic(broker: ReferenceBroker) -> str:
-    broker.create_topic("t")
-    broker.produce_batch("t", [b"a", b"b"])
-    return "t"
+def topic(broker: ReferenceBroker, topic: str) -> str:
+    broker.produce_batch(topic, [b"a", b"b"])
+    return topic
 
 
 @pytest.mark.behaviour("metrics")
@@ -55,11 +52,8 @@ def test_share_metrics_arrive_when_a_broker_subscribes_to_them(
     assert last.batch.at_ms > 1_700_000_000_000
 
 
-def test_neither_api_is_called_when_the_broker_does_not_offer_it(
-    broker: ReferenceBroker, make_consumer: MakeConsumer, topic: str
-) -> None:
+def test_neither_api_is_called_when_the_broker_does_not_offer_it(broker: ReferenceBroker, consumer: Consumer) -> None:
     """A broker without a receiver of metrics never sees one of the two requests, and close is as quick as ever."""
-    consumer = make_consumer(topic)
     assert len(poll_until(consumer, 2)) == 2
     assert consumer.client_instance_id(timeout_ms=20_000) is None
     consumer.close()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 import pytest
 from facade.delivery_checks import Outcomes, counted, only_result, produce_one_batch, produce_values
-from support.waiting import Consumer, looks, offsets, poll_until
+from support.consumers import QUICK, MakeConsumer
+from support.waiting import looks, offsets, poll_until
 from support.wire_connection import WireConnection
 
 from kafka_share.broker import ReferenceBroker
@@ -15,7 +16,6 @@ from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
 from kafka_share.protocol.topics import CreatePartitionsRequest
 
-MakeConsumer = Callable[..., Consumer]
 LOCK_MS = 30_000
 
 
@@ -28,7 +28,7 @@ def make_consumer(make_consumer: MakeConsumer) -> MakeConsumer:
 @pytest.fixture(params=["4.1", "4.2", "4.3", "4.4"])
 def versioned(request: pytest.FixtureRequest) -> Iterator[ReferenceBroker]:
     """A broker of each version, whose members send heartbeats often."""
-    quick = {"group.share.min.heartbeat.interval.ms": "100", "group.share.heartbeat.interval.ms": "100"}
+    quick = dict(QUICK)
     if request.param in ("4.3", "4.4"):
         quick["group.share.assignment.interval.ms"] = "0"
     with ReferenceBroker(config=quick, kafka_version=request.param) as broker:

@@ -7,14 +7,14 @@ import queue
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 import pytest
 from facade.delivery_checks import Outcomes, counted, left_for_others, only_result, produce_one_batch, produce_values
-from support.waiting import Consumer, Record, offsets, patience_s, poll_until, wait_until
+from support.consumers import Consumer, MakeConsumer, Record
+from support.waiting import offsets, patience_s, poll_until, wait_until
 
 from kafka_share import AcknowledgeType
 from kafka_share.broker import ReferenceBroker
@@ -30,7 +30,6 @@ from kafka_share.errors import (
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
 
-MakeConsumer = Callable[..., Consumer]
 ACCEPT, RELEASE, REJECT, RENEW = AcknowledgeType
 FETCH, ACKNOWLEDGE = ShareFetchRequest.API_KEY, ShareAcknowledgeRequest.API_KEY
 LOCK_MS = 15_000
@@ -439,6 +438,7 @@ def test_futures_are_resolved_by_close_when_the_background_thread_hangs(
 ) -> None:
     produce_values(broker, "t", 1)
     (record,) = poll_until(consumer, 1)
+    background = [thread for thread in threading.enumerate() if thread.name.startswith("kafka-share ")]
     log, handler = logging.getLogger("kafka_share.network.connections"), HangingLog()
     log.addHandler(handler)
     try:
@@ -450,6 +450,8 @@ def test_futures_are_resolved_by_close_when_the_background_thread_hangs(
     finally:
         log.removeHandler(handler)
         handler.may_end.set()
+    for thread in background:
+        thread.join(patience_s())
 
 
 def test_a_future_cannot_be_cancelled(broker: ReferenceBroker, consumer: Consumer) -> None:

@@ -12,14 +12,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeVar
 
 import pytest
-
-from kafka_share import KafkaShareConsumer, ShareRecord
+from support.consumers import Consumer, Record
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Exception)
 
-Consumer = KafkaShareConsumer[Any, Any]
-Record = ShareRecord[Any, Any]
 Story = str | Callable[[], str]
 """What to say when it did not happen."""
 
