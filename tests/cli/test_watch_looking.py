@@ -36,7 +36,7 @@ class Cluster:
 
     def watch(self, monkeypatch: pytest.MonkeyPatch, count: int | None = None, *, as_json: bool = False) -> bool:
         monkeypatch.setattr(looking, "take_snapshots", self.take_snapshots)
-        monkeypatch.setattr(looking.time, "sleep", self.pauses.append)
+        monkeypatch.setattr("kafka_share.cli.watch.looking.time.sleep", self.pauses.append)
         admin: Any = None  # take_snapshots alone would use it
         return watch_group(admin, "g", 500, count, as_json=as_json)
 
