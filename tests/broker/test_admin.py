@@ -93,6 +93,11 @@ def test_partitions_are_spread_over_the_nodes_when_a_topic_is_created() -> None:
         ({"name": "t", "assignments": {0: [1]}}, InvalidRequestError),
         ({"name": "t", "partitions": -1, "factor": -1, "assignments": {1: [1]}}, InvalidReplicaAssignmentError),
         ({"name": "t", "partitions": -1, "factor": -1, "assignments": {0: [9]}}, InvalidReplicaAssignmentError),
+        ({"name": "t", "partitions": -1, "factor": -1, "assignments": {0: [1, 1]}}, InvalidReplicaAssignmentError),
+        (
+            {"name": "t", "partitions": -1, "factor": -1, "assignments": {0: [1], 1: [2, 1]}},
+            InvalidReplicaAssignmentError,
+        ),
         ({"name": "t", "configs": {"nosuch": "1"}}, InvalidConfigError),
         ({"name": "t", "configs": {"max.message.bytes": "-1"}}, InvalidConfigError),
     ],
@@ -129,16 +134,66 @@ def test_a_topic_only_grows_when_partitions_are_created() -> None:
     world = World(nodes=2)
     world.topic("t", 2)
 
-    def grow(count: int, assignments: list[list[int]] | None = None) -> int:
+    def grow(count: int, assignments: list[list[int]] | None = None, name: str = "t") -> int:
         topic = CreatePartitionsRequest.CreatePartitionsTopic
         given = None if assignments is None else [topic.CreatePartitionsAssignment(broker_ids=a) for a in assignments]
-        request = CreatePartitionsRequest(topics=[topic(name="t", count=count, assignments=given)], timeout_ms=1)
+        request = CreatePartitionsRequest(topics=[topic(name=name, count=count, assignments=given)], timeout_ms=1)
         return int(world.ask(request).results[0].error_code)
 
     assert grow(2) == grow(1) == InvalidPartitionsError.code
     assert grow(4, [[1]]) == InvalidReplicaAssignmentError.code
+    assert grow(4, [[1], [9]]) == InvalidReplicaAssignmentError.code
     assert grow(4) == 0
-    assert len(metadata(world, "t").topics[0].partitions) == 4
+    assert grow(6, [[2], [2]]) == 0
+    assert [p.leader_id for p in metadata(world, "t").topics[0].partitions][4:] == [2, 2]
+    assert grow(7, name="missing") == UnknownTopicOrPartitionError.code
+
+
+def test_each_topic_or_resource_is_refused_when_a_request_names_it_twice() -> None:
+    world = World()
+    topic = CreateTopicsRequest.CreatableTopic
+    twice = [topic(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[]) for _ in range(2)]
+    answered = world.ask(CreateTopicsRequest(topics=twice, timeout_ms=1)).topics
+    assert {one.error_code for one in answered} == {InvalidRequestError.code}
+    assert list(world.cluster.topics) == []
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    value = resource.AlterableConfig(name="share.isolation.level", config_operation=0, value="read_committed")
+    group = resource(resource_type=32, resource_name="g", configs=[value])
+    altered = world.ask(IncrementalAlterConfigsRequest(resources=[group, group])).responses
+    assert [one.error_code for one in altered] == [InvalidRequestError.code] * 2
+    both = resource(resource_type=32, resource_name="g", configs=[value, value])
+    assert world.ask(IncrementalAlterConfigsRequest(resources=[both])).responses[0].error_code == (
+        InvalidRequestError.code
+    )
+    assert not world.cluster.group_settings("g").read_committed
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "error"),
+    [
+        (2, "missing", UnknownTopicOrPartitionError),
+        (4, "7", InvalidRequestError),
+        (32, "", InvalidRequestError),
+        (99, "x", InvalidRequestError),
+    ],
+)
+def test_a_description_is_refused_when_there_is_no_such_resource(kind: int, name: str, error: Any) -> None:
+    resource = DescribeConfigsRequest.DescribeConfigsResource(resource_type=kind, resource_name=name)
+    (described,) = World().ask(DescribeConfigsRequest(resources=[resource])).results
+    assert (described.error_code, described.configs) == (error.code, [])
+    assert described.error_message
+
+
+def test_a_single_node_s_settings_cannot_be_changed() -> None:
+    assert alter(World(), {"group.share.delivery.count.limit": "7"}, name="1", kind=4) == InvalidRequestError.code
+
+
+def test_the_first_version_of_listing_resources_knows_no_topics() -> None:
+    """Version 0 lists the resources of client metrics alone, and there are none."""
+    world = World()
+    world.topic("t")
+    assert world.ask(ListConfigResourcesRequest(), 0).config_resources == []
+    assert len(world.ask(ListConfigResourcesRequest(resource_types=[]), 1).config_resources) == 2
 
 
 def test_a_missing_topic_is_made_when_broker_and_request_allow_it() -> None:

@@ -10,6 +10,7 @@ from broker.cluster_world import START_MS, World, batch
 from kafka_share.errors import (
     CorruptMessageError,
     FencedLeaderEpochError,
+    InvalidRequestError,
     InvalidRequiredAcksError,
     MessageTooLargeError,
     NotLeaderOrFollowerError,
@@ -250,25 +251,31 @@ def test_offsets_are_found_by_time_and_by_name() -> None:
     assert list_offset(world, topic, -3) == (0, 3, START_MS + 501)
     assert list_offset(world, topic, START_MS + 100) == (0, 2, START_MS + 500)
     assert list_offset(world, topic, START_MS + 900) == (0, -1, -1)
+    assert list_offset(world, topic, -4) == (0, 0, -1), "the first local one: nothing is tiered here"
+    assert list_offset(world, topic, -5) == (0, -1, -1)
+    assert list_offset(world, topic, -9)[0] == InvalidRequestError.code
+    assert list_offset(world, world.topic("empty"), -3) == (0, -1, -1)
     assert list_offset(world, topic, -1, node=2)[0] == NotLeaderOrFollowerError.code
 
 
 def test_deleted_records_are_out_of_range_when_they_are_fetched() -> None:
-    world = World()
+    world = World(nodes=2)
     topic = world.topic("t")
     produce(world, topic, batch(5))
 
-    def delete(offset: int) -> Any:
+    def delete(offset: int, index: int = 0, node: int = 1) -> Any:
         asked = DeleteRecordsRequest.DeleteRecordsTopic
         request = DeleteRecordsRequest(
             topics=[
-                asked(name="t", partitions=[asked.DeleteRecordsPartition(partition_index=0, offset=offset)]),
+                asked(name="t", partitions=[asked.DeleteRecordsPartition(partition_index=index, offset=offset)]),
             ],
             timeout_ms=1_000,
         )
-        return world.ask(request).topics[0].partitions[0]
+        return world.ask(request, node=node).topics[0].partitions[0]
 
     assert delete(3).low_watermark == 3
     assert data_of(fetch(world, topic, 0)).error_code == OffsetOutOfRangeError.code
     assert delete(6).error_code == OffsetOutOfRangeError.code
+    assert delete(3, index=7).error_code == UnknownTopicOrPartitionError.code
+    assert delete(3, node=2).error_code == NotLeaderOrFollowerError.code
     assert delete(-1).low_watermark == 5

@@ -7,11 +7,15 @@ import ssl
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 from network.peer import Accepted, Client, Peer, ask, config, talking
 
 from kafka_share.core.events import ConnectionLost, RequestFailed, ResponseReceived
@@ -118,6 +122,34 @@ def test_name_in_the_certificate_does_not_matter_when_the_check_is_off(cafile: s
     settings = {"security_protocol": "SSL", "ssl_cafile": cafile, "ssl_check_hostname": False}
     with talking(serve_one, context=context, **settings) as (client, peer):
         answer_of(client, peer)
+
+
+def revocations(path: Path, *revoked: x509.Certificate) -> str:
+    """A list of our authority, in which these certificates are revoked."""
+    authority = x509.load_pem_x509_certificate(OURS.cert_pem.bytes())
+    now = datetime.now(UTC)
+    builder = x509.CertificateRevocationListBuilder(authority.subject, now - timedelta(days=1), now + timedelta(days=1))
+    for certificate in revoked:
+        entry = x509.RevokedCertificateBuilder(certificate.serial_number, now - timedelta(days=1)).build()
+        builder = builder.add_revoked_certificate(entry)
+    key: Any = load_pem_private_key(OURS.private_key_pem.bytes(), None)
+    path.write_bytes(builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM))
+    return str(path)
+
+
+def test_broker_is_refused_when_its_certificate_was_revoked(cafile: str, tmp_path: Path) -> None:
+    certificate = OURS.issue_cert("127.0.0.1")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    certificate.configure_cert(context)
+    settings = {"security_protocol": "SSL", "ssl_cafile": cafile}
+    crlfile = revocations(tmp_path / "empty.pem")
+    with talking(serve_one, context=context, ssl_crlfile=crlfile, **settings) as (client, peer):
+        answer_of(client, peer)
+    crlfile = revocations(tmp_path / "crl.pem", x509.load_pem_x509_certificate(certificate.cert_chain_pems[0].bytes()))
+    with talking(serve_one, context=context, ssl_crlfile=crlfile, **settings) as (client, peer):
+        error = error_of(client, peer)
+    assert isinstance(error, AuthenticationError)
+    assert "revoked" in str(error)
 
 
 def test_client_certificate_is_shown_when_the_broker_demands_one(cafile: str, tmp_path: Path) -> None:

@@ -6,10 +6,10 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from core.scripted_cluster import Harness, heartbeat_answer, tp
+from core.scripted_cluster import Harness, heartbeat_answer
 
 from kafka_share.core.events import ClientInstanceIdWanted, CloseRequested, Send
-from kafka_share.core.metrics.telemetry import DEFAULT_INTERVAL_MS, LAST_PUSH_LIMIT_MS
+from kafka_share.core.metrics.telemetry import DEFAULT_INTERVAL_MS, LAST_PUSH_LIMIT_MS, State
 from kafka_share.errors import UnsupportedVersionError
 from kafka_share.protocol import otlp
 from kafka_share.protocol.compression import decompress
@@ -153,6 +153,38 @@ def test_question_is_repeated_with_back_off_when_the_connection_breaks() -> None
     assert harness.errors == []
 
 
+def test_question_waits_until_a_broker_can_be_asked() -> None:
+    """While every broker is in its back-off nothing is asked, and nobody looks all the time."""
+    harness = started()
+    push_machine, now_ms = harness.core._telemetry, harness.now_ms
+    harness.fail(question(harness))
+    harness.core._requests.ready_at_ms = lambda node_id, channel: now_ms + 60_000  # type: ignore[method-assign]
+    push_machine.poll(now_ms + 2_000)
+    assert push_machine.wake_at_ms() == now_ms + 60_000
+    push_machine.poll(now_ms + 60_000)
+    assert push_machine.wake_at_ms() is None
+    assert push_machine.state is State.ASKING
+
+
+@pytest.mark.parametrize(("code", "asks_again"), [(THROTTLED, True), (42, False)])
+def test_question_is_repeated_after_the_interval_only_when_its_error_may_pass(code: int, asks_again: bool) -> None:
+    """A question that was refused for now comes again; one that is wrong does not."""
+    harness = started()
+    harness.answer(question(harness), subscription("", error_code=code))
+    harness.advance(DEFAULT_INTERVAL_MS)
+    assert bool(harness.asked(GetTelemetrySubscriptionsRequest)) == asks_again
+    assert harness.errors == []
+
+
+def test_it_ends_when_the_broker_gives_no_id() -> None:
+    """A client without an id cannot push."""
+    harness = started()
+    harness.answer(question(harness), subscription("", client_instance_id=None))
+    harness.advance(1_000_000)
+    assert len(harness.sent_of(GetTelemetrySubscriptionsRequest)) == 1
+    assert harness.instance_ids == [None]
+
+
 # ---- pushing
 
 
@@ -292,6 +324,29 @@ def test_one_warning_tells_what_to_install_when_the_encoder_is_missing(monkeypat
     assert "kafka-share[telemetry]" in str(log.fields["error"])
 
 
+def test_the_rack_is_named_when_the_client_has_one() -> None:
+    """Metrics carry the client's rack, its group and its member id."""
+    harness = started(client_rack="r1")
+    harness.answer(question(harness), subscription(""))
+    harness.advance(15_000)
+    resource = content(push(harness)).resource
+    assert resource["client_rack"] == "r1"
+    assert set(resource) == {"client_rack", "group_id", "group_member_id"}
+
+
+def test_a_subscription_is_logged_once_when_the_broker_names_it_again() -> None:
+    """The same subscription id with another temporality begins new differences, and no new line."""
+    harness = started()
+    connect(harness, 3)
+    harness.answer(question(harness), subscription(CONNECTIONS, delta_temporality=True))
+    harness.advance(15_000)
+    harness.answer(push(harness), pushed(UNKNOWN_SUBSCRIPTION))
+    harness.answer(question(harness), subscription(CONNECTIONS, delta_temporality=False))
+    harness.advance(15_000)
+    assert values(push(harness)) == {CONNECTIONS: 3}
+    assert [log.event for log in harness.logs].count("telemetry-subscribed") == 1
+
+
 # ---- refusals
 
 
@@ -395,13 +450,53 @@ def test_close_does_not_push_when_nothing_is_wanted() -> None:
     assert harness.sent_of(PushTelemetryRequest) == []
 
 
-def test_answers_are_ignored_when_they_come_after_close_has_begun() -> None:
-    """A push and a question under way when close begins change nothing any more."""
+def test_close_ends_without_a_push_when_the_metrics_are_too_large_or_no_broker_is_left() -> None:
+    """A last push that cannot be sent is left out."""
+    small = pushing(telemetry_max_bytes=10)
+    lonely = pushing()
+    lonely.answer(push(lonely), pushed())
+    for harness in (small, lonely):
+        for send in harness.data_pending:
+            harness.fail(send)
+    lonely.core._requests.ready_at_ms = lambda node_id, channel: 10**12  # type: ignore[method-assign]
+    for harness in (small, lonely):
+        pushes = len(harness.sent_of(PushTelemetryRequest))
+        harness.core._telemetry.close(harness.now_ms + 30_000)
+        harness.core._telemetry.poll(harness.now_ms)
+        assert harness.core._telemetry.is_closed
+        assert len(harness.sent_of(PushTelemetryRequest)) == pushes
+
+
+def test_close_ends_without_a_push_when_the_encoder_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last push may be the first one: that nothing can be encoded does not hold up close."""
     harness = started()
-    send = question(harness)
-    for other in harness.data_pending:
-        harness.fail(other)
+    harness.answer(question(harness), subscription(""))
+    for send in harness.data_pending:
+        harness.fail(send)
+
+    def missing(batch: Batch) -> bytes:
+        raise ImportError("No module named 'opentelemetry'")
+
+    monkeypatch.setattr("kafka_share.core.metrics.telemetry.otlp.encode", missing)
     closing(harness)
     assert harness.is_finished
-    assert send in harness.pending
-    assert tp() in harness.leaders
+    assert harness.sent_of(PushTelemetryRequest) == []
+
+
+def test_answers_are_ignored_when_they_come_after_close_has_begun() -> None:
+    """A question under way when close begins changes nothing any more, however it ends."""
+    for late in (subscription(""), None):
+        harness = started()
+        send = question(harness)
+        for other in harness.data_pending:
+            harness.fail(other)
+        closing(harness)
+        assert harness.is_finished
+        assert send in harness.pending
+        if late is None:
+            harness.fail(send)
+        else:
+            harness.answer(send, late)
+        harness.advance(1_000_000)
+        assert harness.sent_of(PushTelemetryRequest) == []
+        assert len(harness.sent_of(GetTelemetrySubscriptionsRequest)) == 1
