@@ -198,6 +198,8 @@ class ShareConsumerConfig(ClientConfig):
     """Of one broker's answer; one record batch is delivered even if it is larger. 0: never any record."""
     fetch_max_wait_ms: int = attrs.field(default=500, validator=checks.whole_number(0))
     """How long a broker may hold a fetch back while it has nothing to give."""
+    max_record_batch_bytes: int = attrs.field(default=134_217_728, validator=checks.whole_number(1))
+    """Of the records of one batch once they are decompressed, a record counting as 128 bytes at least."""
     check_crcs: bool = attrs.field(default=True, validator=checks.boolean)
     allow_auto_create_topics: bool = attrs.field(default=True, validator=checks.boolean)
     """A subscribed topic that does not exist is created where the broker allows it."""

@@ -102,6 +102,7 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
                 settings.key_deserializer,
                 settings.value_deserializer,
                 settings.check_crcs,
+                settings.max_record_batch_bytes,
                 settings.deserialization_errors == "mark",
             ),
             max_poll_records=settings.max_poll_records,

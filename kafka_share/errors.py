@@ -11,7 +11,8 @@ Everything that the package raises on purpose derives from `KafkaShareError`::
     │       └── ConcurrentUseError       a second thread, or a call from inside the callback
     ├── DataError                        a record cannot be turned into what the application asked for
     │   ├── RecordDeserializationError   a deserializer of the application failed
-    │   └── CorruptRecordError           a record batch is damaged
+    │   ├── CorruptRecordError           a record batch is damaged
+    │   └── UnsupportedRecordError       a record batch may be sound, and cannot be read here
     ├── NetworkError                     the network, or the way to a broker
     │   ├── BrokerUnreachableError       no connection could be made, or it broke
     │   ├── AuthenticationError          SASL or TLS refused us, or we refused the broker
@@ -91,8 +92,9 @@ class RecordDeserializationError(DataError):
     """A deserializer raised; the record has been marked RELEASE (KIP-1036).
 
     The raw parts of the record are attributes, so that a handler can store them: `topic` (str), `partition` (int),
-    `offset` (int), `origin` ("key" or "value"), `key` and `value` (bytes or None), `headers` (tuple of (str, bytes
-    or None)), `timestamp` (milliseconds since 1970). The deserializer's exception is `__cause__`.
+    `offset` (int), `origin` ("key" or "value"), `key` and `value` (bytes or None), `headers` (sequence of (str, bytes
+    or None)), `timestamp` (milliseconds since 1970). The deserializer's exception is `__cause__`; it may hold the
+    payload, so the message has its class alone.
     """
 
     def __init__(
@@ -115,14 +117,29 @@ class RecordDeserializationError(DataError):
         self.origin = origin
         self.key = key
         self.value = value
-        self.headers = tuple(headers)
+        self.headers = headers
         self.timestamp = timestamp
 
 
 class CorruptRecordError(DataError):
-    """A record batch is damaged (bad CRC, unknown format); its acquired offsets have been marked REJECT.
+    """A record batch is damaged (wrong checksum, impossible lengths); its acquired offsets have been marked REJECT.
 
+    Where nothing can be told apart any more they have been marked RELEASE, to be read again. The message says which.
     Attributes: `topic` (str), `partition` (int), `offset` (int, the first offset of the batch).
+    """
+
+    def __init__(self, message: str, *, topic: str, partition: int, offset: int) -> None:
+        super().__init__(message)
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+
+
+class UnsupportedRecordError(DataError):
+    """A record batch that may be sound cannot be read here; its acquired offsets have been marked RELEASE.
+
+    It has a codec or a format that this version does not know, or is larger than `max_record_batch_bytes`; the message
+    says which. Attributes: `topic` (str), `partition` (int), `offset` (int, the first offset of the batch).
     """
 
     def __init__(self, message: str, *, topic: str, partition: int, offset: int) -> None:

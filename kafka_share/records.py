@@ -22,8 +22,8 @@ K = TypeVar("K", default=bytes | None)
 V = TypeVar("V", default=bytes | None)
 """The types of key and value: what the deserializers return, else the bytes (None for a null key or value)."""
 
-RecordHeaders: TypeAlias = "tuple[tuple[str, bytes | None], ...]"
-"""(name, value) in the producer's order; names may repeat."""
+RecordHeaders: TypeAlias = "Sequence[tuple[str, bytes | None]]"
+"""(name, value) in the producer's order; names may repeat. A delivered record's are decoded by each look at them."""
 
 
 class TopicPartition(NamedTuple):
@@ -90,10 +90,10 @@ class ShareRecord(NamedTuple, Generic[K, V]):
 
     Attributes: `topic` (str), `partition` (int), `offset` (int), `timestamp` (int, milliseconds since 1970),
     `timestamp_type` (`TimestampType`), `key` and `value` (bytes or None, or what the deserializer made of them),
-    `headers` (tuple of (str, bytes or None), in the producer's order, names may repeat), `leader_epoch` (int or None),
-    `delivery_count` (int, 1 for the first delivery), `error` (None, or with `deserialization_errors="mark"` why key or
-    value could not be deserialized: both are then the raw bytes). `lock` is what `lock_deadline`, `lock_lost` and
-    `lock_remaining_ms` ask; it is None for a record that was made by hand or unpickled.
+    `headers` (sequence of (str, bytes or None), in the producer's order, names may repeat), `leader_epoch` (int or
+    None), `delivery_count` (int, 1 for the first delivery), `error` (None, or with `deserialization_errors="mark"` why
+    key or value could not be deserialized: both are then the raw bytes). `lock` is what `lock_deadline`, `lock_lost`
+    and `lock_remaining_ms` ask; it is None for a record that was made by hand or unpickled.
     """
 
     topic: str

@@ -74,7 +74,7 @@ KAFKA_PYTHON_IN: Final = {"network", "cli"}
 
 LONGEST_FILE: Final = 600
 LONGEST_FUNCTION: Final = 70
-LONGER_FUNCTIONS: Final = {"protocol/record_batches.py _decode_in_one_pass"}
+LONGER_FUNCTIONS: Final = {"protocol/record_decoder.py _decode"}
 """One loop over the bytes of a batch: a call for each field would double the time that a record takes."""
 
 

@@ -14,10 +14,16 @@ import attrs
 from kafka_share.core.events import FetchedPartition
 from kafka_share.core.fetching.offsets import AcknowledgementRun
 from kafka_share.deserializers import Deserializer
-from kafka_share.errors import CorruptRecordError, DataError, RecordDeserializationError
+from kafka_share.errors import CorruptRecordError, DataError, RecordDeserializationError, UnsupportedRecordError
 from kafka_share.locks import AcquisitionLock
-from kafka_share.protocol.record_batches import CorruptBatchError, RecordBatch, iter_batches
-from kafka_share.protocol.record_format import LENGTH_END, MAGIC_AT, RecordTuple
+from kafka_share.protocol.record_batches import (
+    BatchTooLargeError,
+    RecordBatch,
+    RecordBatchError,
+    UnsupportedBatchError,
+    iter_batches,
+)
+from kafka_share.protocol.record_format import LENGTH_END, MAGIC, MAGIC_AT, MAX_BATCH_BYTES, RecordTuple
 from kafka_share.protocol.share_values import GAP, AcquiredRange
 from kafka_share.records import AcknowledgeType, ShareRecord, TimestampType
 
@@ -32,6 +38,8 @@ class Decoder:
     key_deserializer: Deserializer | None = None
     value_deserializer: Deserializer | None = None
     check_crcs: bool = True
+    max_batch_bytes: int = MAX_BATCH_BYTES
+    """What the records of one batch may grow to."""
     marks_errors: bool = False
     """A record that cannot be deserialized becomes a record with an error, instead of a problem."""
 
@@ -115,12 +123,12 @@ class PartitionDecoding:
                         yield from self._decode_batch(batch, position)
                     if not self._pending:
                         return
-            except CorruptBatchError as error:
+            except RecordBatchError as error:
                 stop = self._end_of_batch(position)
                 if stop is None:
                     yield self._damaged_rest(str(error))
                     return
-                yield from self._damaged_batch(self._offset_at(position), stop, error)
+                yield from self._unreadable_batch(self._offset_at(position), self._offset_before(stop), error)
                 position = stop
             else:
                 break
@@ -132,35 +140,47 @@ class PartitionDecoding:
         try:
             if self._decoder.check_crcs:
                 batch.verify_crc()
-            raw = [] if batch.is_control else batch.records()
-        except CorruptBatchError as error:
-            yield from self._damaged_batch(batch.base_offset, position, error)
+            raw = [] if batch.is_control else batch.records(self._decoder.max_batch_bytes)
+        except RecordBatchError as error:
+            yield from self._unreadable_batch(batch.base_offset, self._reach(batch, position), error)
             return
         yield from self._match(raw, self._acquired_up_to(batch.last_offset), batch)
 
-    def _damaged_batch(self, base_offset: int, stop: int, why: Exception) -> Iterator[Problem]:
-        """Its last offset may be damaged too, so it counts as reaching up to the batch that follows at byte `stop`."""
+    def _unreadable_batch(self, base_offset: int, last_offset: int | None, why: RecordBatchError) -> Iterator[Problem]:
+        """REJECT is for what is damaged for everybody; what another client may read goes back."""
         self._gaps_before(base_offset)
-        last_offset = self._offset_at(stop) - 1 if stop + LENGTH_END <= len(self.fetched.records) else None
         ranges = self._acquired_up_to(last_offset)
-        if ranges:
-            yield self._corrupt(
-                base_offset, f"is damaged ({why}); its records have been marked REJECT", ranges, AcknowledgeType.REJECT
-            )
+        if not ranges:
+            return
+        if isinstance(why, UnsupportedBatchError):
+            advice = "; raise max_record_batch_bytes" if isinstance(why, BatchTooLargeError) else ""
+            what = f"cannot be read by this client ({why}{advice}); its records have been marked RELEASE"
+            yield self._problem(UnsupportedRecordError, base_offset, what, ranges, AcknowledgeType.RELEASE)
+        else:
+            what = f"is damaged ({why}); its records have been marked REJECT"
+            yield self._problem(CorruptRecordError, base_offset, what, ranges, AcknowledgeType.REJECT)
 
     def _damaged_rest(self, why: str) -> Problem:
         """Behind bytes that are no record batch nothing can be told apart: give the offsets back to be read again."""
         rest = self._acquired_up_to(None)
-        return self._corrupt(
+        return self._problem(
+            CorruptRecordError,
             rest[0].first,
             f"and all that follows it in the broker's answer is damaged ({why}); the records have been marked RELEASE",
             rest,
             AcknowledgeType.RELEASE,
         )
 
-    def _corrupt(self, offset: int, what: str, ranges: list[AcquiredRange], kind: AcknowledgeType) -> Problem:
+    def _problem(
+        self,
+        error_class: type[CorruptRecordError | UnsupportedRecordError],
+        offset: int,
+        what: str,
+        ranges: list[AcquiredRange],
+        kind: AcknowledgeType,
+    ) -> Problem:
         where = self.fetched.partition
-        error = CorruptRecordError(
+        error = error_class(
             f"The record batch of partition {where} at offset {offset} {what}.",
             topic=where.topic,
             partition=where.partition,
@@ -171,6 +191,22 @@ class PartitionDecoding:
     def _offset_at(self, position: int) -> int:
         """The base offset of the batch at this byte; it stands there in every format."""
         return int.from_bytes(self.fetched.records[position : position + 8], "big", signed=True)
+
+    def _reach(self, batch: RecordBatch, stop: int) -> int | None:
+        """The last offset of a batch that cannot be read, which may be damaged too; None: all that follows."""
+        if batch.magic == MAGIC:
+            return self._offset_before(stop)
+        is_followed = stop + MAGIC_AT < len(self.fetched.records) and self.fetched.records[stop + MAGIC_AT] == MAGIC
+        return self._offset_before(stop) if is_followed else batch.last_offset
+
+    def _offset_before(self, position: int) -> int | None:
+        """The last offset below the batch at this byte; None if there is no batch.
+
+        (A message of an old format begins with its last offset. It never follows a batch of the newer one.)
+        """
+        if position + LENGTH_END > len(self.fetched.records):
+            return None
+        return self._offset_at(position) - 1
 
     def _end_of_batch(self, position: int) -> int | None:
         """Where a batch that cannot be read ends, if its length is believable; it too stands there in every format."""
@@ -266,7 +302,9 @@ class PartitionDecoding:
         offset, timestamp, key, value, headers = item
         where = self.fetched.partition
         error = RecordDeserializationError(
-            f"The {origin} of the record of partition {where} at offset {offset} could not be deserialized: {cause!r}."
+            # Not what the exception says: it may hold the payload, and messages are logged.
+            f"The {origin} of the record of partition {where} at offset {offset} could not be deserialized: "
+            f"its deserializer raised {type(cause).__name__}."
             + ("" if self._decoder.marks_errors else " The record has been marked RELEASE."),
             topic=where.topic,
             partition=where.partition,

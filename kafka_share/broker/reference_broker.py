@@ -302,7 +302,7 @@ class ReferenceBroker:
         """Append record batches as they are, without the checks of a producer's; returns the offset of the first.
 
         For logs that time or damage made: holes that compaction left, a wrong checksum, other codecs. The batches get
-        the next offsets. Raises `CorruptBatchError` for bytes that cannot even be told apart into batches, and
+        the next offsets. Raises `RemoteProtocolError` for bytes that cannot even be told apart into batches, and
         `InvalidArgumentError` if there is no whole batch.
         """
         if next(iter_batches(batches), None) is None:

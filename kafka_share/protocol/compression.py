@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import cramjam
 
-from kafka_share.protocol.record_format import MAX_DECOMPRESSED_BYTES, Codec, CorruptBatchError
+from kafka_share.protocol.record_format import MAX_BATCH_BYTES, BatchTooLargeError, Codec, CorruptBatchError
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
@@ -38,8 +38,11 @@ def compress(codec: Codec, data: bytes) -> bytes:
     return _compress_xerial(data)
 
 
-def decompress(codec: Codec, data: bytes | memoryview, limit: int = MAX_DECOMPRESSED_BYTES) -> bytes:
-    """The data, decompressed; raises `CorruptBatchError` if it is malformed or holds more than `limit` bytes."""
+def decompress(codec: Codec, data: bytes | memoryview, limit: int = MAX_BATCH_BYTES) -> bytes:
+    """The data, decompressed.
+
+    Raises `CorruptBatchError` if it is malformed, `BatchTooLargeError` if it holds more than `limit` bytes.
+    """
     try:
         if codec == "none":
             return bytes(data)
@@ -107,5 +110,5 @@ def _decompress_raw_snappy(data: bytes | memoryview, left: int, limit: int) -> b
     return bytes(cramjam.snappy.decompress_raw(data))
 
 
-def _too_large(limit: int) -> CorruptBatchError:
-    return CorruptBatchError(f"the records of the batch decompress to more than the {limit} bytes that are allowed")
+def _too_large(limit: int) -> BatchTooLargeError:
+    return BatchTooLargeError(f"its records decompress to more than the {limit} bytes that are allowed")

@@ -1,4 +1,4 @@
-"""The layout of a record batch of format 2, and the error for bytes that do not keep to it.
+"""The layout of record batches, above all of format 2, and the errors for bytes that cannot be read.
 
 Source: KIP-98 and Kafka's `DefaultRecordBatch`. Shared by the reading and the writing side; holds no logic.
 """
@@ -39,12 +39,31 @@ LOG_APPEND_TIME_BIT: Final = 0x08
 TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
 
-MAX_DECOMPRESSED_BYTES: Final = 128 * 1024 * 1024
-"""What the records of one batch may grow to. Brokers accept about 1 MB of compressed bytes by default."""
+MAX_BATCH_BYTES: Final = 128 * 1024 * 1024
+"""How large the records of one batch may be once they are decompressed, unless `max_record_batch_bytes` says otherwise.
+Brokers accept about 1 MB of compressed bytes by default."""
+
+COUNTED_RECORD_BYTES: Final = 128
+"""A smaller record counts as so large: about the memory that it takes here at least."""
+
+SMALLEST_BATCH_BYTES: Final = (26, 34, HEADER.size)
+"""By format; one of format 0 or 1 is a message with null key and value."""
 
 SMALLEST_RECORD_BYTES: Final = 7
 """Length, attributes, timestamp, offset, key length, value length, number of headers: a byte each at least."""
 
 
-class CorruptBatchError(RemoteProtocolError):
-    """A record batch is damaged, or of a format that is not supported."""
+class RecordBatchError(RemoteProtocolError):
+    """A record batch cannot be read."""
+
+
+class CorruptBatchError(RecordBatchError):
+    """It is damaged: nobody can read it."""
+
+
+class UnsupportedBatchError(RecordBatchError):
+    """It may be sound, and is nothing for us: an unknown codec or format."""
+
+
+class BatchTooLargeError(UnsupportedBatchError):
+    """Its records are more bytes than we allow."""

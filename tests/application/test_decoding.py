@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -16,7 +18,7 @@ from kafka_share.application.decoding import Decoder, PartitionDecoding, Problem
 from kafka_share.core.events import FetchedPartition
 from kafka_share.core.fetching.offsets import AcknowledgementRun as Run
 from kafka_share.deserializers import as_deserializer
-from kafka_share.errors import CorruptRecordError, RecordDeserializationError
+from kafka_share.errors import CorruptRecordError, RecordDeserializationError, UnsupportedRecordError
 from kafka_share.protocol.crc import crc32c
 from kafka_share.protocol.record_batches import control_batch, encode_batch
 from kafka_share.protocol.share_values import AcquiredRange
@@ -62,6 +64,12 @@ def with_magic(data: bytes, magic: int) -> bytes:
 
 def with_unknown_codec(data: bytes) -> bytes:
     return sealed(data[:22] + bytes([data[22] | 7]) + data[23:])
+
+
+def with_many_records(data: bytes) -> bytes:
+    """A batch at the same offsets of 20 kB, which compress to nothing."""
+    base = int.from_bytes(data[:8], "big")
+    return encode_batch([(base + n, 0, None, b"v" * 20_000, []) for n in range(3)], base_offset=base, codec="zstd")
 
 
 def fetched(records: bytes, *acquired: tuple[int, int, int]) -> FetchedPartition:
@@ -269,24 +277,66 @@ def _raise_for(poison: bytes) -> Callable[[bytes], bytes]:
 
 @pytest.mark.behaviour("fetching")
 @pytest.mark.parametrize(
-    "damage",
-    [with_bad_crc, lambda b: with_magic(b, 1), lambda b: with_magic(b, 9), with_unknown_codec],
-    ids=["checksum", "old format", "unknown format", "unknown codec"],
+    ("damage", "error", "kind"),
+    [
+        (with_bad_crc, CorruptRecordError, REJECT),
+        (lambda b: with_magic(b, 9), UnsupportedRecordError, RELEASE),
+        (with_unknown_codec, UnsupportedRecordError, RELEASE),
+        (with_many_records, UnsupportedRecordError, RELEASE),
+    ],
+    ids=["checksum", "unknown format", "unknown codec", "too large"],
 )
-def test_one_damaged_batch_is_rejected_and_its_neighbours_delivered_when_three_were_fetched(
-    damage: Callable[[bytes], bytes],
+def test_one_unreadable_batch_costs_its_neighbours_nothing_when_three_were_fetched(
+    damage: Callable[[bytes], bytes], error: type[Exception], kind: AcknowledgeType
 ) -> None:
-    """Of three batches a damaged one is rejected; the ones before and behind it are delivered."""
+    """Of three batches a damaged one is rejected; one that another client may read is released. The others come."""
     records = batch([0, 1, 2]) + damage(batch([3, 4, 5])) + batch([6, 7, 8])
-    good, problem, rest = steps_of(PartitionDecoding(fetched(records, (0, 8, 1)), PLAIN))
+    good, problem, rest = steps_of(PartitionDecoding(fetched(records, (0, 8, 1)), Decoder(max_batch_bytes=10_000)))
     assert isinstance(problem, Problem)
-    assert isinstance(problem.error, CorruptRecordError)
+    assert type(problem.error) is error
+    assert ("raise max_record_batch_bytes" in str(problem.error)) == (damage is with_many_records)
+    assert isinstance(problem.error, CorruptRecordError | UnsupportedRecordError)
     assert (problem.error.topic, problem.error.partition, problem.error.offset) == ("t", 0, 3)
-    assert problem.runs == (Run(3, 5, REJECT),)
+    assert problem.runs == (Run(3, 5, kind),)
     assert isinstance(good, list)
     assert isinstance(rest, list)
     assert [r.offset for r in good] == [0, 1, 2]
     assert [r.offset for r in rest] == [6, 7, 8]
+
+
+@pytest.mark.behaviour("fetching")
+@pytest.mark.parametrize("magic", [0, 1])
+def test_records_of_old_formats_are_delivered_when_an_old_log_has_them(magic: int) -> None:
+    """Messages of the record formats 0 and 1, single and compressed, are delivered as Java delivers them."""
+    records = (
+        old_message(magic, 0) + old_message(magic, 1) + old_set(magic, [2, 4]) + old_set(magic, [6, 7]) + batch([8])
+    )
+    outcome = decode(fetched(records, (1, 8, 1)))
+    assert list(outcome.records) == [1, 2, 4, 6, 7, 8]
+    assert [r.value for r in outcome.records.values()] == list(map(value_of, outcome.records))
+    assert (outcome.gaps, outcome.failed) == ({3, 5}, {})
+    assert [r.timestamp for r in outcome.records.values()][:5] == [1000 if magic else -1] * 5
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_only_one_old_message_is_rejected_when_it_is_damaged(magic: int) -> None:
+    """A message begins with its last offset: what follows is not its own."""
+    records = old_message(magic, 0) + with_bad_crc(old_set(magic, [1, 2])) + old_set(magic, [3, 4]) + batch([5])
+    outcome = decode(fetched(records, (0, 5, 1)))
+    assert list(outcome.records) == [0, 3, 4, 5]
+    assert outcome.failed == {1: REJECT, 2: REJECT}
+
+
+def old_message(magic: int, offset: int, value: bytes | None = None, codec: int = 0) -> bytes:
+    content = value_of(offset) if value is None else value
+    checked = struct.pack(">bb", magic, codec) + (struct.pack(">q", 1000) if magic else b"")
+    checked += struct.pack(">ii", -1, len(content)) + content
+    return struct.pack(">qiI", offset, 4 + len(checked), zlib.crc32(checked)) + checked
+
+
+def old_set(magic: int, offsets: list[int]) -> bytes:
+    inner = [old_message(magic, o - offsets[0] if magic else o, value_of(o)) for o in offsets]
+    return old_message(magic, offsets[-1], zlib.compress(b"".join(inner), wbits=31), codec=1)
 
 
 def test_only_acquired_offsets_are_rejected_when_a_damaged_batch_holds_more() -> None:
@@ -385,12 +435,14 @@ class Scene:
     records: set[int]
     failed: dict[int, AcknowledgeType]
     interrupts: set[int]
+    poison: set[int]
 
 
 @st.composite
 def scenes(draw: st.DrawFn) -> Scene:
     data, next_offset = b"", draw(st.integers(0, 3))
     present: set[int] = set()
+    verdicts: dict[int, AcknowledgeType] = {}
     damaged: dict[int, int | None] = {}  # base offset -> the last one, if it can still be read
     shape = st.sampled_from(["good", "good", "good", "empty", "control", "checksum", "format", "codec"])
     for kind in draw(st.lists(shape, max_size=6)):
@@ -404,34 +456,36 @@ def scenes(draw: st.DrawFn) -> Scene:
         if kind in DAMAGES:
             made = DAMAGES[kind](made)
             damaged[base] = None if kind == "format" else next_offset - 1
+            verdicts[base] = REJECT if kind == "checksum" else RELEASE
         elif kind == "good":
             present |= set(kept)
         data += made
     counts = {o: draw(st.integers(1, 2)) for o in range(next_offset + 3) if draw(st.booleans())}
-    rejected = _rejected(damaged, [*_bases(data), next_offset + 3], set(counts))
+    unreadable = _unreadable(damaged, [*_bases(data), next_offset + 3], set(counts))
     good = sorted(present & set(counts))
     poison = {o for o in good if draw(st.integers(0, 4)) == 0}
     interrupts = {o for o in good if draw(st.integers(0, 4)) == 0}
-    failed: dict[int, AcknowledgeType] = {**dict.fromkeys(poison, RELEASE), **dict.fromkeys(rejected, REJECT)}
-    return Scene(fetched(data, *_ranges(counts)), counts, set(good) - poison, failed, interrupts)
+    failed: dict[int, AcknowledgeType] = dict.fromkeys(poison, RELEASE)
+    failed.update({offset: verdicts[base] for offset, base in unreadable.items()})
+    return Scene(fetched(data, *_ranges(counts)), counts, set(good) - poison, failed, interrupts, poison)
 
 
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "checksum": with_bad_crc,
-    "format": lambda b: with_magic(b, 0),
+    "format": lambda b: with_magic(b, 9),
     "codec": with_unknown_codec,
 }
 
 
-def _rejected(damaged: dict[int, int | None], bases: list[int], acquired: set[int]) -> set[int]:
-    """A damaged batch of which something was acquired takes with it all up to the batch that follows."""
-    rejected: set[int] = set()
+def _unreadable(damaged: dict[int, int | None], bases: list[int], acquired: set[int]) -> dict[int, int]:
+    """A batch that cannot be read, if something of it was acquired, takes with it all up to the batch that follows."""
+    found: dict[int, int] = {}
     for base, following in pairwise(bases):
         if base in damaged:
             last = damaged[base]
             if acquired & set(range(base, following if last is None else last + 1)):
-                rejected |= acquired & set(range(base, following))
-    return rejected
+                found.update(dict.fromkeys(acquired & set(range(base, following)), base))
+    return found
 
 
 def _ranges(counts: dict[int, int]) -> list[tuple[int, int, int]]:
@@ -457,7 +511,7 @@ def _bases(data: bytes) -> list[int]:
 def test_every_acquired_offset_is_once_a_record_a_gap_or_a_failure_whatever_was_fetched(scene: Scene) -> None:
     """Whatever was fetched, each acquired offset is exactly once a record, a gap or a failure."""
     interrupts = {value_of(o) for o in scene.interrupts}
-    poison = {value_of(o) for o, kind in scene.failed.items() if kind == RELEASE}
+    poison = {value_of(o) for o in scene.poison}
 
     def deserialize(data: bytes) -> bytes:
         if data in interrupts:

@@ -10,6 +10,7 @@ from facade.delivery_checks import Outcomes, counted, left_for_others, only_resu
 from facade.fetch_tampering import FetchTampering, in_batch
 from support.consumers import Consumer, MakeConsumer
 from support.waiting import offsets, poll_once_more, poll_until, poll_until_raises, poll_while
+from support.wire_connection import WireConnection
 
 from kafka_share import AcknowledgeType
 from kafka_share.broker import ReferenceBroker
@@ -18,8 +19,10 @@ from kafka_share.errors import (
     IllegalStateError,
     InvalidArgumentError,
     RecordDeserializationError,
+    UnsupportedRecordError,
 )
 from kafka_share.protocol.crc import crc32c
+from kafka_share.protocol.logs import ProduceRequest
 from kafka_share.protocol.record_batches import encode_batch
 
 ACCEPT, RELEASE, REJECT, RENEW = AcknowledgeType
@@ -224,13 +227,7 @@ def with_unknown_codec(batch: bytes) -> bytes:
 
 @pytest.mark.better_than_java("no-acknowledgement-lost")
 @pytest.mark.behaviour("fetching")
-@pytest.mark.parametrize(
-    "damage",
-    [with_wrong_checksum, with_format(1), with_format(3), with_unknown_codec],
-    ids=["checksum", "old format", "unknown format", "unknown codec"],
-)
 def test_a_damaged_batch_is_rejected_and_the_others_come_when_three_were_fetched(
-    damage: Callable[[bytes], bytes],
     broker: ReferenceBroker,
     topic: str,
     make_consumer: MakeConsumer,
@@ -243,7 +240,7 @@ def test_a_damaged_batch_is_rejected_and_the_others_come_when_three_were_fetched
     """
     for _ in range(3):
         produce_one_batch(broker, topic, 3)
-    tampering.next_answers(in_batch(1, damage))
+    tampering.next_answers(in_batch(1, with_wrong_checksum))
     consumer = make_consumer(topic)
     consumer.set_acknowledgement_commit_callback(outcomes)
     assert offsets(poll_until(consumer, 1)) == [0, 1, 2]
@@ -257,6 +254,64 @@ def test_a_damaged_batch_is_rejected_and_the_others_come_when_three_were_fetched
     consumer.close()
     assert outcomes.failed == []
     assert left_for_others(broker, make_consumer, topic) == []
+
+
+@pytest.mark.better_than_java("sound-batches-released")
+@pytest.mark.behaviour("bad records")
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [(with_format(3), "unknown format 3"), (with_unknown_codec, "codec 7 is not known")],
+    ids=["format", "codec"],
+)
+def test_a_batch_that_others_may_read_is_released_when_we_cannot(
+    damage: Callable[[bytes], bytes],
+    why: str,
+    broker: ReferenceBroker,
+    topic: str,
+    make_consumer: MakeConsumer,
+    tampering: FetchTampering,
+) -> None:
+    """A batch of a codec or format that we do not know is raised by poll and released: another client may read it."""
+    produce_one_batch(broker, topic, 3)
+    tampering.next_answers(in_batch(0, damage))
+    consumer = make_consumer(topic)
+    error = poll_until_raises(consumer, UnsupportedRecordError)
+    assert (error.topic, error.partition, error.offset) == (topic, 0, 0)
+    assert why in str(error)
+    assert counted(poll_until(consumer, 3)) == [(0, 2), (1, 2), (2, 2)]
+
+
+@pytest.mark.better_than_java("sound-batches-released")
+@pytest.mark.behaviour("bad records")
+def test_a_batch_above_our_limit_is_released_and_the_setting_named(
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
+) -> None:
+    """A batch above max_record_batch_bytes is released and the setting named; a consumer with a higher one gets it."""
+    broker.append_batches(topic, encode_batch([(0, 0, None, b"v" * 100_000, [])], codec="zstd"))
+    with make_consumer(topic, max_record_batch_bytes=100_000) as consumer:
+        error = poll_until_raises(consumer, UnsupportedRecordError)
+    assert "more than the 100000 bytes" in str(error)
+    assert "raise max_record_batch_bytes" in str(error)
+    (record,) = poll_until(make_consumer(topic, max_record_batch_bytes=200_000), 1)
+    assert (record.value, record.delivery_count) == (b"v" * 100_000, 2)
+
+
+@pytest.mark.behaviour("fetching")
+def test_records_come_when_the_name_of_a_header_is_not_utf_8(
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
+) -> None:
+    """A header name that is not UTF-8 is delivered with U+FFFD in it, and its batch with it; a Produce has it taken."""
+    data = encode_batch([(n, 0, None, b"v", [("naXme", b"x")] if n == 1 else []) for n in range(3)])
+    data = data.replace(b"naXme", b"na\xffme")
+    data = data[:17] + crc32c(data[21:]).to_bytes(4, "big") + data[21:]
+    wire = WireConnection(broker.bootstrap_servers)
+    about = ProduceRequest.TopicProduceData
+    asked = about(name=topic, partition_data=[about.PartitionProduceData(index=0, records=data)])
+    answer = wire.call(ProduceRequest(transactional_id=None, acks=-1, timeout_ms=1_000, topic_data=[asked]), 9)
+    wire.close()
+    assert answer.responses[0].partition_responses[0].error_code == 0
+    records = poll_until(make_consumer(topic), 3)
+    assert [tuple(r.headers) for r in records] == [(), (("na\ufffdme", b"x"),), ()]
 
 
 @pytest.mark.behaviour("bad records")

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_share.protocol.compression import compress, decompress
-from kafka_share.protocol.record_format import CODEC_NAMES, Codec, CorruptBatchError
+from kafka_share.protocol.record_format import CODEC_NAMES, BatchTooLargeError, Codec, CorruptBatchError
 
 COMPRESSING: list[Codec] = [codec for codec in CODEC_NAMES if codec != "none"]
 
@@ -25,13 +25,13 @@ def test_the_limit_holds_to_the_byte_when_little_data_claims_much(codec: Codec) 
     bomb = compress(codec, bytes(3_000_000))
     assert len(bomb) < 300_000
     assert len(decompress(codec, bomb, 3_000_000)) == 3_000_000
-    with pytest.raises(CorruptBatchError, match="more than the 2999999 bytes"):
+    with pytest.raises(BatchTooLargeError, match="more than the 2999999 bytes"):
         decompress(codec, bomb, 2_999_999)
 
 
 def test_the_limit_counts_all_blocks_when_snappy_has_many() -> None:
     data = compress("snappy", bytes(100_000))
-    with pytest.raises(CorruptBatchError, match="more than"):
+    with pytest.raises(BatchTooLargeError, match="more than"):
         decompress("snappy", data, 99_999)
 
 

@@ -23,7 +23,7 @@ from kafka_share.errors import (
     UnknownTopicIdError,
 )
 from kafka_share.protocol.logs import ProduceRequest, ProduceResponse
-from kafka_share.protocol.record_batches import CorruptBatchError, iter_batches
+from kafka_share.protocol.record_batches import RecordBatchError, iter_batches
 
 if TYPE_CHECKING:
     from kafka_share.broker.cluster import Cluster
@@ -103,7 +103,7 @@ def _require_transaction(
     """Raises `Refusal` for transactional batches outside of their producer's transaction."""
     try:
         batches = list(iter_batches(records))
-    except CorruptBatchError:
+    except RecordBatchError:
         # Appending looks closer and says what is wrong.
         return
     for batch in batches:

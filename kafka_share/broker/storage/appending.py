@@ -17,7 +17,7 @@ from kafka_share.errors import (
     MessageTooLargeError,
     OutOfOrderSequenceNumberError,
 )
-from kafka_share.protocol.record_batches import CorruptBatchError, encode_batch, validate_produced
+from kafka_share.protocol.record_batches import RecordBatchError, encode_batch, validate_produced
 from kafka_share.records import TimestampType
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _checked(configs: Configs, partition: Partition, records: bytes) -> list[Rec
     limit = int(configs.topic_value(partition.topic, "max.message.bytes"))
     try:
         batches = validate_produced(records)
-    except CorruptBatchError as error:
+    except RecordBatchError as error:
         raise Refusal(CorruptMessageError, str(error)) from None
     for batch in batches:
         if len(batch.data) > limit:
