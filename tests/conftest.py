@@ -8,6 +8,8 @@ import pytest
 from support import waiting
 from support.scheduling import BrokersTogether
 
+pytest_plugins = ("kafka_share.pytest_plugin", "pytester")
+
 
 def pytest_configure() -> None:
     """A run in the background of a shell ignores Ctrl-C, and so would the programs that tests interrupt."""

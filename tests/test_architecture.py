@@ -42,6 +42,7 @@ MAY_IMPORT: Final[Mapping[str, set[str]]] = {
     "aio": {"core", "network"},
     "broker": {"protocol"},
     "cli": {"admin", "broker", "consumer", "protocol"},
+    "pytest_plugin": {"broker", "consumer"},
     "__init__": {"admin", "aio", "consumer"},
 }
 """Part of the package (a folder, or a module at the top) -> the other parts that it may import, besides the values.

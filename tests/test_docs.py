@@ -71,6 +71,10 @@ OBSERVABILITY = ROOT / "docs" / "observability.md"
 ORDERS = [b'{"id": 1}', b'{"id": 2}', b'{"id": 3}']
 
 
+PLUGIN = ("-p", "kafka_share.pytest_plugin")
+"""For an environment that was made before there was a plugin; elsewhere pytest has loaded it already."""
+
+
 def marked(start: str) -> list[Any]:
     found = [block for block in PYTHON if block.mark.startswith(start) and (start or not block.mark)]
     assert found, f"no block is marked {start!r}"
@@ -109,7 +113,7 @@ def test_a_block_runs_when_it_is_a_whole_program(
         return
     file = tmp_path / "test_of_a_page.py"
     file.write_text(block.code)
-    command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", str(file)]
+    command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", *PLUGIN, str(file)]
     done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert " passed" in done.stdout

@@ -1,7 +1,7 @@
 """The broker's clock: real time that tests can push forward, or a clock that stands still until they do.
 
-Used by the server and by `ReferenceBroker`; the machines get its reading as `now_ms`. It never goes back. Safe to
-advance from any thread.
+Used by the server and by `ReferenceBroker`; the machines get its reading as `now_ms`. It never goes back, unless the
+broker is reset. Safe to advance from any thread.
 """
 
 from __future__ import annotations
@@ -36,6 +36,11 @@ class BrokerClock:
         """The time now."""
         elapsed_ns = 0 if self._manual else time.monotonic_ns() - self._started_ns
         return (self._base_ns + elapsed_ns) // _NS_PER_MS + self._advanced_ms
+
+    def start_again(self) -> None:
+        """Forget what was advanced. The driver calls it only when no machine has seen the time."""
+        with self._lock:
+            self._advanced_ms = 0
 
     def advance(self, span_ms: int) -> None:
         """Push the clock `span_ms` milliseconds forward. Raises `ValueError` for a negative span."""

@@ -177,8 +177,8 @@ class ReferenceBroker:
     def reset(self) -> None:
         """Make it as it was when it had just started: no topics, groups, faults or requests, settings as given.
 
-        Connections break; nodes that were stopped run again; addresses and the clock stay. A consumer that is still
-        open connects and joins its group again, so close what you have opened before.
+        Connections break, nodes that were stopped run again, the clock is as if never advanced, and addresses stay. A
+        consumer that is still open connects and joins its group again, so close what you have opened before.
         """
         self._thread.run(lambda: self._server.renew(BrokerMachine(self._new_cluster())))
 
@@ -329,6 +329,10 @@ class ReferenceBroker:
         """
         values = {name.replace("_", "."): _text(value) for name, value in {**(config or {}), **keys}.items()}
         self._call(lambda: self._cluster.configs.set_values(ResourceType.GROUP, group, values))
+
+    def group_config(self, group: str) -> dict[str, str]:
+        """What is set on the group itself, by Kafka's names; everything else has the broker's values."""
+        return self._call(lambda: self._cluster.configs.own_values(ResourceType.GROUP, group))
 
     def set_broker_config(self, config: Mapping[str, str | int | bool]) -> None:
         """Change broker settings while it runs. Raises `ConfigurationError`; then nothing changed."""

@@ -102,6 +102,7 @@ class BrokerServer:
         self.faults.clear()
         self.requests.clear()
         self.machine, self.cluster = machine, machine.cluster
+        self.clock.start_again()
         for node in addresses:
             self.cluster.set_address(node.id, node.host, node.port)
         for node in addresses:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,9 +14,8 @@ from kafka_share.errors import InvalidArgumentError
 
 
 @pytest.fixture
-def broker() -> Iterator[ReferenceBroker]:
-    with ReferenceBroker() as running:
-        yield running
+def broker(share_broker: ReferenceBroker) -> ReferenceBroker:
+    return share_broker
 
 
 def contents(broker: ReferenceBroker, topic: str = "t") -> list[tuple[Any, ...]]:

@@ -106,12 +106,15 @@ def test_nothing_is_left_when_it_was_reset() -> None:
         broker.produce("t", b"x")
         broker.stop_node(2)
         broker.faults.drop("Metadata")
+        advanced_ms = broker.clock.now_ms() + 3_600_000
+        broker.advance(3_600_000)
         with KafkaShareConsumer("t", bootstrap_servers=servers, group_id="g") as consumer:
             poll_until(consumer, 1)
         broker.reset()
         assert broker.bootstrap_servers == servers
         assert (broker.topics(), broker.groups(), broker.requests()) == ({}, {}, [])
         assert broker.faults.pending() == 0
+        assert broker.clock.now_ms() < advanced_ms
         broker.stop_node(2)
         with KafkaShareAdmin(bootstrap_servers=servers) as admin:
             (config,) = admin.describe_group_configs(["g"]).values()

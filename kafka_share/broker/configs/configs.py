@@ -148,6 +148,10 @@ class Configs:
         """The resources of this type that have values of their own, in order."""
         return sorted(name for resource, name in self._dynamic if resource is kind)
 
+    def own_values(self, kind: ResourceType, name: str) -> dict[str, str]:
+        """The values that the resource itself has."""
+        return dict(self._dynamic.get((kind, name), {}))
+
     def forget(self, kind: ResourceType, name: str) -> None:
         """Drop the resource's own values (its topic was deleted)."""
         self._dynamic.pop((kind, name), None)
