@@ -44,6 +44,7 @@ MAY_IMPORT: Final[Mapping[str, set[str]]] = {
     "cli": {"admin", "broker", "consumer", "protocol"},
     "pytest_plugin": {"broker", "consumer"},
     "__init__": {"admin", "aio", "consumer"},
+    "__main__": {"cli"},
 }
 """Part of the package (a folder, or a module at the top) -> the other parts that it may import, besides the values.
 The table in docs/architecture.md is the same."""

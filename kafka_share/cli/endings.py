@@ -6,12 +6,15 @@
 
 from __future__ import annotations
 
+import errno
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
 from kafka_share.errors import (
     AuthenticationError,
+    BrokerError,
     BrokerUnreachableError,
     ClusterAuthorizationFailedError,
     GroupAuthorizationFailedError,
@@ -54,9 +57,13 @@ class ToolFailedError(Exception):
     standard error and exit 1.
     """
 
-    def __init__(self, message: str, kind: Literal["operation", "value", "state"] = "operation") -> None:
+    def __init__(
+        self, message: str, kind: Literal["operation", "value", "state"] = "operation", *, code: str = "FAILED"
+    ) -> None:
         super().__init__(message)
         self.kind = kind
+        self.code = code
+        """For scripts; where a broker has a code for it, the broker's."""
 
     def exit_code(self, codes: ExitCodes) -> int:
         """The one of `codes`, which the command line has chosen."""
@@ -78,10 +85,36 @@ REMEDIES: Final[Mapping[type[KafkaShareError], str]] = MappingProxyType(
         TopicAuthorizationFailedError: "the user of --command-config needs an ACL for the topic",
         ClusterAuthorizationFailedError: "the user of --command-config needs an ACL for the cluster",
         UnknownTopicOrPartitionError: "check the topic's name and its number of partitions",
-        UnsupportedVersionError: "it needs a cluster of Kafka 4.2 or later with share groups on (share.version 1)",
+        UnsupportedVersionError: "it needs a cluster of Kafka 4.2 or later (4.1: as a preview) with share groups on: "
+        "share.version 1",
     }
 )
 """What an operator can do about an error of this class."""
+
+
+class Problem(NamedTuple):
+    """An error as the tools show it."""
+
+    code: str
+    """For scripts, such as GROUP_ID_NOT_FOUND; of errors that are not a broker's, the name of their class."""
+    message: str
+
+
+def problem_of(error: BaseException) -> Problem:
+    """The code of an error, and its message with what to do about it where that is known."""
+    if isinstance(error, BrokerError):
+        return Problem(error.name, with_remedy(error))
+    if isinstance(error, KafkaShareError):
+        return Problem(_words(type(error).__name__.removesuffix("Error")), with_remedy(error))
+    if isinstance(error, ToolFailedError):
+        return Problem(error.code, str(error))
+    if isinstance(error, OSError):
+        return Problem(errno.errorcode.get(error.errno or 0, "OS_ERROR"), str(error))
+    return Problem("DEFECT", f"{type(error).__name__}: {error} (a defect; --debug shows where)")
+
+
+def _words(name: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper()
 
 
 def with_remedy(error: KafkaShareError) -> str:

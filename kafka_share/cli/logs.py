@@ -8,6 +8,8 @@ import logging
 from collections.abc import Iterator
 from typing import Final
 
+from kafka_share.cli.harmless import harmless
+
 _NOTHING: Final = logging.CRITICAL + 1
 _OURS: Final = "kafka_share"
 _KAFKA_PYTHON: Final = "kafka"
@@ -20,7 +22,7 @@ def logging_to_stderr(debug: bool, level: int = _NOTHING, *, stack_traces: bool 
 
     Afterwards logging is as it was.
     """
-    formatter = logging.Formatter if debug or stack_traces else _WithoutStackTrace
+    formatter = _OneLine if debug or stack_traces else _WithoutStackTrace
     handler = logging.StreamHandler()
     handler.setFormatter(formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     with (
@@ -45,7 +47,14 @@ def _sent_to(handler: logging.Handler, name: str, level: int) -> Iterator[None]:
         logger.propagate = before[1]
 
 
-class _WithoutStackTrace(logging.Formatter):
+class _OneLine(logging.Formatter):
+    """Messages hold names and texts of others."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # logging's name
+        return harmless(super().formatMessage(record))
+
+
+class _WithoutStackTrace(_OneLine):
     """Keeps a log record to its message; the record itself stays whole for other handlers."""
 
     def format(self, record: logging.LogRecord) -> str:

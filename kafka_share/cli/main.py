@@ -16,6 +16,10 @@ from kafka_share.cli.front import SubCommand, tool_group
 
 _SUB_COMMANDS: Final[Mapping[str, SubCommand]] = MappingProxyType(
     {
+        "broker": SubCommand("kafka_share.cli.broker:main", "Run the reference broker."),
+        "console": SubCommand(
+            "kafka_share.cli.console.command:main", "Read a topic as a member of a share group; write lines into it."
+        ),
         "demo": SubCommand(
             "kafka_share.cli.demo.command:demo", "Parse Python source files, shared among a pool of workers."
         ),
@@ -25,6 +29,10 @@ _SUB_COMMANDS: Final[Mapping[str, SubCommand]] = MappingProxyType(
         "export-lag": SubCommand(
             "kafka_share.cli.export_lag.command:export_lag", "Serve lag and members of groups as Prometheus metrics."
         ),
+        "groups": SubCommand(
+            "kafka_share.cli.groups.command:main", "List, describe, reset, delete and configure share groups."
+        ),
+        "perf": SubCommand("kafka_share.cli.perf.command:main", "Measure how fast a share group can be read."),
         "watch": SubCommand(
             "kafka_share.cli.watch.command:watch", "Watch a share group: members, partitions, lag, rate."
         ),
@@ -32,7 +40,14 @@ _SUB_COMMANDS: Final[Mapping[str, SubCommand]] = MappingProxyType(
 )
 
 
-@tool_group("kafka-share", _SUB_COMMANDS)
+_EPILOG: Final = """\b
+kafka-share-groups, kafka-share-console, kafka-share-perf and kafka-share-broker are the commands of these names.
+KAFKA_BOOTSTRAP_SERVERS stands in for --bootstrap-server, except in demo: that one would create a topic there.
+kafka-share COMMAND --help shows options, examples and exit codes.
+"""
+
+
+@tool_group("kafka-share", _SUB_COMMANDS, epilog=_EPILOG)
 @click.version_option(VERSION, prog_name="kafka-share")
 def main() -> None:
     """Share groups of Apache Kafka (Queues for Kafka, KIP-932) from the command line."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
 
@@ -122,8 +123,11 @@ def test_a_cluster_that_cannot_be_reached_is_told_in_one_line(capsys: pytest.Cap
     assert result.stdout.startswith("\nError: ")
     assert "--bootstrap-server" in result.stdout
     assert result.stdout.count("\n") == 2
-    json = run(capsys, *line, "--format", "json")
-    assert (json.stdout, json.stderr, json.code) == ("", result.stdout, 1)
+    as_json = run(capsys, *line, "--format", "json")
+    assert (as_json.stdout, as_json.code) == ("", 1)
+    error = json.loads(as_json.stderr)["error"]
+    assert error["code"] == "OPERATION_TIMEOUT"
+    assert error["message"] in result.stdout
     assert run(capsys, *line, "--apache-exit-codes").code == 0
 
 

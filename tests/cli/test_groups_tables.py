@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from kafka_share.admin_values import (
@@ -16,6 +17,7 @@ from kafka_share.admin_values import (
     ShareMemberDescription,
     SharePartitionOffset,
 )
+from kafka_share.cli.endings import Problem
 from kafka_share.cli.groups import tables
 from kafka_share.errors import OffsetNotAvailableError
 from kafka_share.records import Node, TopicPartition
@@ -160,7 +162,7 @@ def test_new_offsets_have_columns_as_wide_as_their_names() -> None:
 @pytest.mark.behaviour("tools")
 def test_deleted_offsets_are_shown_by_topic() -> None:
     """The table of deleted offsets says for each topic that it was successful, or its error."""
-    assert tables.topic_results({"nope": "no such topic", LONG_TOPIC: None}) == (
+    assert tables.topic_results({"nope": Problem("X", "no such topic"), LONG_TOPIC: None}) == (
         "\n"
         "TOPIC                          STATUS\n"
         "a-topic-with-a-quite-long-name Successful\n"
@@ -173,12 +175,40 @@ def test_deletions_tell_what_failed_before_what_was_done() -> None:
     """The output of deletions names the groups that were not deleted first, each with its reason."""
     assert tables.deletions({"g1": None, "g2": None}) == "Deleted share groups: 'g1', 'g2'\n"
     assert tables.deletions({}) == "Deleted share groups: none\n"
-    assert tables.deletions({"g1": None, "g2": "it has members"}) == (
+    assert tables.deletions({"g1": None, "g2": Problem("X", "it has members")}) == (
         "\nError: these groups were not deleted:\n* 'g2': it has members\n\nDeleted share groups: 'g1'\n"
     )
-    assert tables.deletions({"g2": "it has members"}) == (
+    assert tables.deletions({"g2": Problem("X", "it has members")}) == (
         "\nError: these groups were not deleted:\n* 'g2': it has members\n"
     )
+
+
+def test_names_from_the_cluster_cannot_forge_rows_or_reach_the_terminal() -> None:
+    """Any client that may join chooses its client id, and any group its name: controls are shown as escapes."""
+    hostile = attrs.evolve(member("m1", ("t", 0)), client_id="\x1b]0;owned\x07\x1b[2J\nforged")
+    table = tables.members(group("g\n1", hostile), verbose=False)
+    assert table.count("\n") == 3, "an empty line, the header and one row"
+    assert r"\x1b]0;owned\x07\x1b[2J\nforged" in table
+    printed = [
+        table,
+        tables.group_names([listing("a\x9bb")]),
+        tables.group_states([listing("a\x9bb")]),
+        tables.deletions({"a\x9bb": None}),
+        tables.deletions({"a\x9bb": Problem("X", "c\x9bd")}),
+        tables.topic_results({"a\x9bb": Problem("X", "c\x9bd")}),
+        tables.configs("a\x9bb", [entry("n", "c\x9bd", ConfigSource.DYNAMIC_GROUP_CONFIG)], all_of_them=False),
+    ]
+    assert [text for text in printed if not text.replace("\n", "").isprintable()] == []
+
+
+def test_columns_stay_in_line_when_names_are_wide() -> None:
+    """Characters that take two columns of a terminal are counted as two, and combining ones as none."""
+    wide, combined, narrow = tables.group_states([listing("注文処理"), listing("e\u0301"), listing("g")]).splitlines()[
+        1:
+    ]
+    assert wide == "注文処理        Empty"
+    assert combined == f"e\u0301{' ' * 15}Empty"
+    assert narrow == f"g{' ' * 15}Empty"
 
 
 def entry(name: str, value: str | None, source: ConfigSource, *synonyms: ConfigSynonym) -> ConfigEntry:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from collections.abc import Callable
@@ -88,7 +89,9 @@ def test_an_error_goes_to_standard_error_unless_the_tool_is_like_apaches(capsys:
     assert capsys.readouterr() == ("", "\nError: it is so\n")
     for words in (["--format", "json"], ["--format=json"]):
         ended(failing(ToolFailedError("it is so")), *words, on_stdout=True)
-        assert capsys.readouterr() == ("", "\nError: it is so\n"), "standard output is for the document alone"
+        out, err = capsys.readouterr()
+        assert out == "", "standard output is for the result alone"
+        assert json.loads(err) == {"error": {"code": "FAILED", "message": "it is so"}}
 
 
 @pytest.mark.parametrize("habit", [[], ["--apache-exit-codes"]])

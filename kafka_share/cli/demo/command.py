@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from kafka_share.cli.front import sub_command
+from kafka_share.cli.front import tool_command
 from kafka_share.cli.options import debug_option, format_option
 
 _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -50,7 +50,7 @@ def _servers(_: click.Context, parameter: click.Parameter, servers: str | None) 
     return servers
 
 
-@sub_command("demo", no_args_is_help=False, epilog=_EPILOG)
+@tool_command("demo", no_args_is_help=False, epilog=_EPILOG)
 @click.option(
     "--input",
     "root",

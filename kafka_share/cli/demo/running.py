@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import random
 import sys
@@ -20,6 +19,7 @@ from kafka_share.cli.demo.job import JobSettings, run_job
 from kafka_share.cli.demo.sources import Sources, standard_library
 from kafka_share.cli.demo.view import View, print_report
 from kafka_share.cli.logs import logging_to_stderr
+from kafka_share.cli.output import print_document
 
 
 def run_demo(
@@ -64,7 +64,7 @@ def run_demo(
         view.headline(f"{len(sources)} files of {sources.root} for {workers} workers on {partitions} partitions")
         report = run_job(settings, sources, view)
     if as_json:
-        click.echo(json.dumps(report.as_json(), indent=2))
+        print_document(report.as_json(), indent=2)
     else:
         print_report(report, sys.stdout)
     return report.ok

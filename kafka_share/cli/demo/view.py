@@ -16,6 +16,7 @@ from rich.text import Text
 
 from kafka_share.cli.demo.ledger import Ledger, Settlement
 from kafka_share.cli.demo.report import Report
+from kafka_share.cli.harmless import harmless
 
 PLAIN_LINE_EVERY_S = 1.0
 _PLAIN_WIDTH = 110
@@ -167,7 +168,7 @@ def _summary(report: Report) -> list[str]:
 
 
 def _shortened(lines: tuple[str, ...]) -> list[str]:
-    shown = list(lines[:_MAX_LINES])
+    shown = [harmless(line) for line in lines[:_MAX_LINES]]
     if len(lines) > _MAX_LINES:
         shown.append(f"… and {len(lines) - _MAX_LINES} more (all with --format json)")
     return shown

@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from kafka_share.cli.front import sub_command
+from kafka_share.cli.front import tool_command
 from kafka_share.cli.options import connection_options, debug_option, format_option, group_option, timeout_option
 
 _EPILOG: Final = """\b
@@ -23,7 +23,7 @@ Exit codes:
 """
 
 
-@sub_command("doctor", epilog=_EPILOG)
+@tool_command("doctor", epilog=_EPILOG)
 @group_option("The share group that gets nothing.")
 @click.option("--topic", required=True, metavar="TOPIC", help="The topic whose records do not arrive.")
 @connection_options

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import attrs
-import click
 
 from kafka_share.admin import KafkaShareAdmin
 from kafka_share.cli.doctor.diagnosis import diagnose
@@ -17,6 +15,7 @@ from kafka_share.cli.doctor.facts import gather
 from kafka_share.cli.doctor.finding import Finding
 from kafka_share.cli.doctor.state_log import read_histories
 from kafka_share.cli.logs import logging_to_stderr
+from kafka_share.cli.output import print_document, print_line
 
 
 def examine(
@@ -32,7 +31,7 @@ def examine(
     findings = diagnose(facts)
     if as_json:
         document = {"group": group, "topic": topic, "findings": [attrs.asdict(finding) for finding in findings]}
-        click.echo(json.dumps(document, indent=2))
+        print_document(document, indent=2)
     else:
         _show(group, topic, findings)
     return not any(finding.is_cause for finding in findings)
@@ -40,8 +39,8 @@ def examine(
 
 def _show(group: str, topic: str, findings: Sequence[Finding]) -> None:
     if not any(finding.is_cause for finding in findings):
-        click.echo(f"Nothing was found that keeps records of '{topic}' from '{group}'.")
+        print_line(f"Nothing was found that keeps records of '{topic}' from '{group}'.")
     for finding in findings:
-        click.echo(f"\n{'CAUSE' if finding.is_cause else 'note'}  {finding.code}")
-        click.echo(f"  {finding.text}")
-        click.echo(f"  -> {finding.remedy}")
+        print_line(f"{'CAUSE' if finding.is_cause else 'note'}  {finding.code}", spaced=True)
+        print_line(f"  {finding.text}")
+        print_line(f"  -> {finding.remedy}")

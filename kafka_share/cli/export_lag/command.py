@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from kafka_share.cli.endings import ToolFailedError
-from kafka_share.cli.front import sub_command
+from kafka_share.cli.front import tool_command
 from kafka_share.cli.options import connection_options, debug_option, timeout_option
 
 _EPILOG: Final = """\b
@@ -28,7 +28,7 @@ Brokers tell lag and start offset of a partition from the first stored acknowled
 """
 
 
-@sub_command("export-lag", epilog=_EPILOG)
+@tool_command("export-lag", epilog=_EPILOG)
 @connection_options
 @click.option("--group", "groups", multiple=True, help="Only this group; may be repeated.  [default: all share groups]")
 @click.option("--listen", default="0.0.0.0", show_default=True, help="Address to serve on.")

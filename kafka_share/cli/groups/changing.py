@@ -11,13 +11,14 @@ import click
 
 from kafka_share.admin import KafkaShareAdmin
 from kafka_share.admin_values import ConfigChange, ShareGroupDescription
-from kafka_share.cli.endings import ToolFailedError, with_remedy
+from kafka_share.cli.endings import Problem, ToolFailedError, problem_of, with_remedy
 from kafka_share.cli.groups import documents, tables
 from kafka_share.cli.groups.reading import chosen_groups, show_json, type_of_other
 from kafka_share.cli.groups.reset import plan_reset
 from kafka_share.cli.groups.rules import Options
 from kafka_share.cli.groups.targets import offsets_as_csv, parse_config_changes
-from kafka_share.errors import BrokerError, GroupIdNotFoundError, KafkaShareError
+from kafka_share.cli.output import print_line
+from kafka_share.errors import BrokerError, GroupIdNotFoundError, KafkaShareError, NonEmptyGroupError
 from kafka_share.records import TopicPartition
 
 _EPOCH_OF_A_NEW_GROUP = 1
@@ -31,44 +32,45 @@ def run_delete(admin: KafkaShareAdmin, options: Options) -> bool:
     """
     group_ids, complete = chosen_groups(admin, options)
     described = admin.describe_share_groups(group_ids, timeout_ms=options.timeout_ms) if group_ids else {}
-    errors: dict[str, str] = {}
+    problems: dict[str, Problem] = {}
     for group_id, group in described.items():
         if isinstance(group, GroupIdNotFoundError):
-            errors[group_id] = "there is no share group of this id; --list shows those that there are"
+            text = "there is no share group of this id; --list shows those that there are"
+            problems[group_id] = Problem(group.name, text)
         elif isinstance(group, KafkaShareError):
-            errors[group_id] = with_remedy(group)
+            problems[group_id] = problem_of(group)
         elif group.members:
-            errors[group_id] = _has_members(group)
-    empty = [group_id for group_id in group_ids if group_id not in errors]
+            problems[group_id] = Problem(NonEmptyGroupError.name, _has_members(group))
+    empty = [group_id for group_id in group_ids if group_id not in problems]
     results = admin.delete_share_groups(empty, timeout_ms=options.timeout_ms) if empty else {}
-    errors.update({group_id: with_remedy(error) for group_id, error in results.items() if error is not None})
-    outcome = {group_id: errors.get(group_id) for group_id in group_ids}
+    problems.update({group_id: problem_of(error) for group_id, error in results.items() if error is not None})
+    outcome = {group_id: problems.get(group_id) for group_id in group_ids}
     if options.json:
         show_json(documents.deletions(outcome))
     else:
         click.echo(tables.deletions(outcome), nl=False)
-    for group_id in [group_id for group_id in empty if group_id not in errors]:
+    for group_id in [group_id for group_id in empty if group_id not in problems]:
         _warn_if_it_had_members(described[group_id])
-    return complete and not errors
+    return complete and not problems
 
 
 def run_delete_offsets(admin: KafkaShareAdmin, options: Options) -> bool:
     """Forget the offsets of whole topics; topic:0 is taken for a topic of that name, as Kafka's tool does."""
     group_id, topics = options.group[0], list(dict.fromkeys(options.topic))
     before = _described(admin, options)
-    outcome: dict[str, str | None]
+    outcome: dict[str, Problem | None]
     try:
         results = admin.delete_share_group_offsets(group_id, topics, timeout_ms=options.timeout_ms)
-        outcome = {topic: None if error is None else with_remedy(error) for topic, error in results.items()}
+        outcome = {topic: None if error is None else problem_of(error) for topic, error in results.items()}
     except BrokerError as error:
         if not options.json:
-            click.echo(f"\nError: {with_remedy(error)}")
-        outcome = dict.fromkeys(topics, str(error))
+            print_line(f"Error: {with_remedy(error)}", spaced=True)
+        outcome = dict.fromkeys(topics, Problem(error.name, str(error)))
     if options.json:
         show_json(documents.topic_results(group_id, outcome))
     else:
         click.echo(tables.topic_results(outcome), nl=False)
-    if any(error is None for error in outcome.values()):
+    if any(problem is None for problem in outcome.values()):
         _warn_if_it_had_members(before)
     return not any(outcome.values())
 
@@ -78,11 +80,12 @@ def run_reset_offsets(admin: KafkaShareAdmin, options: Options) -> bool:
     group_id = options.group[0]
     before = _described(admin, options)
     if isinstance(before, ShareGroupDescription) and before.members:
-        raise ToolFailedError(_has_members(before), "state")
+        raise ToolFailedError(_has_members(before), "state", code=NonEmptyGroupError.name)
     if isinstance(before, GroupIdNotFoundError):
         kind = type_of_other(admin, group_id, options.timeout_ms)
         if kind is not None:
-            raise ToolFailedError(f"group '{group_id}' is a {kind.value} group, not a share group")
+            text = f"group '{group_id}' is a {kind.value} group, not a share group"
+            raise ToolFailedError(text, code="OTHER_GROUP_TYPE")
     elif isinstance(before, KafkaShareError):
         raise before
     plan = plan_reset(admin, options)
@@ -97,7 +100,7 @@ def run_reset_offsets(admin: KafkaShareAdmin, options: Options) -> bool:
         show_json(documents.new_offsets(group_id, plan.offsets, plan.warnings, executed=options.execute))
     else:
         for warning in plan.warnings:
-            click.echo(f"\nWarn: {warning}.", err=options.export)
+            print_line(f"Warn: {warning}.", err=options.export, spaced=True)
         table = offsets_as_csv(plan.offsets) if options.export else tables.new_offsets(group_id, plan.offsets)
         click.echo(table, nl=False)
     if options.execute and plan.offsets:
@@ -113,7 +116,7 @@ def run_alter(admin: KafkaShareAdmin, options: Options) -> bool:
     if options.json:
         show_json(documents.config_changes(group_id, changes))
         return True
-    click.echo(f"Group {group_id}: {'; '.join(_shown(name, changes.get(name)) for name in wanted)}.")
+    print_line(f"Group {group_id}: {'; '.join(_shown(name, changes.get(name)) for name in wanted)}.")
     return True
 
 
@@ -137,9 +140,10 @@ def _has_members(group: ShareGroupDescription) -> str:
 def _warn_if_it_had_members(group: ShareGroupDescription | KafkaShareError) -> None:
     """Brokers do not tell what a leader has loaded, nor when the last member left; only that there was one."""
     if isinstance(group, ShareGroupDescription) and group.group_epoch > _EPOCH_OF_A_NEW_GROUP:
-        click.echo(
-            f"\nWarning: group '{group.group_id}' has had members. If a process of theirs is still connected to the "
+        print_line(
+            f"Warning: group '{group.group_id}' has had members. If a process of theirs is still connected to the "
             "brokers, or was a moment ago, the leaders of the partitions go on with the old offsets and may write them "
             "over these: let all such processes end, then look at --describe and repeat this if need be.",
             err=True,
+            spaced=True,
         )

@@ -1,6 +1,7 @@
 """The JSON output of `kafka-share-groups`: one document per run, pure functions from values to what `json` takes.
 
-Keys are words in snake_case; what is unknown is null. Unlike the tables, a lag below zero is shown as it is.
+Keys are words in snake_case; what is unknown is null; an error has a `code` and a `message`. Unlike the tables, a lag
+below zero is shown as it is.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from kafka_share.admin_values import (
     ShareMemberDescription,
     SharePartitionOffset,
 )
+from kafka_share.cli.endings import Problem, problem_of
 from kafka_share.errors import KafkaShareError
 from kafka_share.records import Node, TopicPartition
 
@@ -39,7 +41,7 @@ def _offset(tp: TopicPartition, offset: SharePartitionOffset | KafkaShareError |
         "start_offset": None if known is None else known.start_offset,
         "leader_epoch": None if known is None else known.leader_epoch,
         "lag": None if known is None else known.lag,
-        **({"error": str(offset)} if isinstance(offset, KafkaShareError) else {}),
+        **({"error": problem_of(offset)._asdict()} if isinstance(offset, KafkaShareError) else {}),
     }
 
 
@@ -100,15 +102,23 @@ def new_offsets(
     }
 
 
-def topic_results(group_id: str, results: Mapping[str, str | None]) -> Document:
+def topic_results(group_id: str, results: Mapping[str, Problem | None]) -> Document:
     return {
         "group": group_id,
-        "topics": [{"topic": topic, "error": error} for topic, error in sorted(results.items())],
+        "topics": [{"topic": topic, "error": _error(problem)} for topic, problem in sorted(results.items())],
     }
 
 
-def deletions(results: Mapping[str, str | None]) -> Document:
-    return {"groups": [{"group": group_id, "error": error} for group_id, error in results.items()]}
+def deletions(results: Mapping[str, Problem | None]) -> Document:
+    return {"groups": [{"group": group_id, "error": _error(problem)} for group_id, problem in results.items()]}
+
+
+def failed(group_id: str, error: KafkaShareError) -> Document:
+    return {"group": group_id, "error": _error(problem_of(error))}
+
+
+def _error(problem: Problem | None) -> Document | None:
+    return None if problem is None else problem._asdict()
 
 
 def config_changes(group_id: str, changes: Mapping[str, ConfigChange]) -> Document:

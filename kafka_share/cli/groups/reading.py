@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
@@ -22,6 +21,7 @@ from kafka_share.admin_values import (
 from kafka_share.cli.endings import with_remedy
 from kafka_share.cli.groups import documents, tables
 from kafka_share.cli.groups.rules import Options, chosen_states
+from kafka_share.cli.output import print_document, print_line
 from kafka_share.errors import KafkaShareError
 
 T = TypeVar("T")
@@ -32,6 +32,8 @@ def run_list(admin: KafkaShareAdmin, options: Options) -> bool:
     """The ids of the groups; with --state their states, too."""
     states = chosen_states(options.state or "")
     listings = admin.list_share_groups(states or None, timeout_ms=options.timeout_ms)
+    if not listings.groups:
+        _warn_if_switched_off(admin, options)
     if options.json:
         show_json({"groups": [documents.listed(listing) for listing in listings.groups]})
     elif options.state is None:
@@ -67,13 +69,20 @@ def chosen_groups(admin: KafkaShareAdmin, options: Options) -> tuple[list[str], 
 def warn_of_missing(listings: GroupListings) -> bool:
     """Name the brokers that could not be asked; returns whether there is none."""
     for node, error in listings.errors.items():
-        click.echo(f"Warning: the groups of {node} are missing: {with_remedy(error)}", err=True)
+        print_line(f"Warning: the groups of {node} are missing: {with_remedy(error)}", err=True)
     return not listings.errors
+
+
+def _warn_if_switched_off(admin: KafkaShareAdmin, options: Options) -> None:
+    if admin.describe_cluster(timeout_ms=options.timeout_ms).share_version < 1:
+        print_line(
+            "Warning: share groups are switched off in this cluster: its feature share.version is at level 0.", err=True
+        )
 
 
 def show_json(document: Mapping[str, object]) -> None:
     """The one document of a run."""
-    click.echo(json.dumps(document, indent=2))
+    print_document(document, indent=2)
 
 
 def type_of_other(admin: KafkaShareAdmin, group_id: str, timeout_ms: int) -> GroupType | None:
@@ -98,7 +107,7 @@ def _show(
         if isinstance(result, KafkaShareError):
             if not options.json:
                 raise result
-            shown.append({"group": group_id, "error": str(result)})
+            shown.append(documents.failed(group_id, result))
         elif options.json:
             shown.append(as_document(group_id, result))
     if options.json:
@@ -146,7 +155,7 @@ def _offsets_view(options: Options) -> Callable[[str, ShareGroupOffsets], None]:
         if offsets:
             click.echo(tables.offsets(group_id, offsets, verbose=options.verbose), nl=False)
         else:
-            click.echo(f"\nGroup '{group_id}' has no offsets: none of its partitions has share state.")
+            print_line(f"Group '{group_id}' has no offsets: none of its partitions has share state.", spaced=True)
 
     return as_text
 
@@ -170,10 +179,10 @@ def _all_known(results: Mapping[str, ShareGroupOffsets | KafkaShareError]) -> bo
     for group_id, offsets in sorted(results.items()):
         for tp, offset in [] if isinstance(offsets, KafkaShareError) else sorted(offsets.items()):
             if isinstance(offset, KafkaShareError):
-                click.echo(f"Warning: {tp} of group '{group_id}' is unknown: {with_remedy(offset)}", err=True)
+                print_line(f"Warning: {tp} of group '{group_id}' is unknown: {with_remedy(offset)}", err=True)
                 known = False
     return known
 
 
 def _remark_no_members(group: ShareGroupDescription) -> None:
-    click.echo(f"\nGroup '{group.group_id}' has no members at the moment.", err=True)
+    print_line(f"Group '{group.group_id}' has no members at the moment.", err=True, spaced=True)

@@ -87,14 +87,15 @@ def _require(
     for topic, numbers in chosen.items():
         description = described[topic]
         if isinstance(description, UnknownTopicOrPartitionError):
-            raise ToolFailedError(f"topic {topic!r} does not exist; nothing was reset")
+            raise ToolFailedError(f"topic {topic!r} does not exist; nothing was reset", code=description.name)
         if isinstance(description, KafkaShareError):
             raise description
         existing = [one.partition for one in description.partitions]
         partitions += [TopicPartition(topic, number) for number in (existing if numbers is None else numbers)]
         missing += [f"{topic}-{number}" for number in numbers or () if number not in existing]
     if missing:
-        raise ToolFailedError(f"these partitions do not exist: {', '.join(missing)}; nothing was reset")
+        text = f"these partitions do not exist: {', '.join(missing)}; nothing was reset"
+        raise ToolFailedError(text, code=UnknownTopicOrPartitionError.name)
     return partitions
 
 

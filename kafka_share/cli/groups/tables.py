@@ -2,7 +2,7 @@
 
 Pure functions from values to text. A table begins with an empty line (that of `--list --state` does not) and ends with
 its last row's line end; columns are left-aligned, one blank apart, the last one is not padded. What is unknown is shown
-as a dash.
+as a dash. Names stand in them with their controls as escapes, so that none can forge a row or reach the terminal.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from kafka_share.admin_values import (
     ShareMemberDescription,
     SharePartitionOffset,
 )
+from kafka_share.cli.endings import Problem
+from kafka_share.cli.harmless import display_width, harmless
 from kafka_share.errors import KafkaShareError
 from kafka_share.records import TopicPartition
 
@@ -28,7 +30,7 @@ _COORDINATOR_WIDTH: Final = 25
 
 def group_names(listings: Iterable[GroupListing]) -> str:
     """One id per line."""
-    return "".join(f"{listing.group_id}\n" for listing in listings)
+    return "".join(f"{harmless(listing.group_id)}\n" for listing in listings)
 
 
 def group_states(listings: Sequence[GroupListing]) -> str:
@@ -100,19 +102,22 @@ def new_offsets(group_id: str, planned: Mapping[TopicPartition, int]) -> str:
     return _table([("GROUP", _NAME_WIDTH), ("TOPIC", _NAME_WIDTH), ("PARTITION", 10), ("NEW-OFFSET", 0)], rows)
 
 
-def topic_results(results: Mapping[str, str | None]) -> str:
+def topic_results(results: Mapping[str, Problem | None]) -> str:
     """Per topic whether its offsets were deleted, or the error's message."""
-    rows = [(topic, "Successful" if error is None else f"Error: {error}") for topic, error in sorted(results.items())]
+    rows = [
+        (topic, "Successful" if problem is None else f"Error: {problem.message}")
+        for topic, problem in sorted(results.items())
+    ]
     return _table([("TOPIC", _NAME_WIDTH), ("STATUS", 0)], rows)
 
 
-def deletions(results: Mapping[str, str | None]) -> str:
+def deletions(results: Mapping[str, Problem | None]) -> str:
     """Which groups were deleted, and why others were not; one list without an error, two lists with one."""
-    deleted = ", ".join(f"'{group_id}'" for group_id, error in results.items() if error is None)
-    failed = [(group_id, error) for group_id, error in results.items() if error is not None]
+    deleted = ", ".join(f"'{harmless(group_id)}'" for group_id, problem in results.items() if problem is None)
+    failed = [(group_id, problem) for group_id, problem in results.items() if problem is not None]
     if not failed:
         return f"Deleted share groups: {deleted or 'none'}\n"
-    lines = [f"* '{group_id}': {error}\n" for group_id, error in failed]
+    lines = [f"* '{harmless(group_id)}': {harmless(problem.message)}\n" for group_id, problem in failed]
     succeeded = f"\nDeleted share groups: {deleted}\n" if deleted else ""
     return "".join(["\nError: these groups were not deleted:\n", *lines, succeeded])
 
@@ -121,11 +126,14 @@ def configs(group_id: str, entries: Iterable[ConfigEntry], *, all_of_them: bool)
     """The configs that are set on the group, or all, with the places that a value may come from."""
     shown = [e for e in entries if all_of_them or e.source is ConfigSource.DYNAMIC_GROUP_CONFIG]
     lines = [
-        f"  {e.name}={'null' if e.value is None else e.value} sensitive={str(e.is_sensitive).lower()} "
-        f"synonyms={{{', '.join(f'{s.source.name}:{s.name}={s.value}' for s in e.synonyms)}}}\n"
+        harmless(
+            f"  {e.name}={'null' if e.value is None else e.value} sensitive={str(e.is_sensitive).lower()} "
+            f"synonyms={{{', '.join(f'{s.source.name}:{s.name}={s.value}' for s in e.synonyms)}}}"
+        )
+        + "\n"
         for e in sorted(shown, key=lambda e: e.name)
     ]
-    return f"{'All' if all_of_them else 'Dynamic'} configs for group {group_id} are:\n" + "".join(lines)
+    return f"{'All' if all_of_them else 'Dynamic'} configs for group {harmless(group_id)} are:\n" + "".join(lines)
 
 
 def _shown(number: int | None) -> str:
@@ -134,11 +142,16 @@ def _shown(number: int | None) -> str:
 
 def _table(columns: Sequence[tuple[str, int]], rows: Sequence[Sequence[str]]) -> str:
     """`columns`: headers with their least width. Those of names grow with their longest value; the last has none."""
+    shown = [[harmless(cell) for cell in row] for row in rows]
     widths = [
-        max([least, *(len(row[i]) for row in rows)]) if least in (_NAME_WIDTH, _COORDINATOR_WIDTH) else least
+        max([least, *(display_width(row[i]) for row in shown)]) if least in (_NAME_WIDTH, _COORDINATOR_WIDTH) else least
         for i, (_, least) in enumerate(columns)
     ]
-    lines = [[header for header, _ in columns], *rows]
+    lines = [[header for header, _ in columns], *shown]
     return "\n" + "".join(
-        " ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + "\n" for line in lines
+        " ".join(_padded(cell, width) for cell, width in zip(line, widths, strict=True)) + "\n" for line in lines
     )
+
+
+def _padded(cell: str, width: int) -> str:
+    return cell + " " * (width - display_width(cell))

@@ -15,6 +15,7 @@ from click.core import ParameterSource
 
 from kafka_share.cli.clients import client_settings
 from kafka_share.cli.logs import logging_to_stderr
+from kafka_share.cli.output import print_line
 from kafka_share.cli.perf.report import Report
 from kafka_share.cli.perf.running import Consumer, Run
 from kafka_share.config import ShareConsumerConfig
@@ -127,4 +128,4 @@ def _accept_the_last(consumers: Sequence[Consumer]) -> None:
     for consumer in consumers:
         for partition, error in consumer.commit_sync(timeout_ms=_COMMIT_TIMEOUT_MS).items():
             if error is not None:
-                click.echo(f"Warning: records of {partition} could not be accepted: {error}", err=True)
+                print_line(f"Warning: records of {partition} could not be accepted: {error}", err=True)

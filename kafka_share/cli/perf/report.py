@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
 import click
 
+from kafka_share.cli.output import print_document
 from kafka_share.cli.perf import rows
 from kafka_share.cli.perf.date_format import DateFormat
 from kafka_share.cli.perf.rows import Row
@@ -67,4 +67,4 @@ class Report:
 
     @staticmethod
     def _document(document: Mapping[str, Any]) -> None:
-        click.echo(json.dumps(document))
+        print_document(document)

@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from kafka_share.cli.front import sub_command
+from kafka_share.cli.front import tool_command
 from kafka_share.cli.options import connection_options, debug_option, format_option, group_option, timeout_option
 
 _EPILOG: Final = """\b
@@ -24,7 +24,7 @@ Exit codes:
 """
 
 
-@sub_command("watch", epilog=_EPILOG)
+@tool_command("watch", epilog=_EPILOG)
 @group_option("The share group to watch.")
 @connection_options
 @click.option(

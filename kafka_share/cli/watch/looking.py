@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import TypeAlias
 
-import click
 from rich.console import Console
 from rich.live import Live
+from rich.text import Text
 
 from kafka_share.admin import KafkaShareAdmin
-from kafka_share.cli.endings import with_remedy
+from kafka_share.cli.endings import problem_of, with_remedy
 from kafka_share.cli.group_snapshot import take_snapshots
+from kafka_share.cli.harmless import harmless
+from kafka_share.cli.output import print_document, print_line
 from kafka_share.cli.watch.rates import Rates, Reading
 from kafka_share.cli.watch.view import line, screen
 from kafka_share.errors import KafkaShareError
@@ -66,7 +67,7 @@ def _shower(as_json: bool) -> Iterator[Show]:
 
             def draw(reading: Reading | KafkaShareError) -> None:
                 if isinstance(reading, KafkaShareError):
-                    live.update(_failure(reading), refresh=True)
+                    live.update(Text(harmless(_failure(reading))), refresh=True)
                 else:
                     live.update(screen(reading, _time()), refresh=True)
 
@@ -77,14 +78,14 @@ def _shower(as_json: bool) -> Iterator[Show]:
 
 def _show_line(reading: Reading | KafkaShareError) -> None:
     if isinstance(reading, KafkaShareError):
-        click.echo(_failure(reading), err=True)
+        print_line(_failure(reading), err=True)
     else:
-        click.echo(line(reading, _time()))
+        print_line(line(reading, _time()))
 
 
 def _show_json(reading: Reading | KafkaShareError) -> None:
     if isinstance(reading, KafkaShareError):
-        click.echo(json.dumps({"time": _time(), "error": str(reading)}))
+        print_document({"time": _time(), "error": problem_of(reading)._asdict()})
         return
     snapshot = reading.snapshot
     partitions = [
@@ -108,7 +109,7 @@ def _show_json(reading: Reading | KafkaShareError) -> None:
         "rate": reading.rate,
         "partitions": partitions,
     }
-    click.echo(json.dumps(document))
+    print_document(document)
 
 
 def _failure(error: KafkaShareError) -> str:

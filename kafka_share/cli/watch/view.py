@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from rich.console import Group
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from kafka_share.cli.groups.tables import UNKNOWN, assignment
+from kafka_share.cli.harmless import harmless
 from kafka_share.cli.watch.rates import Reading
 
 MAX_ROWS = 30
@@ -27,7 +27,7 @@ def screen(reading: Reading, time: str) -> Group:
     """Headline, partitions, members."""
     snapshot = reading.snapshot
     headline = Text(
-        f"{snapshot.group_id}  {snapshot.state.value}  members {len(snapshot.members)}  "
+        f"{harmless(snapshot.group_id)}  {snapshot.state.value}  members {len(snapshot.members)}  "
         f"lag {_shown(snapshot.lag)}  {_rate(reading.rate)} records/s  {time}",
         style="bold",
     )
@@ -41,7 +41,7 @@ def _partitions(reading: Reading) -> Table:
     partitions = reading.snapshot.partitions
     for one in partitions[:MAX_ROWS]:
         table.add_row(
-            escape(one.where.topic),
+            Text(harmless(one.where.topic)),
             str(one.where.partition),
             _shown(one.start_offset),
             _shown(one.end_offset),
@@ -57,7 +57,8 @@ def _members(reading: Reading) -> Table:
     table = Table("CONSUMER-ID", "HOST", "CLIENT-ID", "ASSIGNMENT", box=None, pad_edge=False)
     members = reading.snapshot.members
     for member in members[:MAX_ROWS]:
-        table.add_row(*map(escape, (member.member_id, member.client_host, member.client_id, assignment(member))))
+        texts = (member.member_id, member.client_host, member.client_id, assignment(member))
+        table.add_row(*(Text(harmless(text)) for text in texts))
     _count_the_rest(table, len(members))
     return table
 

@@ -1,0 +1,32 @@
+"""Lines and documents of the command-line tools on standard output and standard error, made harmless.
+
+Tables and records have their own ways (`groups.tables`, `console`); everything else that holds text from a cluster is
+printed here.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from kafka_share.cli.harmless import harmless, json_text
+
+
+def print_line(text: str, *, err: bool = False, spaced: bool = False) -> None:
+    """One line; `spaced`: after an empty one."""
+    click.echo(("\n" if spaced else "") + harmless(text), err=err)
+
+
+def print_document(document: Any, *, indent: int | None = None, err: bool = False) -> None:
+    """One JSON document."""
+    click.echo(json_text(document, indent=indent), err=err)
+
+
+def accept_every_character() -> None:
+    """Have characters that the locale's encoding lacks written as escapes, instead of ending the tool."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")

@@ -1,0 +1,146 @@
+"""All tools are commands of `kafka-share`, with the same options for the same things, wherever they are called from."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+from support.documentation import environment
+
+from kafka_share.broker import ReferenceBroker
+from kafka_share.cli.console.command import main as console
+from kafka_share.cli.groups.command import main as groups
+from kafka_share.cli.main import main
+from kafka_share.cli.options import SERVERS_VARIABLE
+from kafka_share.cli.perf.command import main as perf
+
+SCRIPTS = {"groups": groups, "console": console, "perf": perf}
+OWN_CLUSTER = ("broker", "demo")
+"""These start a cluster."""
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[ReferenceBroker]:
+    with ReferenceBroker() as broker:
+        broker.create_topic("t")
+        broker.produce("t", "größe".encode())
+        broker.set_group_config("größe", share_auto_offset_reset="earliest")
+        yield broker
+
+
+def commands() -> dict[str, click.Command]:
+    found = {name: main.get_command(click.Context(main), name) for name in main.sub_commands}
+    return {name: command for name, command in found.items() if command is not None}
+
+
+def run(*words: str, **variables: str) -> Result:
+    return CliRunner(env=variables).invoke(main, words)
+
+
+def process(*words: str, **variables: str) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "kafka_share", *words]
+    return subprocess.run(command, capture_output=True, env={**environment(), **variables}, check=False, timeout=60)
+
+
+def test_every_tool_that_is_about_a_group_names_it_with_group() -> None:
+    """No tool takes an argument without an option; what a group or a cluster is, is said in one way."""
+    found = commands()
+    assert set(found) == {"broker", "console", "demo", "doctor", "export-lag", "groups", "perf", "watch"}
+    assert [name for name, command in found.items() if any(isinstance(p, click.Argument) for p in command.params)] == []
+    options = {name: {option for p in command.params for option in p.opts} for name, command in found.items()}
+    about_clusters = {name: has for name, has in options.items() if name not in OWN_CLUSTER}
+    for option in ("--group", "--bootstrap-server", "--command-config"):
+        assert [name for name, has in about_clusters.items() if option not in has] == []
+
+
+@pytest.mark.behaviour("tools")
+def test_the_scripts_are_commands_of_kafka_share() -> None:
+    """`kafka-share groups` is `kafka-share-groups`, as with console, perf and broker; the help names them all."""
+    found = commands()
+    assert {name: found[name] for name in SCRIPTS} == SCRIPTS
+    shown = run("--help").stdout
+    assert [name for name in found if f"\n  {name} " not in shown] == []
+    assert [f"kafka-share-{name}" for name in SCRIPTS if f"kafka-share-{name}" not in shown] == []
+
+
+def test_a_command_of_kafka_share_shows_errors_as_its_script_does() -> None:
+    """Kafka's own tool for groups prints errors on standard output, and so do both of ours; the others do not."""
+    words = ["--bootstrap-server", "127.0.0.1:1", "--list", "--timeout", "200"]
+    ours, script = run("groups", *words), CliRunner().invoke(groups, words)
+    assert (ours.exit_code, ours.stdout, ours.stderr) == (script.exit_code, script.stdout, script.stderr)
+    assert ours.stdout.startswith("\nError: ")
+    watching = run("doctor", "--group", "g", "--topic", "t", *words[:2], *words[3:])
+    assert (watching.exit_code, watching.stdout, watching.stderr[:7]) == (1, "", "Error: ")
+
+
+def test_the_variable_stands_in_for_the_option(broker: ReferenceBroker) -> None:
+    """KAFKA_BOOTSTRAP_SERVERS is read by every tool that works on a cluster; the option wins."""
+    assert run("groups", "--list", **{SERVERS_VARIABLE: broker.bootstrap_servers}).exit_code == 0
+    words = ("--bootstrap-server", broker.bootstrap_servers)
+    assert run("groups", "--list", *words, **{SERVERS_VARIABLE: "127.0.0.1:1"}).exit_code == 0
+    for name, command in commands().items():
+        for option in [p for p in command.params if "--bootstrap-server" in p.opts]:
+            assert (option.envvar == SERVERS_VARIABLE) is (name != "demo"), "the demo would create a topic there"
+
+
+def test_an_argument_without_its_option_is_told_what_to_write() -> None:
+    result = run("watch", "--group", "g", "orders", "--bootstrap-server", "x:1")
+    assert result.exit_code == 2
+    assert "unexpected extra argument (orders)" in result.stderr
+    assert "--group ID" in result.stderr
+
+
+def test_an_error_is_a_code_and_a_message_for_programs() -> None:
+    """With --format json an error is one document on standard error, and nothing stands on standard output."""
+    result = run("groups", "--list", "--bootstrap-server", "127.0.0.1:1", "--timeout", "200", "--format", "json")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert set(json.loads(result.stderr)["error"]) == {"code", "message"}
+    assert json.loads(result.stderr)["error"]["code"] == "OPERATION_TIMEOUT"
+
+
+def test_the_package_is_a_program(broker: ReferenceBroker) -> None:
+    """`python -m kafka_share` is `kafka-share`."""
+    done = process("--version")
+    assert (done.returncode, done.stdout[:12]) == (0, b"kafka-share,")
+
+
+ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+def test_a_locale_without_letters_loses_none(broker: ReferenceBroker) -> None:
+    """Names on the command line, payloads and tables are UTF-8 in any locale."""
+    words = ("--bootstrap-server", broker.bootstrap_servers, "--group", "größe")
+    done = process("console", *words, "--topic", "t", "--max-messages", "1", "--timeout-ms", "30000", **ASCII)
+    assert (done.returncode, done.stdout) == (0, "größe\n".encode()), done.stderr
+    listed = process("groups", "--list", *words[:2], **ASCII)
+    assert (listed.returncode, listed.stdout) == (0, "größe\n".encode()), listed.stderr
+
+
+def test_a_name_that_is_not_utf8_is_a_wrong_option() -> None:
+    command = [sys.executable, "-m", "kafka_share", "groups", "--describe", "--bootstrap-server", "x:1", "--group"]
+    encoded = [os.fsencode(word) for word in command]
+    done = subprocess.run([*encoded, b"g\xff"], capture_output=True, env=environment(), check=False, timeout=60)
+    assert done.returncode == 2
+    assert b"is not UTF-8" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a full disk is simulated by /dev/full")
+@pytest.mark.parametrize(
+    "words", [("groups", "--list", "--state"), ("groups", "--list", "--format", "json"), ("--help",)]
+)
+def test_a_full_disk_is_one_line(broker: ReferenceBroker, words: tuple[str, ...]) -> None:
+    """Output that cannot be written ends the tool with an error, not with a stack trace."""
+    server = ("--bootstrap-server", broker.bootstrap_servers) if words[0] == "groups" else ()
+    with open("/dev/full", "wb") as full:
+        command = [sys.executable, "-m", "kafka_share", *words, *server]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, env=environment(), check=False, timeout=60)
+    assert done.returncode == 1
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert b"standard output cannot be written: [Errno 28] No space left on device" in done.stderr
