@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from kafka_share.deserializers import Deserializer as Deserializer
     from kafka_share.deserializers import from_schema_registry as from_schema_registry
     from kafka_share.errors import KafkaShareError as KafkaShareError
+    from kafka_share.health import Health as Health
+    from kafka_share.health import UnacknowledgedRecord as UnacknowledgedRecord
     from kafka_share.records import AcknowledgementCommitCallback as AcknowledgementCommitCallback
     from kafka_share.records import AcknowledgeType as AcknowledgeType
     from kafka_share.records import Node as Node
@@ -72,6 +74,7 @@ _NAMES = {
     "consumer": "KafkaShareConsumer",
     "deserializers": "Deserializer from_schema_registry",
     "errors": "KafkaShareError",
+    "health": "Health UnacknowledgedRecord",
     "records": "AcknowledgeType AcknowledgementCommitCallback Node ShareRecord ShareRecords TimestampType "
     "TopicIdPartition TopicPartition",
 }

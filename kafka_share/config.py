@@ -201,7 +201,7 @@ class ShareConsumerConfig(ClientConfig):
     max_record_batch_bytes: int = attrs.field(default=134_217_728, validator=checks.whole_number(1))
     """Of the records of one batch once they are decompressed, a record counting as 128 bytes at least."""
     check_crcs: bool = attrs.field(default=True, validator=checks.boolean)
-    allow_auto_create_topics: bool = attrs.field(default=True, validator=checks.boolean)
+    allow_auto_create_topics: bool = attrs.field(default=False, validator=checks.boolean)
     """A subscribed topic that does not exist is created where the broker allows it."""
 
     metrics_num_samples: int = attrs.field(default=2, validator=checks.whole_number(1))

@@ -25,6 +25,7 @@ VALUES: Final[Mapping[str, set[str]]] = {
     "deserializers": set(),
     "records": {"errors", "locks"},
     "admin_values": {"errors", "records"},
+    "health": {"errors", "records"},
     "foreign_settings": set(),
     "config_checks": {"deserializers", "errors", "records"},
     "config": {"config_checks", "deserializers", "errors", "foreign_settings", "records"},

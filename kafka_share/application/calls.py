@@ -23,6 +23,7 @@ import attrs
 
 from kafka_share.application.awaited_outcomes import OnOutcome
 from kafka_share.application.side import ApplicationSide
+from kafka_share.core.condition import Condition
 from kafka_share.core.events import (
     AcknowledgementOutcome,
     AcknowledgementsMade,
@@ -66,6 +67,8 @@ Steps: TypeAlias = Generator[Wait, None, T]
 
 class Arrivals(Protocol):
     """What a call needs of the mailbox."""
+
+    condition: Condition
 
     def arrived(self, *, with_records: bool) -> Sequence[Output]: ...
     def drop(self, output: Output) -> None: ...
@@ -208,10 +211,17 @@ class ConsumerCalls:
             with application.guard:
                 self._ask(deadline_at_ms)
             if self._background.now_ms() >= deadline_at_ms:
+                self._raise_trouble()
                 return ShareRecords({})
             yield Wait(deadline_at_ms, with_records=application.has_room)
             self._take(with_records=application.has_room)
             self._raise_wakeup()
+
+    def _raise_trouble(self) -> None:
+        """What lasts is raised again by each poll that has waited in vain, so that nobody takes it for quiet."""
+        trouble = self._background.mailbox.condition.trouble
+        if trouble is not None and trouble.is_raised:
+            raise trouble.error.with_traceback(None)
 
     def _end_poll(self) -> None:
         self._background.post(PollEnded(), wake=False)

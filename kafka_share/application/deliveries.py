@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from itertools import count
+from operator import itemgetter
 from typing import Any
 
 from kafka_share.application.awaited_outcomes import AwaitedOutcomes, Notice, OnOutcome, without
@@ -20,6 +21,7 @@ from kafka_share.application.delivery import Delivery, Leaving, Record
 from kafka_share.core.events import AcknowledgementOutcome, FetchedPartition, GatheredAcknowledgements
 from kafka_share.core.fetching.offsets import AcknowledgementRun
 from kafka_share.errors import ConsumerClosedError, IllegalStateError, InvalidArgumentError, KafkaShareError
+from kafka_share.health import UnacknowledgedRecord
 from kafka_share.locks import AcquisitionLock
 from kafka_share.protocol.share_values import DEFAULT_LOCK_MS
 from kafka_share.records import AcknowledgeType
@@ -63,6 +65,8 @@ class Deliveries:
         with self.guard:
             if not self._has_window:
                 self._supersede(delivery, records)
+            if not delivery.unacknowledged:
+                delivery.delivered_at_ms = self._now_ms()
             delivery.deliver(records)
             self._file(delivery)
 
@@ -138,6 +142,17 @@ class Deliveries:
         """How many delivered records are not acknowledged."""
         with self.guard:
             return sum(delivery.unacknowledged for delivery in self._all())
+
+    def oldest_unacknowledged(self, now_ms: int) -> UnacknowledgedRecord | None:
+        """The delivered record that has been held longest. Any thread may ask while others change what is held."""
+        with self.guard:
+            held = [delivery for here in self._by_place.copy().values() for delivery in here.copy()]
+            open_ones = [(one.delivered_at_ms, offset, one) for one in held if (offset := one.first_open()) is not None]
+        if self.is_closed or not open_ones:
+            return None
+        at_ms, offset, delivery = min(open_ones, key=itemgetter(0))
+        where = delivery.partition
+        return UnacknowledgedRecord(where.topic, where.partition, offset, max(0, now_ms - at_ms))
 
     @property
     def has_acknowledgements(self) -> bool:

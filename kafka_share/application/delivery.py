@@ -88,6 +88,8 @@ class Delivery:
         self.lock = lock
         self.node_id = fetched.node_id
         self.session_id = fetched.session_id
+        self.delivered_at_ms = 0
+        """When the application was given records of it, and held none before."""
         self._fresh: list[list[Record]] = []
         """Delivered, not acknowledged."""
         self._accepted: list[list[Record]] = []
@@ -255,6 +257,13 @@ class Delivery:
         """Open window: the delivered records without a final acknowledgement."""
         renewals = list(self._types.values()).count(RENEW)
         return sum(map(len, self._fresh)) + len(self._records) - (len(self._types) - len(self._failed) - renewals)
+
+    def first_open(self) -> int | None:
+        """The lowest offset without a final acknowledgement. Any thread may ask while others change what is held."""
+        types = self._types.copy()
+        open_ones = [records[0].offset for records in self._fresh.copy()]
+        open_ones += [offset for offset in self._records.copy() if types.get(offset, RENEW) == RENEW]
+        return min(open_ones, default=None)
 
     def check(self) -> None:
         """Invariants: every type belongs to something delivered or failed."""

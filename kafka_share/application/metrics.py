@@ -13,8 +13,10 @@ from uuid import UUID
 from kafka_share.core.metrics.metric_table import as_mapping
 from kafka_share.core.timeouts import checked_timeout
 from kafka_share.errors import IllegalStateError
+from kafka_share.health import Health
 
 if TYPE_CHECKING:
+    from kafka_share.application.side import ApplicationSide
     from kafka_share.config import ShareConsumerConfig
     from kafka_share.network.background import ConsumerBackground
 
@@ -41,6 +43,7 @@ class ConsumerMetrics:
 
     _driver: ConsumerBackground | None
     _config: ShareConsumerConfig
+    _application: ApplicationSide
 
     def _measured_poll(self) -> PollMeasurement:
         assert self._driver is not None
@@ -62,6 +65,25 @@ class ConsumerMetrics:
         """
         driver = self._own_driver()
         return as_mapping(driver.measurements, driver.now_ms())
+
+    def health(self) -> Health:
+        """What this consumer knows about itself now, for liveness probes: membership, assignment, what is wrong.
+
+        May be called from any thread, also after close, and does not wait. A consumer joins with its first poll, and a
+        closed one is no member. Raises `IllegalStateError` in a forked child.
+        """
+        driver = self._own_driver()
+        condition, now_ms = driver.mailbox.condition, driver.now_ms()
+        trouble = condition.trouble
+        return Health(
+            is_joined=condition.is_joined,
+            assigned=frozenset(condition.assigned),
+            missing_topics=frozenset(condition.missing_topics),
+            error=None if trouble is None else trouble.error,
+            error_for_ms=None if trouble is None else max(0, now_ms - trouble.since_ms),
+            is_fatal=trouble is not None and trouble.is_fatal,
+            oldest_unacknowledged=self._application.deliveries.oldest_unacknowledged(now_ms),
+        )
 
     def client_instance_id(self, timeout_ms: int) -> UUID | None:
         """The id by which the brokers know this consumer in the metrics that it pushes (KIP-714).

@@ -11,6 +11,7 @@ import random
 from typing import assert_never
 
 from kafka_share.config import ShareConsumerConfig
+from kafka_share.core.condition import Condition, Troubles
 from kafka_share.core.context import CoreContext
 from kafka_share.core.coordinator import Coordinator
 from kafka_share.core.events import (
@@ -30,6 +31,7 @@ from kafka_share.core.events import (
     RequestFailed,
     ResponseReceived,
     SubscriptionChanged,
+    TellCondition,
     Unsubscribed,
 )
 from kafka_share.core.fetching.fetcher import Fetching
@@ -39,6 +41,7 @@ from kafka_share.core.metrics.measurements import Measurements
 from kafka_share.core.metrics.telemetry import TelemetryPush
 from kafka_share.core.outage import Outage
 from kafka_share.core.outputs import Outputs, Requests
+from kafka_share.records import TopicPartition
 
 _AFTER_CLOSE = (PollEnded, BatchReclaimed, AcknowledgementsMade)
 """Commands of other threads, or posted before, that may come behind close; it has taken what they are about."""
@@ -52,9 +55,12 @@ class ShareConsumerCore:
         """What the client counts and times; the driver and the façade record into it as well."""
         self.measurements.labels.update(group_id=config.group_id, member_id=member_id)
         self._outputs = Outputs()
-        self._outage = Outage(config, self._outputs)
+        self._troubles = Troubles()
+        self._outage = Outage(config, self._outputs, self._troubles)
         self._requests = Requests(config, self._outputs.add, source)
-        context = CoreContext(config, member_id, self._outputs, self._requests, self.measurements, source)
+        context = CoreContext(
+            config, member_id, self._outputs, self._requests, self.measurements, source, self._troubles
+        )
         self._metadata = Metadata(context)
         self._coordinator = Coordinator(context, self._metadata)
         self._membership = Membership(context, self._metadata, self._coordinator)
@@ -64,6 +70,7 @@ class ShareConsumerCore:
         """What the application subscribes to; in force from the next poll on."""
         self._unsubscribing: list[Unsubscribed] = []
         self._closing: CloseRequested | None = None
+        self._told: object = None
         self._is_finished = False
 
     # ---- events
@@ -137,6 +144,7 @@ class ShareConsumerCore:
         self._topics = frozenset()
         self._membership.leave()
         self._fetching.poll_ended()
+        self._troubles.forget()
 
     # ---- time
 
@@ -153,6 +161,7 @@ class ShareConsumerCore:
             self._coordinator.poll(now_ms)
             self._metadata.poll(now_ms)
             self._complete_unsubscribes(now_ms)
+            self._tell_condition()
         return self._outputs.take()
 
     def _poll_closing(self, closing: CloseRequested, now_ms: int) -> None:
@@ -181,6 +190,17 @@ class ShareConsumerCore:
     def is_settled(self) -> bool:
         """Whether it is a member in its own eyes, with nothing under way, and knows whom to tell when it leaves."""
         return self._membership.is_settled and self._coordinator.node is not None
+
+    def _tell_condition(self) -> None:
+        membership, metadata = self._membership, self._metadata
+        told = (membership.is_joined, membership.assignment_version, metadata.version, self._troubles.version)
+        if told == self._told:
+            return
+        self._told = told
+        named = [(metadata.topic_name(topic_id), partition) for topic_id, partition in membership.assignment]
+        assigned = tuple(TopicPartition(topic, partition) for topic, partition in named if topic is not None)
+        condition = Condition(membership.is_joined, assigned, metadata.missing_topics, self._troubles.worst)
+        self._outputs.add(TellCondition(condition))
 
     def wake_at_ms(self) -> int | None:
         if self._is_finished:

@@ -8,6 +8,7 @@ import attrs
 
 from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.backoff import Backoff
+from kafka_share.core.condition import Troubles
 from kafka_share.core.metrics.measurements import Measurements
 from kafka_share.core.outputs import Outputs, Requests
 
@@ -21,6 +22,7 @@ class CoreContext:
     requests: Requests
     measurements: Measurements
     source: random.Random
+    troubles: Troubles
 
     def new_backoff(self, *, free_failures: int = 0) -> Backoff:
         """For what is tried again: retry.backoff.ms, growing to retry.backoff.max.ms."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
+from kafka_share.core.condition import Condition
 from kafka_share.core.fetching.offsets import AcknowledgementRun, merged
 from kafka_share.locks import LockGeneration
 
@@ -278,7 +279,10 @@ class ReportOutcomes:
 
 @attrs.frozen
 class RaiseError:
-    """To be raised once by poll. After a `fatal` one the consumer is no member any more and will not be again."""
+    """To be raised by poll as soon as can be. What lasts is a trouble of the `Condition` too, and raised again.
+
+    After a `fatal` one the consumer is no member any more and will not be again.
+    """
 
     error: KafkaShareError
     fatal: bool
@@ -320,6 +324,13 @@ class TellClientInstanceId:
     client_instance_id: UUID | None
 
 
+@attrs.frozen
+class TellCondition:
+    """Something has changed of what holds of the consumer as a whole; any thread may look at it."""
+
+    condition: Condition
+
+
 Event: TypeAlias = (
     SubscriptionChanged
     | Unsubscribed
@@ -349,4 +360,5 @@ Output: TypeAlias = (
     | FinishClose
     | Log
     | TellClientInstanceId
+    | TellCondition
 )

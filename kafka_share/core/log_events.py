@@ -31,6 +31,7 @@ class LogEvent:
 _MEMBERSHIP: Final = "kafka_share.core.membership"
 _COORDINATOR: Final = "kafka_share.core.coordinator"
 _FETCHING: Final = "kafka_share.core.fetching"
+_METADATA: Final = "kafka_share.core.metadata"
 _TELEMETRY: Final = "kafka_share.core.telemetry"
 _CONNECTIONS: Final = "kafka_share.network.connections"
 
@@ -47,6 +48,9 @@ _EVENTS: Final = (
     LogEvent("coordinator-found", INFO, _COORDINATOR, ("node_id",), "A broker was named as the group's coordinator."),
     LogEvent("coordinator-lost", INFO, _COORDINATOR, ("node_id",),
              "It is not the coordinator, or cannot be reached; another look-up follows."),
+    LogEvent("topic-missing", WARNING, _METADATA, ("topic",),
+             "A topic that is subscribed to has been missing for ten seconds; it is consumed as soon as it exists."),
+    LogEvent("topic-found", INFO, _METADATA, ("topic",), "A topic that was logged as missing exists."),
     LogEvent("session-reset", INFO, _FETCHING, ("node_id",),
              "The share session with a node has ended other than by closing; the next fetch begins another one."),
     LogEvent("leader-moved", INFO, _FETCHING, ("topic", "partition", "node_id"),

@@ -149,6 +149,7 @@ class Membership:
         self._coordinator = coordinator
         self._requests = context.requests
         self._outputs = context.outputs
+        self._troubles = context.troubles
         self._measurements = context.measurements
         self._backoff = context.new_backoff()
         self._polled = False
@@ -181,6 +182,7 @@ class Membership:
         self._await_assignment(added or topics, now_ms)
         if self._reported is not None:
             self._retry_at_ms = None  # other topics, perhaps allowed ones
+            self._troubles.end(self)
 
     def poll_ended(self, now_ms: int) -> None:
         self._poll_ends_at_ms = min(self._poll_ends_at_ms, now_ms)
@@ -211,11 +213,17 @@ class Membership:
     def is_fatal(self) -> bool:
         return self.state is State.FATAL
 
-    def fail(self, error: KafkaShareError) -> None:
+    @property
+    def is_joined(self) -> bool:
+        """Whether the coordinator has taken the member in, as far as is known."""
+        return self.epoch > JOIN_EPOCH and self.state in _ACTIVE
+
+    def fail(self, error: KafkaShareError, now_ms: int) -> None:
         if self.state is not State.FATAL:
             self._drop_assignment()
             self._go(Trigger.FAILED)
             self._outputs.note("refused", error=str(error))
+            self._troubles.begin(self, error, now_ms, is_fatal=True)
             self._outputs.raise_error(error, fatal=True)
 
     # ---- time
@@ -223,7 +231,7 @@ class Membership:
     def poll(self, now_ms: int) -> None:
         self._wake_at_ms = None
         if self._coordinator.refusal is not None:
-            self.fail(self._coordinator.refusal)
+            self.fail(self._coordinator.refusal, now_ms)
         self._expire(now_ms)
         self._step()
         self._skip_pointless_leave()
@@ -346,7 +354,7 @@ class Membership:
         if epoch == LEAVE_EPOCH:
             self._left()
         elif isinstance(error, UnsupportedVersionError):
-            self.fail(error)
+            self.fail(error, now_ms)
         elif self.state in _ACTIVE:
             self._sent_names = None
             self._back_off(now_ms)
@@ -368,6 +376,7 @@ class Membership:
         self._backoff.succeeded()
         self._coordinator.confirmed()
         self._reported = None
+        self._troubles.end(self)
         is_new = False
         if response.assignment is not None:
             is_new = self._take_assignment(response, now_ms) or (was_joining and bool(self.assignment))
@@ -432,11 +441,12 @@ class Membership:
             self._fenced(str(error), now_ms)
         elif isinstance(error, TopicAuthorizationFailedError):
             if self._reported is None or str(self._reported) != str(error):
+                self._troubles.begin(self, error, now_ms)
                 self._outputs.raise_error(error)
             self._reported = error
             self._retry_at_ms = now_ms + self._interval_ms
         else:
-            self.fail(error)
+            self.fail(error, now_ms)
 
     def _fenced(self, why: str, now_ms: int) -> None:
         """Join again at once; if that is refused too, with back-off."""

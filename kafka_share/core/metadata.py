@@ -7,7 +7,7 @@ subscription changes, and when it has grown old. Unknown topics are no error: th
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from kafka_share.core.context import CoreContext
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _MIN_VERSION = 10
 """The first with topic ids in the answer (KIP-516)."""
+MISSING_MS: Final = 10_000
+"""A topic that is missing for so long is logged; a shorter time passes while somebody creates it."""
 
 
 def usable_node(node_id: int, host: str | None, port: int, rack: str | None = None) -> Node | None:
@@ -52,11 +54,17 @@ class Metadata:
         self._config = context.config
         self._requests = context.requests
         self._outputs = context.outputs
+        self._troubles = context.troubles
         self._backoff = context.new_backoff()
         self._brokers: dict[int, Node] = {}
         self._topics: dict[UUID, _Topic] = {}
         self._interest: frozenset[str] = frozenset()
         self._complained: dict[str, None] = {}
+        """Invalid topic names that have been raised."""
+        self._missing: dict[str, int] = {}
+        """Topics that do not exist, and since when that is known."""
+        self._missed: dict[str, None] = {}
+        """Those of them that have been logged."""
         self._asked: frozenset[str] | None = None
         """The interest that the awaited answer is about; None: no answer is awaited."""
         self._is_needed = False
@@ -97,6 +105,11 @@ class Metadata:
             soonest_ms = ready_at_ms if soonest_ms < 0 else min(soonest_ms, ready_at_ms)
         return None, soonest_ms
 
+    @property
+    def missing_topics(self) -> tuple[str, ...]:
+        """Names subscribed to for which there is no topic, by the latest answer."""
+        return tuple(sorted((*self._missing, *self._complained)))
+
     # ---- what others find out
 
     def set_interest(self, topics: frozenset[str], now_ms: int) -> None:
@@ -109,6 +122,8 @@ class Metadata:
         self._topics = {topic_id: topic for topic_id, topic in self._topics.items() if topic.name in kept}
         self._interest = topics
         self._complained = {name: None for name in self._complained if name in topics}
+        self._missing = {name: at_ms for name, at_ms in self._missing.items() if name in topics}
+        self._missed = {name: None for name in self._missed if name in topics}
         self.version += 1
         if is_new:
             self._is_needed = True
@@ -149,8 +164,9 @@ class Metadata:
         if self._asked is not None or not self._interest:
             return
         if not self._is_needed:
-            if self._expires_at_ms is None or now_ms < self._expires_at_ms:
-                self._wake_at_ms = self._expires_at_ms
+            due_at_ms = self._due_at_ms()
+            if due_at_ms is None or now_ms < due_at_ms:
+                self._wake_at_ms = due_at_ms
                 return
             self._is_needed = True
         if now_ms < self._backoff.ready_at_ms:
@@ -161,6 +177,13 @@ class Metadata:
             self._wake_at_ms = at_ms
             return
         self._ask(node, now_ms)
+
+    def _due_at_ms(self) -> int | None:
+        """When to ask again if nobody misses anything: what is missing is looked for once more before it is logged."""
+        times = [since_ms + MISSING_MS for name, since_ms in self._missing.items() if name not in self._missed]
+        if self._expires_at_ms is not None:
+            times.append(self._expires_at_ms)
+        return min(times, default=None)
 
     def _leave_bootstrap(self) -> None:
         """Once the brokers are known by their ids, the connections to the bootstrap addresses have had their use."""
@@ -188,6 +211,7 @@ class Metadata:
         self._asked = None
         self._is_needed = True
         if isinstance(error, UnsupportedVersionError):
+            self._troubles.begin(self, error, now_ms, is_fatal=True)
             self._outputs.raise_error(error, fatal=True)
 
     def _answered(self, response: MetadataResponse, now_ms: int) -> None:
@@ -201,7 +225,7 @@ class Metadata:
             return
         self._expires_at_ms = now_ms + self._config.metadata_max_age_ms
         self._take_brokers(response)
-        self._take_topics(response, asked)
+        self._take_topics(response, asked, now_ms)
         self.version += 1
         if asked != self._interest:
             self._is_needed = True
@@ -220,7 +244,7 @@ class Metadata:
                 self._outputs.add(Disconnect(node_id))
         self._brokers = brokers
 
-    def _take_topics(self, response: MetadataResponse, asked: frozenset[str]) -> None:
+    def _take_topics(self, response: MetadataResponse, asked: frozenset[str], now_ms: int) -> None:
         invalid: list[str] = []
         for answer in response.topics:
             name = answer.name
@@ -232,9 +256,27 @@ class Metadata:
                     self._complained[name] = None
                     invalid.append(name)
                 continue
+            if answer.error_code == UnknownTopicOrPartitionError.code:
+                self._misses(name, now_ms)
+            elif answer.error_code == 0:
+                self._found(name)
             self._take_topic(name, answer)
         if invalid:
             self._outputs.raise_error(InvalidTopicError(f"Invalid topics: [{', '.join(sorted(invalid))}]"))
+
+    def _misses(self, name: str, now_ms: int) -> None:
+        if name not in self._interest:
+            return
+        since_ms = self._missing.setdefault(name, now_ms)
+        if name not in self._missed and now_ms - since_ms >= MISSING_MS:
+            self._missed[name] = None
+            self._outputs.note("topic-missing", topic=name)
+
+    def _found(self, name: str) -> None:
+        self._missing.pop(name, None)
+        if name in self._missed:
+            del self._missed[name]
+            self._outputs.note("topic-found", topic=name)
 
     def _take_topic(self, name: str, answer: MetadataResponse.MetadataResponseTopic) -> None:
         topic_id = answer.topic_id
@@ -265,4 +307,5 @@ class Metadata:
     def check(self) -> None:
         names = [topic.name for topic in self._topics.values()]
         assert len(names) == len(dict.fromkeys(names)), "two ids for one topic name"
-        assert all(name in self._interest for name in self._complained), "a complaint about a topic of no interest"
+        about = (*self._complained, *self._missing, *self._missed)
+        assert all(name in self._interest for name in about), "a complaint about a topic of no interest"

@@ -8,6 +8,7 @@ once. It stops nothing: trying goes on.
 from __future__ import annotations
 
 from kafka_share.config import ShareConsumerConfig
+from kafka_share.core.condition import Troubles
 from kafka_share.core.outputs import Outputs
 from kafka_share.errors import (
     AuthenticationError,
@@ -18,13 +19,16 @@ from kafka_share.errors import (
 )
 
 _MAX_REMEMBERED_FAILURES = 64
+_SILENCE = "no broker answers"
+_REFUSAL = "brokers refuse us, or do not speak Kafka's protocol"
 
 
 class Outage:
     """From the first failure after an answer until the next answer; raised once, after `default_api_timeout_ms`."""
 
-    def __init__(self, config: ShareConsumerConfig, outputs: Outputs) -> None:
+    def __init__(self, config: ShareConsumerConfig, outputs: Outputs, troubles: Troubles) -> None:
         self._outputs = outputs
+        self._troubles = troubles
         self._limit_ms = config.default_api_timeout_ms
         # While the core wants something, failures follow each other faster than this. A longer pause means that
         # nothing was asked for in between, and says nothing about the brokers.
@@ -34,6 +38,8 @@ class Outage:
         self._began_at_ms: int | None = None
         self._last_at_ms = 0
         self._is_known = False
+        self._refused_at_ms: int | None = None
+        """When brokers began to refuse us since the last answer."""
         self._raised: dict[str, None] = {}
         """What was raised at once, since the last answer."""
 
@@ -41,7 +47,10 @@ class Outage:
         """A broker answered: whatever there was, it is over."""
         self._began_at_ms = None
         self._is_known = False
+        self._refused_at_ms = None
         self._raised.clear()
+        self._troubles.end(_SILENCE)
+        self._troubles.end(_REFUSAL)
 
     def failed(self, error: KafkaShareError, now_ms: int) -> None:
         """A request got no answer."""
@@ -49,13 +58,21 @@ class Outage:
             return  # nothing was sent
         if not isinstance(error, AuthenticationError | RemoteProtocolError):
             self._lasts(error, now_ms)
-        elif str(error) not in self._raised and len(self._raised) < _MAX_REMEMBERED_FAILURES:
+            return
+        if self._refused_at_ms is None:
+            self._refused_at_ms = now_ms
+        # One answer that was nonsense passes with the next connection; what comes again does not.
+        is_lasting = isinstance(error, AuthenticationError) or now_ms > self._refused_at_ms
+        self._troubles.begin(_REFUSAL, error, now_ms, is_raised=is_lasting)
+        if str(error) not in self._raised and len(self._raised) < _MAX_REMEMBERED_FAILURES:
             self._raised[str(error)] = None
             self._outputs.raise_error(error)
 
     def _lasts(self, error: KafkaShareError, now_ms: int) -> None:
         if self._began_at_ms is None or now_ms - self._last_at_ms > self._longest_pause_ms:
             self._began_at_ms = now_ms
+            self._troubles.end(_SILENCE)
+        self._troubles.begin(_SILENCE, error, now_ms, is_raised=False)
         self._last_at_ms = now_ms
         silent_ms = now_ms - self._began_at_ms
         if not self._is_known and silent_ms >= self._limit_ms:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol
 from uuid import UUID
 
+from kafka_share.core.condition import Condition
 from kafka_share.core.events import (
     AcknowledgementsGathered,
     BatchReclaimed,
@@ -33,6 +34,7 @@ from kafka_share.core.events import (
     Reclaim,
     ReportOutcomes,
     TellClientInstanceId,
+    TellCondition,
 )
 from kafka_share.core.metrics.measurements import Measurements
 from kafka_share.errors import ConsumerClosedError, InternalError
@@ -74,6 +76,8 @@ class Mailbox:
         measurements: Measurements | None = None,
         now_ms: Callable[[], int] = int,
     ) -> None:
+        self.condition = Condition()
+        """What holds of the consumer now. Any thread may read it; the network thread puts a new one in its place."""
         self._bell = threading.Lock()
         """Free while there may be news: who waits for news waits for this lock, and never gives it back."""
         self._bell.acquire()
@@ -211,6 +215,7 @@ class Mailbox:
     def stop(self) -> None:
         """The network thread has ended as it should: what is pending can be taken, no wait will block again."""
         self._stopped = True
+        self.condition = Condition()
         self._ring()
 
     @property
@@ -259,6 +264,7 @@ class ConsumerPort:
             Reclaim: self._reclaim,
             GatherAcknowledgements: self._gather_acknowledgements,
             TellClientInstanceId: self._tell_client_instance_id,
+            TellCondition: self._tell_condition,
             **dict.fromkeys(_FOR_THE_MAILBOX, self._keep),
         }
 
@@ -297,3 +303,6 @@ class ConsumerPort:
     def _tell_client_instance_id(self, output: TellClientInstanceId, _: Post) -> None:
         self.client_instance_id = output.client_instance_id
         self.has_instance_id.set()
+
+    def _tell_condition(self, output: TellCondition, _: Post) -> None:
+        self._mailbox.condition = output.condition

@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from kafka_share.config import ShareConsumerConfig
+from kafka_share.core.condition import Condition
 from kafka_share.core.consumer import ShareConsumerCore
 from kafka_share.core.events import (
     AcknowledgementOutcome,
@@ -38,6 +39,7 @@ from kafka_share.core.events import (
     Send,
     SubscriptionChanged,
     TellClientInstanceId,
+    TellCondition,
 )
 from kafka_share.core.fetching.offsets import AcknowledgementRun
 from kafka_share.errors import BrokerUnreachableError, KafkaShareError
@@ -220,6 +222,7 @@ class Harness:
         self.disconnects: list[int] = []
         self.logs: list[Log] = []
         self.instance_ids: list[UUID | None] = []
+        self.condition = Condition()
         self.is_finished = False
         self.steps = 0
 
@@ -262,6 +265,8 @@ class Harness:
                 self.logs.append(output)
             elif isinstance(output, TellClientInstanceId):
                 self.instance_ids.append(output.client_instance_id)
+            elif isinstance(output, TellCondition):
+                self.condition = output.condition
             else:
                 assert isinstance(output, FinishClose)
                 self.is_finished = True

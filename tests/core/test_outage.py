@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_share.config import ShareConsumerConfig
+from kafka_share.core.condition import Troubles
 from kafka_share.core.events import RaiseError
 from kafka_share.core.outage import Outage
 from kafka_share.core.outputs import Outputs
@@ -25,7 +26,8 @@ class Asker:
 
     def __init__(self) -> None:
         self._outputs = Outputs()
-        self._outage = Outage(CONFIG, self._outputs)
+        self.troubles = Troubles()
+        self._outage = Outage(CONFIG, self._outputs, self.troubles)
         self.raised: list[KafkaShareError] = []
 
     def fails(self, error: KafkaShareError, now_ms: int) -> None:

@@ -28,7 +28,7 @@ HEARTBEAT = ShareGroupHeartbeatRequest.API_KEY
 FIND_COORDINATOR = FindCoordinatorRequest.API_KEY
 SHARE_FETCH = ShareFetchRequest.API_KEY
 SESSION_TIMEOUT_MS = 45_000
-"""So that a test need not wait for heartbeats."""
+ALWAYS = 1_000_000
 
 
 @pytest.fixture
@@ -95,28 +95,37 @@ def test_the_member_survives_when_its_coordinator_is_loading(broker: ReferenceBr
 
 @pytest.mark.behaviour("membership")
 def test_the_consumer_recovers_when_rights_on_its_topic_are_given(broker: ReferenceBroker, consumer: Consumer) -> None:
-    """Missing rights on a topic are raised by one poll; once they are given, records come without a restart."""
+    """Missing rights on a topic are raised until they are given; then records come without a restart."""
     poll_while(consumer, lambda: members(broker) < 1)
-    broker.faults.fail(HEARTBEAT, TopicAuthorizationFailedError.code, times=3)
-    poll_until_raises(consumer, TopicAuthorizationFailedError)
-    poll_while(consumer, lambda: broker.faults.pending() > 0)
+    broker.faults.fail(HEARTBEAT, TopicAuthorizationFailedError.code, times=ALWAYS)
+    for _ in range(3):
+        poll_until_raises(consumer, TopicAuthorizationFailedError)
+    assert isinstance(consumer.health().error, TopicAuthorizationFailedError)
+    assert not consumer.health().is_fatal
+    broker.faults.clear()
+    wait_until(lambda: consumer.health().error is None)
     assert_delivers(broker, consumer)
 
 
 @pytest.mark.behaviour("membership")
 @pytest.mark.parametrize("code", [30, 81, 42, 35, 69])
-def test_one_poll_raises_and_later_ones_are_empty_when_the_group_refuses_the_member(
+@pytest.mark.better_than_java("what-lasts-is-raised-again")
+def test_every_poll_raises_when_the_group_refuses_the_member(
     broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer, code: int
 ) -> None:
-    """A refusal is raised by one poll; later ones bring nothing though there are records, and close is clean."""
+    """A refusal is raised by every poll, though there are records, and close is clean."""
     produce_values(broker, topic, 3)
     consumer = make_consumer(topic)
     broker.faults.fail(HEARTBEAT, code)
     expected = error_for_code(code)
     assert expected is not None
-    poll_until_raises(consumer, type(expected))
     for _ in range(3):
-        assert not consumer.poll(timeout_ms=100)
+        poll_until_raises(consumer, type(expected))
+    for timeout_ms in (0, 100):
+        with pytest.raises(type(expected)):
+            consumer.poll(timeout_ms=timeout_ms)
+    health = consumer.health()
+    assert (type(health.error), health.is_fatal, health.is_joined) == (type(expected), True, False)
     consumer.close()
     assert heartbeats(broker) == [0]
     assert not broker.requests(SHARE_FETCH)
@@ -140,7 +149,7 @@ def test_a_newcomer_is_refused_and_the_members_go_on_when_the_group_is_full(make
 def test_poll_says_so_when_the_group_id_belongs_to_a_group_of_another_type(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """The id of an ordinary consumer group is no share group: poll raises it once."""
+    """The id of an ordinary consumer group is no share group: every poll raises it."""
     kafka = pytest.importorskip("confluent_kafka", reason="confluent-kafka makes the ordinary group")
     broker.create_topic("t")
     ordinary = kafka.Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "ordinary"})
@@ -150,7 +159,8 @@ def test_poll_says_so_when_the_group_id_belongs_to_a_group_of_another_type(
     error = poll_until_raises(consumer, BrokerError)
     ordinary.close()
     assert isinstance(error, GroupIdNotFoundError)
-    assert not consumer.poll(timeout_ms=100)
+    with pytest.raises(GroupIdNotFoundError):
+        consumer.poll(timeout_ms=100)
 
 
 @pytest.mark.better_than_java("deleted-group-is-joined-again")

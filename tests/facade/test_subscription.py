@@ -197,25 +197,27 @@ def test_the_legal_topics_are_delivered_when_another_name_of_the_list_is_illegal
 def test_polls_are_empty_until_the_topic_is_created_when_it_does_not_exist(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """An unknown topic raises nothing and, with allow_auto_create_topics off, is not created; once it is, records come.
+    """An unknown topic raises nothing and is not created by default; `health` names it; once it exists, records come.
 
     No second subscribe is needed, and each later record comes with the next poll.
     """
-    consumer = make_consumer("t", allow_auto_create_topics=False, metadata_max_age_ms=100)
+    consumer = make_consumer("t", metadata_max_age_ms=100)
     poll_while(consumer, lambda: len(broker.requests(76)) < 3)
+    assert consumer.health().missing_topics == {"t"}
     assert not any(request.allow_auto_topic_creation for _, request in broker.requests(MetadataRequest.API_KEY))
     broker.create_topic("t")
     for offset in range(3):
         broker.produce("t", b"v")
         assert offsets(poll_until(consumer, 1)) == [offset]
+    assert not consumer.health().missing_topics
 
 
 @pytest.mark.behaviour("polling")
 def test_a_missing_topic_is_created_when_broker_and_consumer_allow_it(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
-    """By default the consumer's Metadata request lets the broker create a subscribed topic (Java's default too)."""
-    consumer = make_consumer("t", metadata_max_age_ms=100)
+    """With allow_auto_create_topics the consumer's Metadata request lets the broker create a subscribed topic."""
+    consumer = make_consumer("t", metadata_max_age_ms=100, allow_auto_create_topics=True)
 
     def exists() -> bool:
         try:

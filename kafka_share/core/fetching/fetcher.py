@@ -247,7 +247,7 @@ class Fetching:
         busy = [node_id for node_id in departed if self._exchanges[node_id].is_busy]
         for node_id in departed:
             if node_id not in busy:
-                self._exchanges.pop(node_id).reset()
+                self._exchanges.pop(node_id).leave()
         if not busy:  # those are looked at again when their requests have ended
             self._departed_checked = self._metadata.version
 

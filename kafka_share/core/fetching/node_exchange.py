@@ -77,6 +77,7 @@ class NodeExchange:
         self._config = context.config
         self._requests = context.requests
         self._outputs = context.outputs
+        self._troubles = context.troubles
         self._measurements = context.measurements
         self._metadata = metadata
         self._acknowledgements = acknowledgements
@@ -161,7 +162,7 @@ class NodeExchange:
 
     def _fetch_failed(self, error: KafkaShareError, now_ms: int) -> None:
         if isinstance(error, UnsupportedVersionError) and self._reported.new_whole(error):
-            self._outputs.raise_error(error)
+            self._raise(error, now_ms)
         self._failed(error, now_ms)
 
     def _failed(self, error: KafkaShareError, now_ms: int) -> None:
@@ -184,6 +185,11 @@ class NodeExchange:
         """An idle connection broke, and the share session with it."""
         if self._open is None:
             self.reset()
+
+    def leave(self) -> None:
+        """The node has left the cluster."""
+        self._troubles.end(self)
+        self.reset()
 
     def reset(self) -> None:
         if self.session.is_open:
@@ -242,7 +248,7 @@ class NodeExchange:
         self.session.advance()
         answers = list(read_fetch(response, _finder(request.units, self.session)))
         self._resolve_riding(answers, request.units, now_ms)
-        self._take_fetch_errors(answers, node_endpoints(response))
+        self._take_fetch_errors(answers, node_endpoints(response), now_ms)
         acquired = tuple(self._acquired(answer) for answer in answers if answer.acquired)
         has_errors = any(answer.fetch_error is not None for answer in answers)
         self._pacing.fetched(
@@ -273,7 +279,12 @@ class NodeExchange:
         if reaction is Reaction.REFRESH:
             self._metadata.request_update()
         elif reaction is Reaction.RAISE and self._reported.new_whole(error):
-            self._outputs.raise_error(error)
+            self._raise(error, now_ms)
+
+    def _raise(self, error: BrokerError, now_ms: int) -> None:
+        """It is raised until the node has answered without an error."""
+        self._troubles.begin(self, error, now_ms)
+        self._outputs.raise_error(error)
 
     def _resolve_riding(self, answers: list[PartitionAnswer], units: Units, now_ms: int) -> None:
         """End the acknowledgements that rode on the fetch; they are never tried again."""
@@ -283,7 +294,7 @@ class NodeExchange:
         self._resolve_missing(units)
         self._acknowledgements.flush(now_ms)
 
-    def _take_fetch_errors(self, answers: list[PartitionAnswer], endpoints: list[Node]) -> None:
+    def _take_fetch_errors(self, answers: list[PartitionAnswer], endpoints: list[Node], now_ms: int) -> None:
         to_raise: dict[TopicIdPartition, tuple[int, str | None]] = {}
         for answer in answers:
             self._learn_leader(answer, endpoints)
@@ -299,8 +310,10 @@ class NodeExchange:
                         f"{self.node} named acquired offsets of {answer.where} that cannot be; they are left out"
                     )
                 )
+        if not to_raise:
+            self._troubles.end(self)
         for error in self._reported.take(to_raise):
-            self._outputs.raise_error(error)
+            self._raise(error, now_ms)
 
     def _learn_leader(self, answer: PartitionAnswer, endpoints: list[Node]) -> None:
         leader, where = answer.new_leader, answer.where

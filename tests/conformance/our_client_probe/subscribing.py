@@ -112,8 +112,8 @@ def _missing_topic_stays_missing(scene: Scene) -> str:
 
 @scenario("sub/missing-topic-default")
 def _missing_topic_is_created(scene: Scene) -> str:
-    """Poll for a topic that does not exist, with the default settings."""
-    return _missing_topic(scene)
+    """Poll for a topic that does not exist and may be created."""
+    return _missing_topic(scene, allow_auto_create_topics=True)
 
 
 @scenario("sub/topic-created-later")
