@@ -138,7 +138,7 @@ class Soak:
                 future = producer.send(self.topic, VALUE, partition=number % PARTITIONS)
                 future.add_callback(lambda written: self._written(written.partition, written.offset))
             sent = max(sent, due)
-            time.sleep(0.05)
+            time.sleep(0.05)  # the pace of the producer
         producer.flush(timeout=_PATIENCE_S)
         producer.close(timeout=10)
 
@@ -218,7 +218,7 @@ class Soak:
             if elapsed >= next_row:
                 self._row(elapsed)
                 next_row += step_s
-            time.sleep(0.2)
+            time.sleep(0.2)  # the pace of this loop; what it does is due by the clock
         self._producing.clear()
         producer.join(_PATIENCE_S)
         return self._finish(time.monotonic() - begun)
@@ -226,7 +226,7 @@ class Soak:
     def _finish(self, elapsed: float) -> int:
         deadline = time.monotonic() + _PATIENCE_S + self._options.lock_ms / 1000
         while (lag := self._lag()) != 0 and time.monotonic() < deadline:
-            time.sleep(0.5)
+            time.sleep(0.5)  # the pace of asking for the lag
         self._row(elapsed)
         for member in self._members:
             code = member.end(signal.SIGTERM)

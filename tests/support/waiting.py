@@ -45,6 +45,22 @@ def pause() -> None:
     threading.Event().wait(_LOOK_EVERY_S)
 
 
+def rest(span_s: float) -> None:
+    """Let others work for a while, where nothing tells that they are done.
+
+    Only time in which this machine lets processes go on counts: on a busy one this lasts longer, in proportion.
+    """
+    rested_s = 0.0
+    for _ in looks("the machine has no time for this test"):
+        began_at_s = time.monotonic()
+        pause()
+        took_s = time.monotonic() - began_at_s
+        if took_s < 2 * _LOOK_EVERY_S:
+            rested_s += 2 * took_s  # this pause, and that of looks()
+        if rested_s >= span_s:
+            return
+
+
 def happens_within(happened: Callable[[], object], limit_s: float) -> bool:
     """Look again and again; False: it has not happened within the limit."""
     end_at_s = time.monotonic() + limit_s

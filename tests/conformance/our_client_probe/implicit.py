@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from conformance.our_client_probe.notation import outcome
 from conformance.our_client_probe.registry import scenario
 from conformance.our_client_probe.scene import REJECT, Scene
@@ -38,7 +36,7 @@ def _commit_async(scene: Scene) -> str:
     """Commit without waiting; which poll tells the callback."""
     consumer = scene.watched(scene.held(3))
     scene.call("commit_async", consumer.commit_async)
-    time.sleep(0.5)
+    scene.await_outcome(consumer)
     told = scene.told()
     scene.poll(consumer, "poll2", 800)
     told += scene.told()

@@ -10,6 +10,7 @@ from typing import Any
 from conformance.our_client_probe.notation import listed, outcome, span, truth
 from conformance.our_client_probe.registry import scenario
 from conformance.our_client_probe.scene import Scene, accept_all
+from support.waiting import pause
 
 
 @scenario("member/max-poll-interval")
@@ -17,8 +18,7 @@ def _max_poll_interval(scene: Scene) -> str:
     """No poll for longer than max.poll.interval.ms; then acknowledge, commit, poll."""
     consumer = scene.watched(scene.begin(scene.explicit(scene.group(), max_poll_interval_ms=1_500), 2))
     records = scene.first(consumer)
-    time.sleep(3.5)
-    state = scene.desk.share_group(scene.named("g")).group_state
+    state = scene.await_state("Empty")
     accept_all(consumer, records)
     committed = scene.commit(consumer) + scene.told()
     polled = scene.call("", lambda: scene.records(consumer.poll(timeout_ms=1_000)))
@@ -31,7 +31,7 @@ def _max_poll_interval_unacknowledged(scene: Scene) -> str:
     """The same without acknowledgements; then poll."""
     consumer = scene.begin(scene.explicit(scene.group(), max_poll_interval_ms=1_500), 2)
     scene.first(consumer)
-    time.sleep(3.5)
+    scene.await_state("Empty")
     return " ".join(
         [
             outcome(lambda: scene.records(consumer.poll(timeout_ms=1_000))),
@@ -48,10 +48,10 @@ def _one_long_poll(scene: Scene) -> str:
     thread.start()
     joined = left = False
     while thread.is_alive():
-        stable = scene.desk.share_group(scene.named("g")).group_state == "Stable"
-        left = left or (joined and not stable)
-        joined = joined or stable
-        time.sleep(0.02)
+        is_member = bool(scene.desk.share_group(scene.named("g")).members)
+        left = left or (joined and not is_member)
+        joined = joined or is_member
+        pause()
     assert joined
     return f"left the group during one poll longer than max.poll.interval.ms: {truth(left)}"
 

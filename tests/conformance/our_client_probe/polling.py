@@ -10,6 +10,7 @@ from typing import Any
 from conformance.our_client_probe.notation import listed, outcome, span, truth
 from conformance.our_client_probe.registry import scenario
 from conformance.our_client_probe.scene import Consumer, Scene, accept_all, later
+from support.waiting import pause, wait_until
 
 from kafka_share import ShareRecord, TimestampType
 
@@ -22,7 +23,7 @@ def _zero_timeout_loop(scene: Scene) -> str:
     found = 0
     while found < 5 and time.monotonic() < end_at_s:
         found += len(consumer.poll(timeout_ms=0))
-        time.sleep(0.005)
+        pause()
     return str(found)
 
 
@@ -112,7 +113,7 @@ def _second_thread(scene: Scene) -> str:
     first: list[str] = []
     thread = threading.Thread(target=lambda: first.append(outcome(lambda: len(consumer.poll(timeout_ms=3_000)))))
     thread.start()
-    time.sleep(0.5)
+    wait_until(lambda: consumer.metrics()["consumer-share-metrics"]["time-between-poll-max"] > 0, "no second poll")
     told = [f"{name}:{outcome(call)}" for name, call in every_method(consumer, scene)]
     began_at_s = time.monotonic()
     told.append(f"poll:{outcome(lambda: len(consumer.poll(timeout_ms=0)))}{span(began_at_s)}")
@@ -158,7 +159,7 @@ def _wakeup_before_commit_sync_result(scene: Scene) -> str:
     consumer = scene.watched(_acknowledged(scene))
     consumer.wakeup()
     first = scene.commit(consumer)
-    time.sleep(0.3)
+    scene.await_outcome(consumer)
     scene.poll(consumer, "poll2", 800)
     return first + scene.told()
 

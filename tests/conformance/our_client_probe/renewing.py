@@ -47,7 +47,7 @@ def _renew_commit_async(scene: Scene) -> str:
     consumer = scene.watched(scene.begin(scene.explicit(scene.group()), 2))
     accept_all(consumer, scene.first(consumer), RENEW)
     consumer.commit_async()
-    time.sleep(0.4)
+    scene.await_outcome(consumer)
     found = scene.poll(consumer, "poll2", 1_500)
     accept_all(consumer, found)
     return scene.records(found) + scene.told() + scene.commit(consumer) + scene.told()
@@ -84,7 +84,7 @@ def _renew_keeps_lock(scene: Scene) -> str:
     records = scene.first(consumer)
     told = ""
     for _ in range(3):
-        time.sleep(0.9)
+        time.sleep(0.9)  # time itself: the renewals together last longer than the lock of 1.5 s
         accept_all(consumer, records, RENEW)
         told += scene.commit(consumer)
         records = scene.poll(consumer, "", 500)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+import pytest
 from conformance.kafka_targets import REFERENCE
 from conformance.our_client_probe.all_scenarios import SCENARIOS
 from conformance.our_client_probe.notation import error_text
@@ -32,7 +33,7 @@ def play(bootstrap_servers: str, name: str) -> str:
     with Scene(bootstrap_servers, f"s{uuid.uuid4().hex[:10]}") as scene:
         try:
             return SCENARIOS[name](scene)
-        except Exception as error:  # noqa: BLE001 - it has to be seen beside Java's answer
+        except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - it has to be seen beside Java's answer
             return f"THROWN {error_text(error)} {error}"
 
 

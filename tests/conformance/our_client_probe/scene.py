@@ -14,6 +14,7 @@ from typing import Any, Final, Self
 import attrs
 from conformance.our_client_probe import notation
 from conformance.our_client_probe.desk import Desk
+from support.waiting import happens_within, wait_until
 
 from kafka_share import (
     AcknowledgeType,
@@ -32,6 +33,9 @@ _POLL_MS: Final = 250
 FIRST_RECORD_S: Final = 20
 _BAD_POLL_MS: Final = 700
 _BAD_POLLS_S: Final = 2
+_SHARE_METRICS: Final = "consumer-share-metrics"
+_OUTCOME_S: Final = 3
+_WAITING: Final = "background-event-queue-size"
 
 Consumer = KafkaShareConsumer[Any, Any]
 Record = ShareRecord[Any, Any]
@@ -242,6 +246,17 @@ class Scene:
                 told = notation.error_text(error)
             if told != "[]" or time.monotonic() >= end_at_s:
                 return told
+
+    @staticmethod
+    def await_outcome(consumer: Consumer) -> None:
+        """Wait until the outcome of what was sent lies ready for the next call; the last may have had it."""
+        happens_within(lambda: consumer.metrics()[_SHARE_METRICS][_WAITING] > 0, _OUTCOME_S)
+
+    def await_state(self, state: str) -> str:
+        """Wait until the coordinator says that the group g is in this state, and return that."""
+        group = self.named("g")
+        wait_until(lambda: self.desk.share_group(group).group_state == state, f"the group does not become {state}")
+        return state
 
     def commit(self, consumer: Consumer) -> str:
         return self.call("commit_sync", lambda: notation.results(consumer.commit_sync(), self.rename))
