@@ -23,7 +23,7 @@ from typing import Any
 
 from kafka_share import AcknowledgeType, KafkaShareConsumer, ShareRecord
 from kafka_share.broker import ReferenceBroker
-from kafka_share.errors import RecordDeserializationError, WakeupError
+from kafka_share.errors import WakeupError
 
 SAMPLE_JOBS = [*(b'{"job": %d}' % number for number in range(1, 10)), b"this is not JSON"]
 
@@ -64,17 +64,16 @@ class Worker:
                 records = self._consumer.poll(timeout_ms=1_000)
             except WakeupError:
                 continue
-            except RecordDeserializationError as error:
-                # Otherwise it would be released, and raised again with each delivery.
-                self._consumer.acknowledge_offset(error.topic, error.partition, error.offset, AcknowledgeType.REJECT)
-                self._tell(f"offset {error.offset}", AcknowledgeType.REJECT, f" ({error.__cause__})")
-                continue
             for record in records:
                 if self._is_done():
                     return
                 self._work_on(record)
 
     def _work_on(self, record: ShareRecord[bytes | None, Any]) -> None:
+        if record.error is not None:  # no JSON: the value is bytes, and no later delivery can mend that
+            self._consumer.acknowledge(record, AcknowledgeType.REJECT)
+            self._tell(f"offset {record.offset}", AcknowledgeType.REJECT, f" ({record.error.__cause__})")
+            return
         kind, reason = AcknowledgeType.ACCEPT, ""
         try:
             do(record.value, record.delivery_count)
@@ -117,6 +116,7 @@ def main() -> None:
             group_id=options.group,
             share_acknowledgement_mode="explicit",
             value_deserializer=json.loads,
+            deserialization_errors="mark",
         )
         stack.enter_context(consumer)
         worker = Worker(consumer, max_records)

@@ -122,7 +122,9 @@ class ApplicationSide:
         self._last_taken: Output | None = None
         self._arrived: deque[FetchedBatch] = deque()
         self._decoding: deque[_Decoding] = deque()
-        self._problem: tuple[_Decoding, Problem] | None = None
+        self._problems: deque[tuple[_Decoding, Problem]] = deque()
+        """To be raised one by one, when all records that are at hand have been returned: an application that ends with
+        the error then costs no other record a delivery."""
         self._returning: list[_Returning] = []
         self._errors: deque[KafkaShareError] = deque()
         self._outcomes: deque[AcknowledgementOutcome] = deque()
@@ -159,8 +161,7 @@ class ApplicationSide:
             self.deliveries.take_back(returning.delivery, returning.records)
             if returning.decoding is not None:
                 returning.decoding.confirm_up_to(returning.records[-1].offset)
-        if self._problem is not None:
-            decoding, problem = self._problem
+        for decoding, problem in self._problems:
             decoding.steps.confirm_up_to(problem.runs[-1].last)
         for decoding in self._decoding:
             self._preset_gaps(decoding)
@@ -288,7 +289,7 @@ class ApplicationSide:
         if self.deliveries.renewing or not self.has_room:
             return False
         has_returning = bool(self._returning) and self._call is not _Call.RETURNED
-        return bool(self._arrived or self._decoding or self._problem or has_returning)
+        return bool(self._arrived or self._decoding or self._problems or has_returning)
 
     @property
     def has_room(self) -> bool:
@@ -321,7 +322,7 @@ class ApplicationSide:
         """The records for one poll, renewed ones first; None if there are none (yet), or no room for any.
 
         They are the application's when the call ends with `is_returned`, and stay to be returned if it does not. Raises
-        `DataError` for a record or batch that could not be decoded, when no records come before it.
+        `DataError` for a record or batch that could not be decoded, when no other records are at hand.
         """
         if self.is_renewing or not self.has_room:
             return None
@@ -332,8 +333,8 @@ class ApplicationSide:
                 self.deliveries.deliver(returning.delivery, returning.records)
                 found.setdefault(returning.delivery.partition.topic_partition, []).extend(returning.records)
             return ShareRecords(found)
-        if self._problem is not None:
-            self._raise_problem(*self._problem)
+        if self._problems:
+            self._raise_problem(*self._problems[0])
         return None
 
     def _raise_problem(self, decoding: _Decoding, problem: Problem) -> None:
@@ -342,7 +343,7 @@ class ApplicationSide:
         try:
             raise problem.error
         except DataError:
-            self._problem = None
+            self._problems.popleft()
             raise
 
     def put_back(self, records: Iterable[Record]) -> None:
@@ -353,7 +354,7 @@ class ApplicationSide:
             self.deliveries.take_back(returning.delivery, returning.records)
 
     def _fill(self) -> None:
-        """Decode until a problem, or until one broker's answer more would be too much for one poll.
+        """Decode until one broker's answer more would be too much for one poll.
 
         An open window ends it behind the record batch that fills it; the rest of the answer waits for a later poll.
         """
@@ -362,7 +363,7 @@ class ApplicationSide:
             limit = min(limit, self.deliveries.room())
         left = limit - self._count_returning()
         self._drop_unwanted()
-        while self._problem is None and not (self.has_window and self._count_returning() >= limit):
+        while not (self.has_window and self._count_returning() >= limit):
             if not self._decoding:
                 if not self._arrived:
                     return
@@ -403,10 +404,9 @@ class ApplicationSide:
                 self._decoding.popleft()
                 return
             if isinstance(step, Problem):
-                self._problem = (decoding, step)
-                steps.confirm(step)
-                break
-            self._returning.append(_Returning(delivery, step, steps))
+                self._problems.append((decoding, step))
+            else:
+                self._returning.append(_Returning(delivery, step, steps))
             steps.confirm(step)
         self._preset_gaps(decoding)
 
@@ -420,16 +420,16 @@ class ApplicationSide:
         What waited until its lock was lost, for room in an open window or for the answer to a renewal, is dropped and
         not acknowledged: it is another's.
         """
+        for decoding, problem in self._problems:
+            if decoding.topic not in self.topics:
+                self.deliveries.preset(decoding.delivery, list(problem.runs))
+        self._problems = deque(known for known in self._problems if known[0].topic in self.topics)
         while self._decoding:
             decoding = self._decoding[0]
             has_left = decoding.topic not in self.topics
-            if not has_left and (self._problem is not None or not decoding.is_lost):
+            if not has_left and not decoding.is_lost:
                 return
             if has_left:
-                if self._problem is not None:
-                    # It is the partition that is being decoded: nothing is decoded behind a problem.
-                    self.deliveries.preset(decoding.delivery, list(self._problem[1].runs))
-                    self._problem = None
                 self.deliveries.preset(decoding.delivery, decoding.steps.released_rest())
             self._decoding.popleft()
 

@@ -211,22 +211,23 @@ def test_acknowledge_is_refused_when_the_record_is_not_in_flight(topic: str, par
 
 
 @pytest.mark.behaviour("fetching")
-def test_records_problem_and_records_come_in_turn_when_one_cannot_be_deserialized() -> None:
-    """The records before a bad one, its error, and the records behind it come from three polls in turn."""
+def test_all_good_records_come_before_the_error_when_one_cannot_be_deserialized() -> None:
+    """The good records come first, those behind a bad one too; its error comes when nothing else is at hand."""
     application = side(explicit=True, poison=[b"bad"])
     deliver(application, part(A0, 0, b"x", b"bad", b"y", last=3))
-    assert collected(application) == [("a", 0, 0)]
-    application.acknowledge("a", 0, 0, ACCEPT)
+    assert collected(application) == [("a", 0, 0), ("a", 0, 2)]
+    for offset in (0, 2):
+        application.acknowledge("a", 0, offset, ACCEPT)
     application.demand_all_acknowledged()
-    assert gathered(application) == {A0: (Run(0, 0, ACCEPT),)}, "nothing is said about 1 before it was raised"
+    assert application.has_ready, "nothing is fetched before the error has been raised"
+    assert gathered(application) == {A0: (Run(0, 0, ACCEPT), Run(2, 2, ACCEPT), Run(3, 3, GAP))}, "1 is not raised yet"
     with pytest.raises(RecordDeserializationError) as caught:
         application.collect()
     assert caught.value.offset == 1
     application.demand_all_acknowledged()
     application.override("a", 0, 1, REJECT)
     assert gathered(application) == {A0: (Run(1, 1, REJECT),)}
-    assert collected(application) == [("a", 0, 2)]
-    assert gathered(application) == {A0: (Run(3, 3, GAP),)}
+    assert not application.has_ready
 
 
 def test_a_failed_record_is_released_when_nobody_overrides_it() -> None:
@@ -238,12 +239,17 @@ def test_a_failed_record_is_released_when_nobody_overrides_it() -> None:
     assert gathered(application) == {A0: (Run(0, 0, RELEASE),)}
 
 
-def test_a_problem_is_raised_once_when_polls_go_on() -> None:
+def test_each_problem_is_raised_once_when_polls_go_on() -> None:
     application = side(poison=[b"bad"])
-    deliver(application, part(A0, 0, b"bad"), part(A1, 0, b"x"))
-    with pytest.raises(RecordDeserializationError):
-        application.collect()
+    deliver(application, part(A0, 0, b"bad", b"bad"), part(A1, 0, b"x", b"bad"))
     assert collected(application) == [("a", 1, 0)]
+    application.accept_delivered()
+    for where, offset in ((A0, 0), (A0, 1), (A1, 1)):
+        with pytest.raises(RecordDeserializationError) as caught:
+            application.collect()
+        assert (caught.value.partition, caught.value.offset) == (where.partition, offset)
+    assert collected(application) == []
+    assert gathered(application) == {A0: (Run(0, 1, RELEASE),), A1: (Run(0, 0, ACCEPT), Run(1, 1, RELEASE))}
 
 
 @pytest.mark.behaviour("bad records")
@@ -294,12 +300,12 @@ def test_records_are_given_back_unseen_when_their_topic_has_been_left() -> None:
 def test_a_problem_is_given_back_unraised_when_its_topic_has_been_left() -> None:
     application = side(poison=[b"bad"])
     deliver(application, part(A0, 0, b"x", b"bad", b"y"), part(B0, 0, b"z"))
-    assert collected(application) == [("a", 0, 0)]
+    assert collected(application) == [("a", 0, 0), ("a", 0, 2), ("b", 0, 0)]
     application.topics = frozenset({"b"})
     application.accept_delivered()
-    assert gathered(application) == {A0: (Run(0, 0, ACCEPT),)}
-    assert collected(application) == [("b", 0, 0)]
-    assert gathered(application) == {A0: (Run(1, 2, RELEASE),)}
+    assert gathered(application) == {A0: (Run(0, 0, ACCEPT), Run(2, 2, ACCEPT)), B0: (Run(0, 0, ACCEPT),)}
+    assert collected(application) == []
+    assert gathered(application) == {A0: (Run(1, 1, RELEASE),)}
 
 
 # ---- interrupts

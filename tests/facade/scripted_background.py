@@ -86,7 +86,7 @@ class ScriptedBackground:
     def start(self) -> None:
         """Nothing runs here."""
 
-    def stop(self) -> None:
+    def stop(self, timeout_ms: int = 0) -> None:
         self.mailbox.stop()
 
     def now_ms(self) -> int:

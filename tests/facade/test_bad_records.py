@@ -100,14 +100,11 @@ def test_the_first_error_can_be_overridden_when_records_came_before_it(
     """A bad record is not acknowledged before its error was raised, so that the application can decide about it."""
     broker.produce_batch(topic, [b"good", b"bad", b"good"])
     consumer = make_consumer(topic, share_acknowledgement_mode="explicit", value_deserializer=not_bad)
-    (record,) = poll_until(consumer, 1)
-    consumer.acknowledge(record)
+    for record in poll_until(consumer, 2):
+        consumer.acknowledge(record)
     assert poll_event(consumer) == "value 1"
     consumer.acknowledge_offset(topic, 0, 1, RELEASE)
     consumer.acknowledge_offset(topic, 0, 1, REJECT)
-    (record,) = poll_until(consumer, 1)
-    assert record.offset == 2
-    consumer.acknowledge(record)
     consumer.close()
     assert left_for_others(broker, make_consumer, topic) == []
 
@@ -139,7 +136,7 @@ def test_overriding_is_refused_when_the_place_is_wrong_or_the_word_was_committed
 def test_bad_records_are_raised_up_to_the_limit_and_the_good_ones_come_when_one_batch_holds_both(
     broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer, outcomes: Outcomes
 ) -> None:
-    """Good records come first, then the errors of bad ones with all their raw bytes, then the records behind them.
+    """The good records of a batch come first, those behind bad ones too, then the errors with all their raw bytes.
 
     Released, the bad ones come straight back and are raised up to the delivery limit, five times; then they are
     archived, and implicit mode goes on behind them. Each acknowledgement is reported without an error.
@@ -149,7 +146,7 @@ def test_bad_records_are_raised_up_to_the_limit_and_the_good_ones_come_when_one_
     broker.append_batches(topic, encode_batch(batch))
     consumer = make_consumer(topic, key_deserializer=not_bad, value_deserializer=not_bad)
     consumer.set_acknowledgement_commit_callback(outcomes)
-    assert offsets(poll_until(consumer, 1)) == [0]
+    assert offsets(poll_until(consumer, 1)) == [0, 3]
     errors = [poll_until_raises(consumer, RecordDeserializationError) for _ in range(2)]
     assert [(e.topic, e.partition, e.offset, e.origin) for e in errors] == [
         (topic, 0, 1, "key"),
@@ -160,7 +157,6 @@ def test_bad_records_are_raised_up_to_the_limit_and_the_good_ones_come_when_one_
         (b"raw key", b"bad", 1_002),
     ]
     assert all(e.headers == (("h", b"1"),) and isinstance(e.__cause__, ValueError) for e in errors)
-    assert offsets(poll_until(consumer, 1)) == [3]
     again = [poll_until_raises(consumer, RecordDeserializationError).offset for _ in range(2 * (DELIVERY_LIMIT - 1))]
     assert sorted(again) == [1] * (DELIVERY_LIMIT - 1) + [2] * (DELIVERY_LIMIT - 1)
     broker.produce(topic, b"behind")
@@ -176,15 +172,44 @@ def test_no_request_for_records_is_sent_when_a_poll_has_some_at_hand(
     broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """While records or errors of an earlier answer are at hand, polls fetch nothing; acknowledgements still go out."""
-    broker.produce_batch(topic, [b"good", b"bad", b"good"])
+    broker.produce_batch(topic, [b"good", b"bad", b"bad", b"good"])
     consumer = make_consumer(topic, value_deserializer=not_bad)
-    assert poll_event(consumer) == "0"
+    assert poll_event(consumer) == "0 3"
     fetches = len(broker.requests(SHARE_FETCH))
-    assert [poll_event(consumer), poll_event(consumer)] == ["value 1", "2"]
+    assert [poll_event(consumer), poll_event(consumer)] == ["value 1", "value 2"]
     assert len(broker.requests(SHARE_FETCH)) == fetches
     assert set(consumer.commit_sync().values()) == {None}
     consumer.close()
-    assert counted(left_for_others(broker, make_consumer, topic)) == [(1, 2)]
+    assert counted(left_for_others(broker, make_consumer, topic)) == [(1, 2), (2, 2)]
+
+
+@pytest.mark.better_than_java("bad-records-last")
+@pytest.mark.behaviour("bad records")
+@pytest.mark.parametrize("mode", ["implicit", "explicit"])
+def test_a_crash_loop_costs_the_good_neighbours_nothing_when_a_bad_record_ends_each_consumer(
+    mode: str, broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
+) -> None:
+    """A program that ends with each RecordDeserializationError, and is started again, processes every good record once.
+
+    The bad one ends it five times; then the delivery limit has it archived, and the program goes on.
+    """
+    broker.produce_batch(topic, [b"bad" if n == 3 else b"good" for n in range(8)])
+    processed = []
+
+    def program() -> None:
+        with make_consumer(topic, value_deserializer=not_bad, share_acknowledgement_mode=mode) as consumer:
+            while True:
+                for record in consumer.poll(timeout_ms=50):
+                    processed.append((record.offset, record.delivery_count))
+                    if mode == "explicit":
+                        consumer.acknowledge(record)
+
+    for _ in range(DELIVERY_LIMIT):
+        with pytest.raises(RecordDeserializationError):
+            program()
+    assert processed == [(n, 1) for n in range(8) if n != 3]
+    broker.produce(topic, b"behind")
+    assert counted(left_for_others(broker, make_consumer, topic)) == [(8, 1)]
 
 
 @pytest.mark.behaviour("polling")
@@ -243,12 +268,11 @@ def test_a_damaged_batch_is_rejected_and_the_others_come_when_three_were_fetched
     tampering.next_answers(in_batch(1, with_wrong_checksum))
     consumer = make_consumer(topic)
     consumer.set_acknowledgement_commit_callback(outcomes)
-    assert offsets(poll_until(consumer, 1)) == [0, 1, 2]
+    assert offsets(poll_until(consumer, 1)) == [0, 1, 2, 6, 7, 8]
     error = poll_until_raises(consumer, CorruptRecordError)
     assert (error.topic, error.partition, error.offset) == (topic, 0, 3)
     assert "t-0" in str(error)
     assert "offset 3" in str(error)
-    assert offsets(poll_until(consumer, 1)) == [6, 7, 8]
     poll_while(consumer, lambda: len(outcomes.succeeded) < 9)
     assert outcomes.succeeded == [(topic, 0, offset) for offset in range(9)]
     consumer.close()
