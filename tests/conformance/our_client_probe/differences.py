@@ -48,7 +48,7 @@ def _idiom(ours: str, why: str) -> Difference:
 _REFUSED: Final = _deliberate(
     "ConfigurationError()", _UNKNOWN_NAMES, "a setting that a share consumer does not have is refused, not ignored."
 )
-_ERRORS_LAST: Final = "all good records of an answer come before the errors of bad ones; what was acknowledged before is sent and reported."
+_ERRORS_LAST: Final = "the good records of an answer come before the errors of bad ones, and no outcome is lost."
 _WAITED: Final = "a commit waits for what was sent before it and returns that result, too."
 _ANSWERED: Final = "the poll that carries a renewal returns the renewed records as soon as the broker has answered."
 
