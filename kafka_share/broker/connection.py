@@ -2,6 +2,9 @@
 
 Made by `BrokerServer` for each accepted client; lives on its loop. While the client does not read, its requests wait;
 when too many wait, the socket is no longer read. It performs what a planned fault does to an answer.
+
+One client must not cost the others anything: what cannot be answered ends its own connection only, many requests at
+once are worked on in turns, and the rest of a request is waited for with a limit.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from kafka_share.broker.conversation import Conversation
 from kafka_share.broker.faults import FaultKind
-from kafka_share.errors import RemoteProtocolError
+from kafka_share.errors import LocalProtocolError, RemoteProtocolError
 from kafka_share.protocol.messages import encode_response
 
 if TYPE_CHECKING:
@@ -27,6 +30,9 @@ logger = logging.getLogger(__name__)
 _FRAME_HEAD_BYTES: Final = 8
 """Length and correlation id: what a garbage answer keeps right, so that the nonsense reaches the decoder."""
 
+MAX_REQUESTS_PER_TURN: Final = 16
+"""Then the loop looks at other connections first."""
+
 
 class Server(Protocol):
     """What a connection asks of the server."""
@@ -39,6 +45,9 @@ class Server(Protocol):
 
     def offered_versions(self) -> Mapping[int, tuple[int, int]]: ...
     def max_frame_bytes(self) -> int: ...
+    def half_sent_limit_s(self) -> float:
+        """How long the rest of a request may be on its way."""
+
     def request_arrived(self, connection: Connection, arrived: RequestArrived, size: int) -> None:
         """The request is in work until `Connection.answer` or `end_without_answer`."""
 
@@ -58,7 +67,11 @@ class Connection(asyncio.Protocol):
         self._conversation = Conversation(-1, node_id, "")
         self._can_write = True
         self._pumping = False
+        self._handed_over = 0
+        """How many requests in this turn."""
+        self._resting = False
         self._reading_paused = False
+        self._half_sent_timer: asyncio.TimerHandle | None = None
 
     @property
     def id(self) -> int:
@@ -77,10 +90,13 @@ class Connection(asyncio.Protocol):
         self._gone()
 
     def data_received(self, data: bytes) -> None:
+        before = self._conversation.whole_frames
         try:
             self._conversation.received(data, self._server.max_frame_bytes())
         except RemoteProtocolError as error:
             self._refuse(error)
+        if self._conversation.whole_frames != before:
+            self._stop_half_sent_timer()
         self._pump()
 
     def eof_received(self) -> bool:
@@ -100,7 +116,12 @@ class Connection(asyncio.Protocol):
         context = reply.context
         if not self._conversation.awaits(context):
             return
-        frame = encode_response(context.correlation_id, reply.response, context.api_version)
+        try:
+            frame = encode_response(context.correlation_id, reply.response, context.api_version)
+        except LocalProtocolError as error:
+            logger.warning("closing the connection of %s: no answer can be sent: %s", context.client_host, error)
+            self.abort()
+            return
         kind = None if self.fault is None else self.fault.kind
         if kind is FaultKind.DELAY:
             assert self.fault is not None
@@ -157,12 +178,13 @@ class Connection(asyncio.Protocol):
         if self._transport is None:
             return
         self._transport = None
+        self._stop_half_sent_timer()
         self._conversation.clear()
         self._server.connection_closed(self)
 
     def _pump(self) -> None:
         """Hand over one request after the other. Not re-entered: an answer may come at once."""
-        if self._pumping:
+        if self._pumping or self._resting:
             return
         self._pumping = True
         try:
@@ -173,7 +195,11 @@ class Connection(asyncio.Protocol):
         self._regulate_reading()
 
     def _hand_over(self) -> bool:
-        """Hand the next request to the server; returns whether there was anything to do."""
+        """Hand the next request to the server; returns whether there was anything to do in this turn."""
+        if self._handed_over == MAX_REQUESTS_PER_TURN:
+            self._resting = True
+            asyncio.get_running_loop().call_soon(self._next_turn)
+            return False
         try:
             arrived = self._conversation.next_request(self._server.offered_versions())
         except RemoteProtocolError as error:
@@ -181,11 +207,24 @@ class Connection(asyncio.Protocol):
             return False
         if arrived is None:
             return False
+        self._handed_over += 1
         if isinstance(arrived, bytes):
             self._send(arrived)
         else:
-            self._server.request_arrived(self, arrived, self._conversation.in_work_bytes)
+            self._work_on(arrived)
         return True
+
+    def _work_on(self, arrived: RequestArrived) -> None:
+        try:
+            self._server.request_arrived(self, arrived, self._conversation.in_work_bytes)
+        except Exception:  # a defect of the broker costs one connection, and not the answers of others
+            logger.exception("a request of %s could not be worked on", self._conversation.client_host)
+            self.abort()
+
+    def _next_turn(self) -> None:
+        self._handed_over = 0
+        self._resting = False
+        self._pump()
 
     def _regulate_reading(self) -> None:
         if self._transport is None:
@@ -196,3 +235,22 @@ class Connection(asyncio.Protocol):
         elif self._reading_paused and not full:
             self._transport.resume_reading()
         self._reading_paused = full
+        self._regulate_half_sent_timer()
+
+    def _regulate_half_sent_timer(self) -> None:
+        """It runs while the rest of a request is awaited: not while it is we who do not read."""
+        awaited = self._conversation.has_half_a_frame and not self._reading_paused
+        if not awaited:
+            self._stop_half_sent_timer()
+        elif self._half_sent_timer is None:
+            limit_s = self._server.half_sent_limit_s()
+            self._half_sent_timer = asyncio.get_running_loop().call_later(limit_s, self._half_sent_for_too_long)
+
+    def _stop_half_sent_timer(self) -> None:
+        if self._half_sent_timer is not None:
+            self._half_sent_timer.cancel()
+            self._half_sent_timer = None
+
+    def _half_sent_for_too_long(self) -> None:
+        limit_s = self._server.half_sent_limit_s()
+        self._refuse(RemoteProtocolError(f"the rest of a request did not come within {limit_s:g} s"))

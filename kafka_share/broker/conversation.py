@@ -45,6 +45,13 @@ class Conversation:
         self._buffer = bytearray()
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
+        self.whole_frames = 0
+        """How many have arrived so far."""
+
+    @property
+    def has_half_a_frame(self) -> bool:
+        """Whether a request has begun to arrive and is not complete."""
+        return bool(self._buffer)
 
     @property
     def is_full(self) -> bool:
@@ -63,6 +70,7 @@ class Conversation:
                 return
             self._waiting.append(bytes(memoryview(self._buffer)[_LENGTH_BYTES:stop]))
             self._waiting_bytes += size
+            self.whole_frames += 1
             del self._buffer[:stop]
 
     def next_request(self, offered: Mapping[int, tuple[int, int]]) -> RequestArrived | bytes | None:

@@ -8,6 +8,7 @@ connection. What it must not do: know what a request means.
 from __future__ import annotations
 
 import asyncio
+import errno
 import heapq
 import logging
 import socket
@@ -31,13 +32,25 @@ logger = logging.getLogger(__name__)
 _MAX_TIMER_MS: Final = 3_600_000
 _BACKLOG: Final = 128
 _CLOSING_ROUNDS: Final = 3
+_HALF_SENT_LIMIT_S: Final = 30.0
+_EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+"""Errors of accept that last: the socket stays readable, so trying at once would never end."""
+_ACCEPT_AGAIN_S: Final = 1.0
+_ACCEPT_WARNING_EVERY_S: Final = 60.0
 
 
 class BrokerServer:
     """Listeners for the nodes of a machine's cluster. `advertised_host` is what clients are told to connect to."""
 
     def __init__(
-        self, machine: BrokerMachine, clock: BrokerClock, requests: RequestLog, *, host: str, advertised_host: str
+        self,
+        machine: BrokerMachine,
+        clock: BrokerClock,
+        requests: RequestLog,
+        *,
+        host: str,
+        advertised_host: str,
+        half_sent_limit_s: float = _HALF_SENT_LIMIT_S,
     ) -> None:
         self.machine = machine
         self.cluster = machine.cluster
@@ -46,9 +59,13 @@ class BrokerServer:
         self.requests = requests
         self._host = host
         self._advertised_host = advertised_host
+        self._half_sent_limit_s = half_sent_limit_s
         self._listeners: dict[int, socket.socket] = {}
         self._accepting: dict[int, set[asyncio.Task[None]]] = {}
         """Clients that have been accepted and have no connection object yet, by node."""
+        self._accepts_again: asyncio.TimerHandle | None = None
+        """Set while nobody is accepted, since there is no room for another socket."""
+        self._may_warn_from_s = 0.0
         self._connections: dict[int, Connection] = {}
         self._next_connection_id = 0
         self._delayed: list[tuple[int, int, int, bytes]] = []
@@ -77,19 +94,43 @@ class BrokerServer:
         self._listeners[node_id] = listener
         self._accepting[node_id] = set()
         self.cluster.set_address(node_id, self._advertised_host, listener.getsockname()[1])
+        if self._accepts_again is None:
+            self._watch(node_id)
+
+    def _watch(self, node_id: int) -> None:
+        listener = self._listeners[node_id]
         asyncio.get_running_loop().add_reader(listener, self._accept, node_id, listener)
 
     def _accept(self, node_id: int, listener: socket.socket) -> None:
         try:
             client, _ = listener.accept()
         except OSError as error:
-            if not isinstance(error, BlockingIOError):
+            if error.errno in _EXHAUSTED:
+                self._pause_accepting(error)
+            elif not isinstance(error, BlockingIOError | ConnectionAbortedError):
                 logger.warning("node %d cannot accept a client: %s", node_id, error)
             return
         client.setblocking(False)
         task = asyncio.get_running_loop().create_task(self._connect(node_id, client))
         self._accepting[node_id].add(task)
         task.add_done_callback(self._accepting[node_id].discard)
+
+    def _pause_accepting(self, error: OSError) -> None:
+        """For a second; clients wait in the queue of the listener meanwhile."""
+        if self._accepts_again is not None:  # two listeners were ready at once
+            return
+        loop = asyncio.get_running_loop()
+        if loop.time() >= self._may_warn_from_s:
+            logger.warning("no client can be accepted for now: %s", error)
+            self._may_warn_from_s = loop.time() + _ACCEPT_WARNING_EVERY_S
+        for listener in self._listeners.values():
+            loop.remove_reader(listener)
+        self._accepts_again = loop.call_later(_ACCEPT_AGAIN_S, self._resume_accepting)
+
+    def _resume_accepting(self) -> None:
+        self._accepts_again = None
+        for node_id in self._listeners:
+            self._watch(node_id)
 
     async def _connect(self, node_id: int, client: socket.socket) -> None:
         await asyncio.get_running_loop().connect_accepted_socket(lambda: Connection(self, node_id), client)
@@ -113,9 +154,10 @@ class BrokerServer:
         """Stop all nodes."""
         for node_id in list(self._listeners):
             await self.stop_node(node_id)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for timer in (self._timer, self._accepts_again):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._accepts_again = None
 
     async def _close_listener(self, node_id: int) -> None:
         listener = self._listeners.pop(node_id)
@@ -163,6 +205,9 @@ class BrokerServer:
 
     def max_frame_bytes(self) -> int:
         return self.cluster.configs.broker_int("socket.request.max.bytes")
+
+    def half_sent_limit_s(self) -> float:
+        return self._half_sent_limit_s
 
     def request_arrived(self, connection: Connection, arrived: RequestArrived, size: int) -> None:
         context, request = arrived.context, arrived.request
