@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 
 from kafka_share import KafkaShareConsumer, KafkaShareError, TopicIdPartition
 from kafka_share.broker import ReferenceBroker
@@ -38,7 +38,7 @@ class Outcomes:
 
 
 @contextlib.contextmanager
-def sample_broker(topic: str, group: str) -> Iterator[str]:
+def sample_broker(topic: str, group: str) -> Generator[str]:
     with ReferenceBroker() as broker:
         broker.create_topic(topic, partitions=2)
         broker.set_group_config(group, share_auto_offset_reset="earliest")

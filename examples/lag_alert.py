@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 
 from kafka_share import AsyncShareAdmin, KafkaShareAdmin, KafkaShareError, SharePartitionOffset, TopicPartition
 from kafka_share.broker import ReferenceBroker
@@ -46,7 +46,7 @@ class Alerts:
 
     def changes(self, found: Mapping[str, int]) -> list[str]:
         """The lines to print for this round, in the order of the groups' names."""
-        lines = []
+        lines: list[str] = []
         for group_id in sorted(found):
             lag, was_behind = found[group_id], group_id in self._behind
             if lag > self._limit and not was_behind:
@@ -74,7 +74,7 @@ async def watch(servers: str, limit: int, every_s: float, rounds: int | None) ->
 
 
 @contextlib.contextmanager
-def sample_broker() -> Iterator[str]:
+def sample_broker() -> Generator[str]:
     """A broker with one group that is up to date and one that is twenty records behind."""
     with ReferenceBroker() as broker:
         broker.create_topic("clicks")

@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 
 from kafka_share import AcknowledgeType, KafkaShareConsumer, KafkaShareError, ShareRecord, TopicIdPartition
 from kafka_share.broker import ReferenceBroker
@@ -60,7 +60,7 @@ def report_failure(offsets: Mapping[TopicIdPartition, frozenset[int]], error: Ka
 
 
 @contextlib.contextmanager
-def sample_broker(topic: str, group: str) -> Iterator[str]:
+def sample_broker(topic: str, group: str) -> Generator[str]:
     # Kafka's brokers do not allow a lock time below 15 s unless they are configured to.
     with ReferenceBroker(config={"group.share.min.record.lock.duration.ms": 1_000}) as broker:
         broker.create_topic(topic)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from datetime import UTC, datetime
 
 from kafka_share import KafkaShareAdmin, KafkaShareError, OffsetSpec, TopicPartition
@@ -39,7 +39,7 @@ def new_offsets(admin: KafkaShareAdmin, topic: str, to: OffsetSpec | int) -> dic
     partitions = [TopicPartition(topic, partition.partition) for partition in described.partitions]
     found = admin.list_offsets(dict.fromkeys(partitions, to))
     ends = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
-    wanted = {}
+    wanted: dict[TopicPartition, int] = {}
     for where in partitions:
         listed = found[where] or ends[where]  # no record at or after the time: begin with the next one
         if isinstance(listed, KafkaShareError):
@@ -54,7 +54,7 @@ def present_offsets(admin: KafkaShareAdmin, group: str, partitions: list[TopicPa
     stored = admin.list_share_group_offsets({group: partitions})[group]
     if isinstance(stored, KafkaShareError):
         raise stored
-    shown = {}
+    shown: dict[TopicPartition, str] = {}
     for where, offset in stored.items():
         if isinstance(offset, KafkaShareError):
             raise offset
@@ -85,7 +85,7 @@ def reset(admin: KafkaShareAdmin, group: str, topic: str, to: OffsetSpec | int, 
 
 
 @contextlib.contextmanager
-def sample_broker(topic: str, group: str) -> Iterator[str]:
+def sample_broker(topic: str, group: str) -> Generator[str]:
     """A broker where the group has worked off four of five orders."""
     with ReferenceBroker() as broker:
         broker.create_topic(topic)

@@ -18,7 +18,7 @@ import argparse
 import contextlib
 import json
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 from kafka_share import AcknowledgeType, KafkaShareConsumer, ShareRecord
@@ -90,7 +90,7 @@ class Worker:
 
 
 @contextlib.contextmanager
-def sample_broker(topic: str, group: str) -> Iterator[str]:
+def sample_broker(topic: str, group: str) -> Generator[str]:
     with ReferenceBroker() as broker:
         broker.create_topic(topic)
         broker.set_group_config(group, share_auto_offset_reset="earliest")
@@ -110,7 +110,7 @@ def main() -> None:
         if servers is None:
             servers = stack.enter_context(sample_broker(options.topic, options.group))
             max_records = max_records or len(SAMPLE_JOBS)
-        consumer: KafkaShareConsumer[bytes | None, Any] = KafkaShareConsumer(
+        consumer = KafkaShareConsumer(
             options.topic,
             bootstrap_servers=servers,
             group_id=options.group,

@@ -15,7 +15,7 @@ import collections
 import contextlib
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from kafka_share import AcknowledgeType, KafkaShareConsumer, ShareRecord
@@ -55,7 +55,7 @@ class Pool:
 
 
 @contextlib.contextmanager
-def sample_broker(topic: str, group: str) -> Iterator[str]:
+def sample_broker(topic: str, group: str) -> Generator[str]:
     with ReferenceBroker() as broker:
         broker.create_topic(topic, partitions=2)
         broker.set_group_config(group, share_auto_offset_reset="earliest")

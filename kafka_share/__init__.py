@@ -2,7 +2,8 @@
 
 The map of the package:
 
-- `KafkaShareConsumer`: the blocking consumer (`kafka_share.consumer`), its settings (`kafka_share.config`)
+- `KafkaShareConsumer`: the blocking consumer (`kafka_share.consumer`)
+- `ShareConsumerSettings`, `ShareAdminSettings`: the settings of the clients as types (`kafka_share.settings`)
 - `KafkaShareAdmin`: lists, describes, resets, deletes and configures share groups (`kafka_share.admin`); what its
   methods take and return is in `kafka_share.admin_values`
 - `AsyncShareAdmin`: the same for asyncio (`kafka_share.aio`)
@@ -45,8 +46,6 @@ if TYPE_CHECKING:
     from kafka_share.admin_values import SharePartitionOffset as SharePartitionOffset
     from kafka_share.admin_values import TopicDescription as TopicDescription
     from kafka_share.aio import AsyncShareAdmin as AsyncShareAdmin
-    from kafka_share.config import ShareAdminConfig as ShareAdminConfig
-    from kafka_share.config import ShareConsumerConfig as ShareConsumerConfig
     from kafka_share.consumer import KafkaShareConsumer as KafkaShareConsumer
     from kafka_share.deserializers import Deserializer as Deserializer
     from kafka_share.deserializers import from_schema_registry as from_schema_registry
@@ -61,6 +60,8 @@ if TYPE_CHECKING:
     from kafka_share.records import TimestampType as TimestampType
     from kafka_share.records import TopicIdPartition as TopicIdPartition
     from kafka_share.records import TopicPartition as TopicPartition
+    from kafka_share.settings import ShareAdminSettings as ShareAdminSettings
+    from kafka_share.settings import ShareConsumerSettings as ShareConsumerSettings
 
 __version__ = VERSION
 
@@ -70,15 +71,18 @@ _NAMES = {
     "GroupListing GroupListings GroupState GroupType ListedOffset OffsetSpec PartitionDescription "
     "ShareGroupDescription ShareMemberDescription SharePartitionOffset TopicDescription",
     "aio": "AsyncShareAdmin",
-    "config": "ShareAdminConfig ShareConsumerConfig",
     "consumer": "KafkaShareConsumer",
     "deserializers": "Deserializer from_schema_registry",
     "errors": "KafkaShareError",
     "health": "Health UnacknowledgedRecord",
     "records": "AcknowledgeType AcknowledgementCommitCallback Node ShareRecord ShareRecords TimestampType "
     "TopicIdPartition TopicPartition",
+    "settings": "ShareAdminSettings ShareConsumerSettings",
 }
 """Module -> the names that the package offers of it."""
+
+_OPTIONAL_MODULES = ("broker", "opentelemetry")
+"""What users import by itself: `from kafka_share.broker import ReferenceBroker`."""
 
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
@@ -97,4 +101,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES, *_NAMES})
+    """What users may use: the public names, the modules that have them, and what every module has."""
+    return sorted({*_HOMES, *_NAMES, *_OPTIONAL_MODULES, *(name for name in globals() if name.startswith("__"))})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, Never, Self
+from typing import Literal, Never, NoReturn, Self, Unpack
 
 from kafka_share.admin_values import (
     ClusterDescription,
@@ -31,15 +31,16 @@ from kafka_share.core.admin import groups as group_operations
 from kafka_share.core.admin import log_offsets as log_operations
 from kafka_share.core.admin import share_offsets as offset_operations
 from kafka_share.core.admin import topics as topic_operations
-from kafka_share.errors import KafkaShareError
+from kafka_share.errors import IllegalStateError, KafkaShareError
 from kafka_share.network.admin_calls import DEFAULT_CLOSE_TIMEOUT_MS, AdminCalls
 from kafka_share.records import TopicPartition
+from kafka_share.settings import ShareAdminSettings
 
 
 class KafkaShareAdmin:
     """Manages share groups: lists, describes, offsets and lag, configs, deletion. Any number of threads may use it.
 
-    `KafkaShareAdmin(**settings)`: the settings of `kafka_share.config.ShareAdminConfig`, in snake_case or Java's dotted
+    `KafkaShareAdmin(**settings)`: the settings of `kafka_share.ShareAdminSettings`, in snake_case or Java's dotted
     names; `bootstrap_servers` is required. Every call takes `timeout_ms` (default: `default_api_timeout_ms`), within
     which passing troubles are retried; items that are not done by then have `OperationTimeoutError`.
 
@@ -48,9 +49,9 @@ class KafkaShareAdmin:
     call raises `IllegalStateError`.
     """
 
-    def __init__(self, *misplaced: Never, **settings: Any) -> None:
+    def __init__(self, *misplaced: Never, **settings: Unpack[ShareAdminSettings]) -> None:
         demand_keywords(misplaced, "KafkaShareAdmin")
-        self._config = config = ShareAdminConfig.from_mapping(settings)
+        self._config = config = ShareAdminConfig.from_mapping({**settings})
         self._calls = AdminCalls(config)
 
     def list_share_groups(
@@ -159,6 +160,8 @@ class KafkaShareAdmin:
         self._calls.close(timeout_ms)
 
     def __enter__(self) -> Self:
+        if self._calls.is_closed:
+            raise IllegalStateError("This admin client has already been closed.")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -170,5 +173,9 @@ class KafkaShareAdmin:
             warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=2)
             calls.close_soon()
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a KafkaShareAdmin cannot be pickled or copied: make one in each process")
+
     def __repr__(self) -> str:
-        return f"<KafkaShareAdmin client_id={self._config.client_id!r}>"
+        state = "closed" if self._calls.is_closed else "open"
+        return f"<KafkaShareAdmin {state} client_id={self._config.client_id!r}>"

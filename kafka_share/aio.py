@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, Never, Self, TypeVar
+from typing import Literal, Never, NoReturn, Self, TypeVar, Unpack
 
 from kafka_share.admin_values import (
     ClusterDescription,
@@ -33,10 +33,11 @@ from kafka_share.core.admin import log_offsets as log_operations
 from kafka_share.core.admin import share_offsets as offset_operations
 from kafka_share.core.admin import topics as topic_operations
 from kafka_share.core.admin.conversation import Operation
-from kafka_share.errors import KafkaShareError
+from kafka_share.errors import IllegalStateError, KafkaShareError
 from kafka_share.network.admin_calls import DEFAULT_CLOSE_TIMEOUT_MS, AdminCalls
 from kafka_share.network.blocking import call_in_thread
 from kafka_share.records import TopicPartition
+from kafka_share.settings import ShareAdminSettings
 
 T = TypeVar("T")
 
@@ -48,9 +49,9 @@ class AsyncShareAdmin:
     may still take effect. Use it with `async with`, or await `close`.
     """
 
-    def __init__(self, *misplaced: Never, **settings: Any) -> None:
+    def __init__(self, *misplaced: Never, **settings: Unpack[ShareAdminSettings]) -> None:
         demand_keywords(misplaced, "AsyncShareAdmin")
-        self._config = config = ShareAdminConfig.from_mapping(settings)
+        self._config = config = ShareAdminConfig.from_mapping({**settings})
         self._calls = AdminCalls(config)
 
     async def list_share_groups(
@@ -156,6 +157,8 @@ class AsyncShareAdmin:
         return await asyncio.wrap_future(self._calls.submit(operation, timeout_ms))
 
     async def __aenter__(self) -> Self:
+        if self._calls.is_closed:
+            raise IllegalStateError("This admin client has already been closed.")
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -167,5 +170,9 @@ class AsyncShareAdmin:
             warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=2)
             calls.close_soon()
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an AsyncShareAdmin cannot be pickled or copied: make one in each process")
+
     def __repr__(self) -> str:
-        return f"<AsyncShareAdmin client_id={self._config.client_id!r}>"
+        state = "closed" if self._calls.is_closed else "open"
+        return f"<AsyncShareAdmin {state} client_id={self._config.client_id!r}>"

@@ -20,7 +20,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future
 from functools import partial
 from operator import length_hint
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, NoReturn, Self, TypeVar, Unpack
 
 from kafka_share.application.arguments import (
     acknowledge_type,
@@ -39,6 +39,7 @@ from kafka_share.core.consumer import ShareConsumerCore
 from kafka_share.core.events import AcknowledgementOutcome, CloseRequested
 from kafka_share.core.member_id import new_member_id
 from kafka_share.core.timeouts import checked_timeout
+from kafka_share.deserializers import Deserializer, PlainDeserializer
 from kafka_share.errors import (
     ConcurrentUseError,
     ConsumerClosedError,
@@ -52,12 +53,14 @@ from kafka_share.network.futures import OutcomeFuture
 from kafka_share.records import (
     AcknowledgementCommitCallback,
     AcknowledgeType,
+    AcknowledgeTypeOrName,
     K,
     ShareRecord,
     ShareRecords,
     TopicIdPartition,
     V,
 )
+from kafka_share.settings import ShareConsumerSettings
 
 T = TypeVar("T")
 
@@ -70,9 +73,11 @@ _ITERATION_POLL_MS = 1_000
 class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
     """A consumer of a share group (KIP-932): a member of a work queue on Kafka topics.
 
-    `KafkaShareConsumer(*topics, **config)` subscribes to the topics, if any are given; `config` are the settings of
-    `kafka_share.config.ShareConsumerConfig`, in snake_case or Java's dotted names. `bootstrap_servers` and `group_id`
-    are required.
+    `KafkaShareConsumer(*topics, **settings)` subscribes to the topics, if any are given. The settings are those of
+    `kafka_share.ShareConsumerSettings`, in snake_case or, as `**{"max.poll.records": 10}`, Java's dotted names.
+    `bootstrap_servers` and `group_id` are required. A deserializer is a callable of the bytes or a `Deserializer`; its
+    result is the type of the records' keys or values, which are bytes or None without one. A null key or value is not
+    handed to a callable, and stays None.
 
     Records come from `poll`. In implicit mode (the default) the next poll accepts them; in explicit mode each record
     needs `acknowledge` before the next poll. Heartbeats and acknowledgements are sent by a background thread and do
@@ -89,34 +94,45 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
     Raises `ConfigurationError` for a setting that is unknown, inapplicable or out of range.
     """
 
-    def __init__(self, *topics: str, **config: Any) -> None:
+    def __init__(
+        self,
+        *topics: str,
+        key_deserializer: Deserializer[K] | PlainDeserializer[K] | None = None,
+        value_deserializer: Deserializer[V] | PlainDeserializer[V] | None = None,
+        **settings: Unpack[ShareConsumerSettings],
+    ) -> None:
         self._driver: ConsumerBackground | None = None
         self._origin = Origin()
         self._closed = False
         names = topics_of_constructor(topics)
-        self._config = settings = ShareConsumerConfig.from_mapping(config)
-        self._has_window = settings.has_window
+        given: dict[str, Any] = {**settings}
+        if key_deserializer is not None:
+            given["key_deserializer"] = key_deserializer
+        if value_deserializer is not None:
+            given["value_deserializer"] = value_deserializer
+        self._config = config = ShareConsumerConfig.from_mapping(given)
+        self._has_window = config.has_window
         self._application = ApplicationSide(
-            explicit=settings.share_acknowledgement_mode == "explicit",
+            explicit=config.share_acknowledgement_mode == "explicit",
             decoder=Decoder(
-                settings.key_deserializer,
-                settings.value_deserializer,
-                settings.check_crcs,
-                settings.max_record_batch_bytes,
-                settings.deserialization_errors == "mark",
+                config.key_deserializer,
+                config.value_deserializer,
+                config.check_crcs,
+                config.max_record_batch_bytes,
+                config.deserialization_errors == "mark",
             ),
-            max_poll_records=settings.max_poll_records,
+            max_poll_records=config.max_poll_records,
             now_ms=monotonic_ms,
-            window_records=settings.explicit_window_records,
+            window_records=config.explicit_window_records,
             guard=threading.RLock() if self._has_window else None,
         )
         self._callback_thread: int | None = None
         self._one_caller = OneCaller(KafkaShareConsumer._call, KafkaShareConsumer.acknowledge)
         self._unread: _Unread | None = None
         source = random.Random()
-        core = ShareConsumerCore(settings, new_member_id(source), source)
-        self._driver = ConsumerBackground(core, settings, window=self._application if self._has_window else None)
-        self._calls = ConsumerCalls(self._application, self._driver, api_timeout_ms=settings.default_api_timeout_ms)
+        core = ShareConsumerCore(config, new_member_id(source), source)
+        self._driver = ConsumerBackground(core, config, window=self._application if self._has_window else None)
+        self._calls = ConsumerCalls(self._application, self._driver, api_timeout_ms=config.default_api_timeout_ms)
         self._driver.start()
         if names:
             self._calls.subscribe(names)
@@ -221,8 +237,14 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
 
     # ---- acknowledgements
 
-    def acknowledge(self, record: ShareRecord[Any, Any], type: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:  # noqa: A002
+    def acknowledge(
+        self,
+        record: ShareRecord[Any, Any],
+        type: AcknowledgeTypeOrName = AcknowledgeType.ACCEPT,  # noqa: A002
+    ) -> None:
         """Tell what became of a record; sent with the next poll or commit, and changeable until then.
+
+        The type may be given by its name: "accept", "release", "reject", "renew".
 
         A record is known by topic, partition and offset alone. Raises `IllegalStateError` in implicit mode and for a
         record that is not in flight; TypeError for an argument of another kind.
@@ -232,7 +254,7 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
         """
         if not isinstance(record, ShareRecord):
             raise not_a_record(record)
-        kind = type if type.__class__ is AcknowledgeType else acknowledge_type(type)
+        kind = type if isinstance(type, AcknowledgeType) else acknowledge_type(type)
         if self._has_window:
             self._origin.demand()
             self._calls.acknowledge_delivery(record, kind, None)
@@ -247,7 +269,7 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
     def acknowledge_with_result(
         self,
         record: ShareRecord[Any, Any],
-        type: AcknowledgeType = AcknowledgeType.ACCEPT,  # noqa: A002
+        type: AcknowledgeTypeOrName = AcknowledgeType.ACCEPT,  # noqa: A002
     ) -> Future[None]:
         """The same as `acknowledge` with an open window, and a future of the broker's answer: None, or the error.
 
@@ -267,7 +289,13 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
         self._calls.acknowledge_delivery(record, kind, future.resolve)
         return future
 
-    def acknowledge_offset(self, topic: str, partition: int, offset: int, type: AcknowledgeType) -> None:  # noqa: A002
+    def acknowledge_offset(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        type: AcknowledgeTypeOrName,  # noqa: A002
+    ) -> None:
         """Override the acknowledgement of a record that could not be delivered (a deserializer failed, damaged batch).
 
         Raises `IllegalStateError` in implicit mode and for any other offset; `InvalidArgumentError` for a negative
@@ -358,6 +386,8 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
         return self._closed
 
     def __enter__(self) -> Self:
+        if self._closed:
+            raise ConsumerClosedError("This consumer has already been closed.")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -373,8 +403,14 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
             # No waiting in a finalizer: the thread leaves the group and ends by itself.
             driver.post(CloseRequested((), driver.now_ms() + self._config.request_timeout_ms))
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a KafkaShareConsumer cannot be pickled or copied: make one in each process")
+
     def __repr__(self) -> str:
-        return f"<KafkaShareConsumer group_id={self._config.group_id!r} client_id={self._config.client_id!r}>"
+        return (
+            f"<KafkaShareConsumer {'closed' if self._closed else 'open'} group_id={self._config.group_id!r} "
+            f"client_id={self._config.client_id!r} topics={sorted(self._application.topics)}>"
+        )
 
     # ---- one call at a time
 

@@ -10,32 +10,38 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
+from typing_extensions import TypeVar  # typing's own has no default before Python 3.13
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True, default=Any)
+
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 
 
 @runtime_checkable
-class Deserializer(Protocol):
+class Deserializer(Protocol[T_co]):
     """A deserializer that also gets the topic and the headers of the record."""
 
-    def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> Any:
+    def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> T_co:
         """Return the value of `data`, which is None for a null key or value."""
+        ...
 
 
-PlainDeserializer: TypeAlias = Callable[[bytes], Any]
+PlainDeserializer: TypeAlias = Callable[[bytes], T]
 """A deserializer that needs only the bytes; a null key or value stays None without a call."""
 
 
 class _Plain:
     __slots__ = ("_function",)
 
-    def __init__(self, function: PlainDeserializer) -> None:
+    def __init__(self, function: PlainDeserializer[Any]) -> None:
         self._function = function
 
     def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> Any:
         return None if data is None else self._function(data)
 
 
-def as_deserializer(value: Deserializer | PlainDeserializer | None) -> Deserializer | None:
+def as_deserializer(value: Deserializer | PlainDeserializer[Any] | None) -> Deserializer | None:
     """One shape for every deserializer. None stays None: records keep the bytes. Raises TypeError for anything else."""
     if value is None or isinstance(value, Deserializer):
         return value

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, overload
+from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypeAlias, overload
 
 from typing_extensions import TypeVar  # typing's own has no default before Python 3.13
 
@@ -74,6 +74,12 @@ class AcknowledgeType(enum.IntEnum):
     """Cannot be processed: never delivered again."""
     RENEW = 4
     """Still being processed: the acquisition lock starts again (Kafka 4.2 and later)."""
+
+
+AcknowledgeTypeOrName: TypeAlias = (
+    AcknowledgeType | Literal["accept", "release", "reject", "renew", "ACCEPT", "RELEASE", "REJECT", "RENEW"]
+)
+"""What the methods of a consumer take."""
 
 
 class TimestampType(enum.IntEnum):
@@ -197,7 +203,11 @@ class ShareRecords(Sequence[ShareRecord[K, V]]):
         return iter(self._records)
 
     def __repr__(self) -> str:
-        return f"<ShareRecords {len(self._records)} from {len(self._by_partition)} partitions>"
+        records, partitions = len(self._records), len(self._by_partition)
+        return (
+            f"<ShareRecords: {records} record{'' if records == 1 else 's'} of "
+            f"{partitions} partition{'' if partitions == 1 else 's'}>"
+        )
 
 
 AcknowledgementCommitCallback = Callable[[Mapping[TopicIdPartition, frozenset[int]], "KafkaShareError | None"], None]

@@ -27,6 +27,7 @@ VALUES: Final[Mapping[str, set[str]]] = {
     "admin_values": {"errors", "records"},
     "health": {"errors", "records"},
     "foreign_settings": set(),
+    "settings": set(),
     "config_checks": {"deserializers", "errors", "records"},
     "config": {"config_checks", "deserializers", "errors", "foreign_settings", "records"},
 }

@@ -154,7 +154,7 @@ class Consumption:
             topic,
             bootstrap_servers=kafka.bootstrap_servers,
             group_id=group,
-            share_acknowledgement_mode=mode,
+            share_acknowledgement_mode="explicit" if self._explicit else "implicit",
             share_acquire_mode="record_limit" if kafka.version > "4.2" else "batch_optimized",
             max_poll_records=10,
         )

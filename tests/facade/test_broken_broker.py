@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from facade.delivery_checks import Outcomes, counted, left_for_others, only_result, produce_values
@@ -51,7 +52,7 @@ FAULTS: dict[str, Callable[[ReferenceBroker, int, int], None]] = {
     "dropped after": lambda broker, api, times: broker.faults.drop(api, times, applied=True),
     "lost reply": lambda broker, api, times: broker.faults.lose_reply(api, times),
 }
-SHORT = {
+SHORT: dict[str, Any] = {
     "request_timeout_ms": 400,
     "fetch_max_wait_ms": 100,
     "socket_connection_setup_timeout_ms": 300,
@@ -263,7 +264,7 @@ def broker_process() -> Iterator[BrokerProcess]:
     running.close()
 
 
-def killed_under_a_holder(broker_process: BrokerProcess, **config: object) -> tuple[Consumer, Outcomes]:
+def killed_under_a_holder(broker_process: BrokerProcess, **config: Any) -> tuple[Consumer, Outcomes]:
     """A consumer that holds one record of a broker that has just been killed."""
     broker_process.produce(b"held")
     consumer: Consumer = KafkaShareConsumer(

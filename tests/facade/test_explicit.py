@@ -17,6 +17,7 @@ from kafka_share import AcknowledgeType, ShareRecord, TimestampType
 from kafka_share.broker import ReferenceBroker
 from kafka_share.errors import IllegalStateError, InvalidArgumentError
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
+from kafka_share.records import AcknowledgeTypeOrName
 
 ACCEPT, RELEASE, REJECT, RENEW = AcknowledgeType
 
@@ -221,12 +222,26 @@ def test_acknowledging_by_offset_is_refused_when_the_record_was_delivered(
 
 
 @pytest.mark.behaviour("explicit acknowledgement")
+@pytest.mark.parametrize("kind", ["release", "RELEASE", AcknowledgeType.RELEASE])
+def test_a_record_comes_again_when_it_is_released_by_name(
+    broker: ReferenceBroker, consumer: Consumer, kind: AcknowledgeTypeOrName
+) -> None:
+    """The types of acknowledgements may be given by their names."""
+    broker.produce("t", b"v")
+    (record,) = poll_until(consumer, 1)
+    consumer.acknowledge(record, kind)
+    (again,) = poll_until(consumer, 1)
+    assert again.delivery_count == 2
+    consumer.acknowledge(again, "accept")
+
+
+@pytest.mark.behaviour("explicit acknowledgement")
 def test_acknowledge_is_refused_when_an_argument_can_never_work(broker: ReferenceBroker, consumer: Consumer) -> None:
     """Negative places and unknown types are argument errors, something that is no record is a TypeError."""
     broker.produce("t", b"v")
     (record,) = poll_until(consumer, 1)
-    for kind in (0, 5, -1, None, "ACCEPT"):
-        with pytest.raises(InvalidArgumentError, match="AcknowledgeType"):
+    for kind in (0, 5, -1, None, "ACK", "accept "):
+        with pytest.raises(InvalidArgumentError, match="AcknowledgeType: those are ACCEPT, RELEASE, REJECT, RENEW"):
             consumer.acknowledge(record, kind)  # type: ignore[arg-type]
         with pytest.raises(InvalidArgumentError, match="AcknowledgeType"):
             consumer.acknowledge_offset("t", 0, 0, kind)  # type: ignore[arg-type]

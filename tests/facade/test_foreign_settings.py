@@ -95,9 +95,9 @@ def test_reasons_that_lie_in_the_group_name_our_own_tools() -> None:
 def test_settings_as_an_argument_are_answered_with_how_to_write_them(settings: Any) -> None:
     """confluent-kafka's style."""
     with pytest.raises(ConfigurationError, match=r"keyword arguments.* KafkaShareConsumer\(\*topics, \*\*"):
-        KafkaShareConsumer(settings)
+        KafkaShareConsumer(settings)  # type: ignore[call-arg]
     with pytest.raises(ConfigurationError, match=r"settings are keyword arguments: write KafkaShareAdmin\(\*\*"):
-        KafkaShareAdmin(settings)
+        KafkaShareAdmin(settings)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("topics", [["orders"], ("orders",), {"orders"}])

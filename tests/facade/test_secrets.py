@@ -191,11 +191,11 @@ def test_a_positional_argument_that_is_no_topic_is_refused_without_being_shown(
     value = KINDS[kind]
     settings: dict[str, Any] = {"bootstrap_servers": "127.0.0.1:1", "group_id": "g"}
     makers: list[Callable[[], Any]] = [
-        lambda: KafkaShareConsumer[Any, Any](value),
+        lambda: KafkaShareConsumer[Any, Any](value),  # type: ignore[call-arg]
         lambda: KafkaShareConsumer[Any, Any](value, **settings),
         lambda: KafkaShareConsumer[Any, Any]("t", value, **settings),
-        lambda: KafkaShareAdmin(value),
-        lambda: AsyncShareAdmin(value),
+        lambda: KafkaShareAdmin(value),  # type: ignore[call-arg]
+        lambda: AsyncShareAdmin(value),  # type: ignore[call-arg]
     ]
     for make in makers:
         with pytest.raises(KafkaShareError):

@@ -285,4 +285,4 @@ def test_construction_fails_when_there_is_no_group_id(group: dict[str, Any]) -> 
 def test_construction_fails_when_a_setting_means_nothing_to_a_share_consumer(name: str) -> None:
     """Settings of ordinary consumers, in both spellings, and rebalance or commit callbacks are refused by name."""
     with pytest.raises(ConfigurationError, match=name.replace(".", r"\.")):
-        KafkaShareConsumer("t", bootstrap_servers="localhost:1", group_id="g", **{name: "earliest"})
+        KafkaShareConsumer("t", **{"bootstrap_servers": "localhost:1", "group_id": "g", name: "earliest"})  # type: ignore[arg-type]

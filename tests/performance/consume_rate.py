@@ -82,7 +82,6 @@ class Meter:
 
 
 def consume_ours(options: argparse.Namespace, group: str) -> dict[str, float]:
-    mode = "explicit" if options.explicit else "implicit"
     meter = Meter()
     consumer: KafkaShareConsumer
     with KafkaShareConsumer(
@@ -90,7 +89,7 @@ def consume_ours(options: argparse.Namespace, group: str) -> dict[str, float]:
         bootstrap_servers=options.bootstrap_server,
         group_id=group,
         max_poll_records=options.max_poll_records,
-        share_acknowledgement_mode=mode,
+        share_acknowledgement_mode="explicit" if options.explicit else "implicit",
     ) as consumer:
         while meter.count < options.records:
             records: ShareRecords = consumer.poll(timeout_ms=1_000)

@@ -65,7 +65,7 @@ def run(bootstrap_servers: str, topic: str, group_id: str, mode: str, seed: int)
         bootstrap_servers=bootstrap_servers,
         group_id=group_id,
         client_id=f"soak-{os.getpid()}",
-        share_acknowledgement_mode=mode,
+        share_acknowledgement_mode="explicit" if mode == "explicit" else "implicit",
         max_poll_records=100,
     ) as consumer:
         stopping: list[int] = []
