@@ -6,7 +6,7 @@ import signal
 
 import pytest
 from support import waiting
-from support.scheduling import BrokersTogether
+from support.scheduling import BrokersTogether, long_ones_first
 
 pytest_plugins = ("kafka_share.pytest_plugin", "pytester")
 
@@ -46,6 +46,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     conformance.addoption(
         "--write-matrix", action="store_true", help="write what was shown on which broker to docs/conformance.md"
     )
+
+
+@pytest.hookimpl(trylast=True)  # after pytest-randomly
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    long_ones_first(items)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -6,6 +6,7 @@ import pytest
 from support import behaviours
 from support.behaviours import HEADINGS, NOT_SHOWN, IncompleteError, Shown
 
+pytestmark = pytest.mark.timeout(180)  # the first one collects all tests of the project
 LONGEST = 120
 
 

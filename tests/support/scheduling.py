@@ -1,4 +1,4 @@
-"""Which tests of a parallel run go to one worker together: for tests/conftest.py.
+"""Which tests of a parallel run go to one worker together, and which begin first: for tests/conftest.py.
 
 Tests that share something costly, such as a real Kafka of one version, are not spread over the workers. Else each test
 goes to the worker that is free next.
@@ -9,12 +9,21 @@ from __future__ import annotations
 import re
 from typing import Final
 
+import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 _TOGETHER: Final = ("tests/conformance/", "tests/test_behaviours.py", "tests/cli/test_command_config.py")
 """Files whose fixtures serve many tests."""
 _VERSION: Final = re.compile(r"[\[-](\d\.\d)(?:\.\d)?[\]-]")
 """Of Apache Kafka, among the parameters of a test."""
+
+
+def long_ones_first(items: list[pytest.Item]) -> None:
+    """Tests with a time limit above the usual one come first; the others keep their order.
+
+    A long test that began last would keep one worker busy after all others have ended.
+    """
+    items.sort(key=lambda item: item.get_closest_marker("timeout") is None)
 
 
 class BrokersTogether(LoadScopeScheduling):  # type: ignore[misc]
