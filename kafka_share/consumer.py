@@ -45,6 +45,7 @@ from kafka_share.errors import (
     ConsumerClosedError,
     IllegalStateError,
     KafkaShareError,
+    printable,
 )
 from kafka_share.network.background import ConsumerBackground
 from kafka_share.network.driver import DEFAULT_STOP_TIMEOUT_MS, monotonic_ms
@@ -380,7 +381,7 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
                 self._driver.stop(min(left_ms, DEFAULT_STOP_TIMEOUT_MS))
                 self._closed = True
         for error in iter(self._application.pop_error, None):
-            log.warning("closed with an error that no poll has raised: %s", error)
+            log.warning("closed with an error that no poll has raised: %s", printable(str(error)))
 
     def _has_closed(self) -> bool:
         return self._closed

@@ -57,3 +57,22 @@ def test_an_error_survives_pickling_when_it_crosses_processes() -> None:
         assert type(again) is type(error)
         assert str(again) == str(error)
         assert again.__dict__ == error.__dict__
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Zugriff verweigert: Größe ≥ 3 日本", "Zugriff verweigert: Größe ≥ 3 日本"),
+        ("one\r\ntwo\tthree", r"one\r\ntwo\tthree"),
+        ("\x1b]0;owned\x07\x9b2J\u202e\u2028", r"\x1b]0;owned\x07\x9b2J\u202e\u2028"),
+        ("\udc80", r"\udc80"),
+    ],
+)
+def test_text_of_a_broker_is_printable_in_an_error(text: str, shown: str) -> None:
+    assert str(errors.error_for_code(1, text)) == f"OFFSET_OUT_OF_RANGE: {shown}"
+
+
+def test_text_of_a_broker_is_cut_when_it_is_endless() -> None:
+    shown = str(errors.error_for_code(1, "x" * 30_000))
+    assert shown.endswith("x… (30000 characters)")
+    assert len(shown) < 1_100

@@ -134,6 +134,7 @@ class ShareConsumerCore:
 
     def _poll_started(self, event: PollStarted, now_ms: int) -> None:
         assert self._topics, "a poll without a subscription"
+        self._outage.poll_started(now_ms)
         if not self._membership.is_fatal:
             self._metadata.set_interest(self._topics, now_ms)
         self._membership.poll_started(self._topics, now_ms, event.deadline_at_ms)
@@ -150,6 +151,7 @@ class ShareConsumerCore:
 
     def poll(self, now_ms: int) -> list[Output]:
         if not self._is_finished:
+            self._outage.poll(now_ms)
             self._telemetry.poll(now_ms)
             if self._closing is not None:
                 self._poll_closing(self._closing, now_ms)
@@ -211,6 +213,7 @@ class ShareConsumerCore:
             self._coordinator.wake_at_ms(),
             self._metadata.wake_at_ms(),
             self._telemetry.wake_at_ms(),
+            self._outage.wake_at_ms(),
             *(unsubscribed.deadline_at_ms for unsubscribed in self._unsubscribing),
         ]
         if self._closing is not None:

@@ -32,6 +32,7 @@ _MEMBERSHIP: Final = "kafka_share.core.membership"
 _COORDINATOR: Final = "kafka_share.core.coordinator"
 _FETCHING: Final = "kafka_share.core.fetching"
 _METADATA: Final = "kafka_share.core.metadata"
+_OUTAGE: Final = "kafka_share.core.outage"
 _TELEMETRY: Final = "kafka_share.core.telemetry"
 _CONNECTIONS: Final = "kafka_share.network.connections"
 
@@ -51,6 +52,8 @@ _EVENTS: Final = (
     LogEvent("topic-missing", WARNING, _METADATA, ("topic",),
              "A topic that is subscribed to has been missing for ten seconds; it is consumed as soon as it exists."),
     LogEvent("topic-found", INFO, _METADATA, ("topic",), "A topic that was logged as missing exists."),
+    LogEvent("no-answer", WARNING, _OUTAGE, ("error",),
+             "Ten seconds after its first poll the consumer has got no answer from any broker, and no refusal."),
     LogEvent("session-reset", INFO, _FETCHING, ("node_id",),
              "The share session with a node has ended other than by closing; the next fetch begins another one."),
     LogEvent("leader-moved", INFO, _FETCHING, ("topic", "partition", "node_id"),
@@ -69,9 +72,11 @@ _EVENTS: Final = (
              "A function given to `register_metric_for_subscription` raised; logged once for each metric."),
     LogEvent("connection-made", DEBUG, _CONNECTIONS, ("node_id", "channel"), "A connection is open and ready."),
     LogEvent("connection-lost", WARNING, _CONNECTIONS, ("node_id", "channel", "error"),
-             "A connection failed; DEBUG if it was closed on purpose, or failed as the last time."),
+             "A connection failed; DEBUG if it was closed on purpose, or has failed since the last answer."),
     LogEvent("authentication-failed", WARNING, _CONNECTIONS, ("node_id", "channel", "error"),
-             "A broker refused us, or we do not believe that it is one; DEBUG if it did so the last time."),
+             "A broker refused us, or we do not believe that it is one; DEBUG if it has failed since its last answer."),
+    LogEvent("connection-restored", INFO, _CONNECTIONS, ("node_id", "channel"),
+             "A broker that had failed has answered a request again."),
 )  # fmt: skip
 
 LOG_EVENTS: Final[Mapping[str, LogEvent]] = MappingProxyType({event.name: event for event in _EVENTS})

@@ -27,13 +27,14 @@ if TYPE_CHECKING:
 
 _MIN_VERSION = 10
 """The first with topic ids in the answer (KIP-516)."""
+_WRONG_PORT: Final = "if this is the port of a controller, bootstrap_servers has to name the listener of a broker"
 MISSING_MS: Final = 10_000
 """A topic that is missing for so long is logged; a shorter time passes while somebody creates it."""
 
 
 def usable_node(node_id: int, host: str | None, port: int, rack: str | None = None) -> Node | None:
     """A node as a broker described it, unless it cannot exist."""
-    if node_id < 0 or not host or not 0 < port < 65536:
+    if node_id < 0 or not host or not host.isprintable() or not 0 < port < 65536:
         return None
     return Node(node_id, host, port, rack)
 
@@ -211,6 +212,7 @@ class Metadata:
         self._asked = None
         self._is_needed = True
         if isinstance(error, UnsupportedVersionError):
+            error = UnsupportedVersionError(f"{str(error).removeprefix(f'{error.name}: ')}; {_WRONG_PORT}")
             self._troubles.begin(self, error, now_ms, is_fatal=True)
             self._outputs.raise_error(error, fatal=True)
 

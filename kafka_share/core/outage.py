@@ -7,6 +7,8 @@ once. It stops nothing: trying goes on.
 
 from __future__ import annotations
 
+from typing import Final
+
 from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.condition import Troubles
 from kafka_share.core.outputs import Outputs
@@ -18,6 +20,8 @@ from kafka_share.errors import (
     UnsupportedVersionError,
 )
 
+FIRST_ANSWER_MS: Final = 10_500
+"""A little longer than a connection may take by default, whose failure is logged by itself."""
 _MAX_REMEMBERED_FAILURES = 64
 _SILENCE = "no broker answers"
 _REFUSAL = "brokers refuse us, or do not speak Kafka's protocol"
@@ -29,6 +33,7 @@ class Outage:
     def __init__(self, config: ShareConsumerConfig, outputs: Outputs, troubles: Troubles) -> None:
         self._outputs = outputs
         self._troubles = troubles
+        self._bootstrap = config.bootstrap_servers
         self._limit_ms = config.default_api_timeout_ms
         # While the core wants something, failures follow each other faster than this. A longer pause means that
         # nothing was asked for in between, and says nothing about the brokers.
@@ -38,16 +43,36 @@ class Outage:
         self._began_at_ms: int | None = None
         self._last_at_ms = 0
         self._is_known = False
+        self._is_untried = True
+        self._silent_at_ms: int | None = None
+        """When silence since the first poll has to be logged; None: not any more, or not yet."""
         self._refused_at_ms: int | None = None
         """When brokers began to refuse us since the last answer."""
         self._raised: dict[str, None] = {}
         """What was raised at once, since the last answer."""
 
+    def poll_started(self, now_ms: int) -> None:
+        """Somebody waits for an answer, perhaps for the first time."""
+        if self._is_untried:
+            self._is_untried = False
+            self._silent_at_ms = now_ms + FIRST_ANSWER_MS
+
+    def poll(self, now_ms: int) -> None:
+        if self._silent_at_ms is not None and now_ms >= self._silent_at_ms:
+            self._silent_at_ms = None
+            addresses = ", ".join(f"{node.host}:{node.port}" for node in self._bootstrap)
+            self._outputs.note("no-answer", error=f"neither an answer nor a refusal from {addresses}; trying goes on")
+
+    def wake_at_ms(self) -> int | None:
+        return self._silent_at_ms
+
     def answered(self) -> None:
         """A broker answered: whatever there was, it is over."""
         self._began_at_ms = None
         self._is_known = False
+        self._is_untried = False
         self._refused_at_ms = None
+        self._silent_at_ms = None
         self._raised.clear()
         self._troubles.end(_SILENCE)
         self._troubles.end(_REFUSAL)
@@ -56,6 +81,7 @@ class Outage:
         """A request got no answer."""
         if isinstance(error, UnsupportedVersionError):
             return  # nothing was sent
+        self._silent_at_ms = None  # the failure has been logged
         if not isinstance(error, AuthenticationError | RemoteProtocolError):
             self._lasts(error, now_ms)
             return

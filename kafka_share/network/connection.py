@@ -26,7 +26,7 @@ from kafka_share.network.framing import FrameReceiver
 from kafka_share.network.handshake import Challenge
 from kafka_share.network.sasl import SaslClient
 from kafka_share.network.tls import tls_error
-from kafka_share.network.wire import Close, Dialogue, Opened, WireOutput, Write
+from kafka_share.network.wire import Close, Dialogue, Opened, Served, WireOutput, Write
 from kafka_share.records import Node
 
 log = logging.getLogger(__name__)
@@ -175,6 +175,8 @@ class Connection(asyncio.BufferedProtocol):
             self._start(partial(self._answer, output))
         elif isinstance(output, Opened):
             self._owner.opened(self)
+        elif isinstance(output, Served):
+            self._owner.served(self)
         elif isinstance(output, Close):
             self._end(output)
         else:

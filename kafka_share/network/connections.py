@@ -40,6 +40,8 @@ class ConnectionOwner:
     """Run the core: called at the end of each callback that emitted something."""
     opened: Callable[[AnyConnection], None]
     """Called once, when the connection can take its first request."""
+    served: Callable[[AnyConnection], None]
+    """Called once, with the first answer to a request of the core."""
     closed: Callable[[AnyConnection, Close], None]
     """Called once, before the events of its end."""
     measurements: Measurements
@@ -62,10 +64,10 @@ class Connections:
     ) -> None:
         self._open_connection = open
         self._log = log
-        self._owner = ConnectionOwner(emit, step, self._opened, self._closed, measurements)
+        self._owner = ConnectionOwner(emit, step, self._opened, self._served, self._closed, measurements)
         self._open: dict[tuple[int, Channel], AnyConnection] = {}
-        self._complaints: dict[int, str] = {}
-        """Node id -> the failure that was logged last: a broker that stays down is one warning, not one per retry."""
+        self._failing: dict[tuple[str, int], None] = {}
+        """Addresses that have failed and not served us since: one that stays down is one warning, whatever it says."""
 
     def to(self, node: Node, channel: Channel) -> AnyConnection:
         """The connection to a node, opened if there is none, and anew if the node's address changed."""
@@ -94,15 +96,22 @@ class Connections:
         fields: dict[str, str | int] = {"node_id": connection.node.id, "channel": connection.channel.value}
         self._log("connection-made", fields, self._owner.measurements.labels)
 
+    def _served(self, connection: AnyConnection) -> None:
+        address = (connection.node.host, connection.node.port)
+        if address in self._failing:
+            del self._failing[address]
+            fields: dict[str, str | int] = {"node_id": connection.node.id, "channel": connection.channel.value}
+            self._log("connection-restored", fields, self._owner.measurements.labels)
+
     def _closed(self, connection: AnyConnection, close: Close) -> None:
         key = (connection.node.id, connection.channel)
         if self._open.get(key) is connection:
             del self._open[key]
+        address = (connection.node.host, connection.node.port)
         text = str(close.error)
-        repeated = self._complaints.get(key[0]) == text
         name = "authentication-failed" if isinstance(close.error, AuthenticationError) else "connection-lost"
         fields: dict[str, str | int] = {"node_id": key[0], "channel": key[1].value, "error": text}
-        level = logging.DEBUG if repeated or not close.is_failure else None
+        level = logging.DEBUG if address in self._failing or not close.is_failure else None
         self._log(name, fields, self._owner.measurements.labels, level=level)
         if close.is_failure:
-            self._complaints[key[0]] = text
+            self._failing[address] = None

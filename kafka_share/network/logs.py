@@ -10,6 +10,7 @@ import logging
 from collections.abc import Mapping
 
 from kafka_share.core.log_events import LOG_EVENTS
+from kafka_share.errors import printable
 
 
 def log_event(
@@ -17,12 +18,16 @@ def log_event(
 ) -> None:
     """Log an event. `client` has what all records of one client share: `client_id`, `group_id`, `member_id`.
 
+    Text from outside cannot forge a line: it is made printable, in the text and in the attributes.
+
     `level` is given where one event is less interesting than others of its name.
     """
     event = LOG_EVENTS[name]
     logger = logging.getLogger(event.logger)
     chosen = event.level if level is None else level
     if logger.isEnabledFor(chosen):
-        values = {**fields, **client}
+        values = {
+            key: printable(value) if isinstance(value, str) else value for key, value in {**fields, **client}.items()
+        }
         text = " ".join(f"{key}={value}" for key, value in values.items())
-        logger.log(chosen, "%s %s", name, text, extra={"event": name, **values})
+        logger.log(chosen, "kafka_share: %s %s", name, text, extra={"event": name, **values})

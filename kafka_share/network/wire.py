@@ -66,6 +66,11 @@ class Opened:
 
 
 @attrs.frozen
+class Served:
+    """The peer has answered a request of the core: it is a broker, and takes us. Comes once."""
+
+
+@attrs.frozen
 class Close:
     """Close the connection: the last output, except for the events about what ends with it.
 
@@ -76,7 +81,7 @@ class Close:
     is_failure: bool
 
 
-WireOutput: TypeAlias = Write | Challenge | Opened | Close | ResponseReceived | RequestFailed | ConnectionLost
+WireOutput: TypeAlias = Write | Challenge | Opened | Served | Close | ResponseReceived | RequestFailed | ConnectionLost
 """Of these the last three are events for the core."""
 
 
@@ -228,7 +233,9 @@ class Dialogue:
         if sent.send_id is None:
             self._go_on(response, now_ms)
         else:
-            self._has_answered = True
+            if not self._has_answered:
+                self._has_answered = True
+                self._outputs.append(Served())
             self._outputs.append(ResponseReceived(sent.send_id, response))
 
     def _decode(self, frame: bytes | memoryview) -> tuple[_SentRequest, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from core.scripted_cluster import Harness
 
 from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.condition import Troubles
@@ -83,3 +84,39 @@ def test_what_no_retry_mends_is_raised_at_once_and_again_after_an_answer(kind: t
     asker.is_answered()
     asker.fails(kind("nonsense"), 4_100)
     assert len(asker.raised) == 2
+
+
+# ---- silence at the start
+
+
+def lines(h: Harness) -> list[object]:
+    return [log.fields["error"] for log in h.logs if log.event == "no-answer"]
+
+
+def test_silence_is_logged_once_when_nobody_has_answered_the_first_poll() -> None:
+    h = Harness()
+    h.serves_metadata = False
+    h.subscribe()
+    h.start_poll(60_000)
+    h.advance(10_000)
+    assert lines(h) == []
+    h.advance(1_000)
+    (error,) = lines(h)
+    assert "boot:9092" in str(error)
+    h.advance(60_000)
+    h.start_poll(60_000)
+    h.advance(60_000)
+    assert len(lines(h)) == 1
+
+
+def test_silence_is_not_logged_when_there_was_an_answer_or_a_failure_which_is_logged_by_itself() -> None:
+    answered = Harness().joined(timeout_ms=60_000)
+    answered.advance(60_000)
+    failed = Harness()
+    failed.serves_metadata = False
+    failed.subscribe()
+    failed.start_poll(60_000)
+    failed.advance(5_000)
+    failed.fail(failed.pending[0], LOST)
+    failed.advance(60_000)
+    assert lines(answered) == lines(failed) == []

@@ -47,7 +47,7 @@ def test_changes_of_state_are_logged_with_their_fields(
         extra = {key: value for key, value in vars(record).items() if key not in STANDARD}
         assert set(extra) == {"event", "client_id", "group_id", "member_id", *event.fields}
         assert (record.name, extra["client_id"], extra["group_id"]) == (event.logger, "worker-7", "g")
-        assert record.getMessage().startswith(f"{name} ")
+        assert record.getMessage().startswith(f"kafka_share: {name} ")
         assert record.levelno in (event.level, logging.DEBUG)
         json.dumps(extra)
     assert found["joined"].member_epoch >= 1  # type: ignore[attr-defined]

@@ -367,6 +367,25 @@ def test_broker_s_words_come_at_once_when_the_password_is_wrong(caplog: pytest.L
     assert (record.levelname, record.channel) == ("WARNING", "control")  # type: ignore[attr-defined]
 
 
+@pytest.mark.behaviour("security")
+def test_a_broker_s_words_forge_no_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Line breaks and escape sequences in the text of a broker are shown as text, in errors and in the log."""
+    forged = "bad\n2030-01-01 00:00:00 CRITICAL root: forged \x1b[31mred\u202e\u2028" + "x" * 5_000
+
+    def refuse(connection: Accepted) -> None:
+        connection.negotiate()
+        shake_hands(connection, "PLAIN")
+        refuse_token(connection, read_token(connection)[0], forged)
+
+    with talking(refuse, **sasl()) as (client, peer):
+        error = error_of(client, peer)
+    (record,) = [record for record in caplog.records if getattr(record, "event", "") == "authentication-failed"]
+    for text in (str(error), record.getMessage(), record.error):  # type: ignore[attr-defined]
+        assert text.isprintable()
+        assert "bad\\n2030-01-01" in text
+        assert len(text) < 1_500
+
+
 @pytest.mark.parametrize("algorithm", ["sha256", "sha512"])
 def test_requests_are_answered_when_scram_succeeds(algorithm: str) -> None:
     mechanism = "SCRAM-SHA-" + algorithm.removeprefix("sha")

@@ -24,7 +24,7 @@ from kafka_share.errors import (
 )
 from kafka_share.network import wire
 from kafka_share.network.handshake import MAX_ROUNDS, Challenge, Token
-from kafka_share.network.wire import Close, Dialogue, Opened, Phase, WireOutput, Write
+from kafka_share.network.wire import Close, Dialogue, Opened, Phase, Served, WireOutput, Write
 from kafka_share.protocol.cluster import MetadataRequest, MetadataResponse
 from kafka_share.protocol.handshake import ApiVersionsResponse, SaslAuthenticateResponse, SaslHandshakeResponse
 from kafka_share.protocol.messages import decode_request, encode_response
@@ -80,6 +80,8 @@ class Talk:
         self.dialogue = Dialogue(NODE, Channel.DATA, settings, self.measurements, self.now_ms)
         self.unanswered: list[Write] = []
         self.last_send_id = 0
+        self.served = 0
+        """How often the dialogue has said that the peer serves us."""
 
     def poll(self) -> list[WireOutput]:
         """All that it wants now, as a shell would perform it."""
@@ -88,9 +90,10 @@ class Talk:
             found += outputs
         self.dialogue.check()
         self.unanswered += [output for output in found if isinstance(output, Write)]
+        self.served += sum(isinstance(output, Served) for output in found)
         if any(isinstance(output, Close) for output in found):
             self.unanswered.clear()
-        return found
+        return [output for output in found if not isinstance(output, Served)]
 
     def connect(self) -> list[WireOutput]:
         self.dialogue.connected(self.now_ms)
@@ -490,11 +493,13 @@ def test_it_is_lost_when_authenticating_again_is_refused() -> None:
 
 def test_answers_belong_to_their_requests_when_several_are_in_flight() -> None:
     talk = opened()
+    assert talk.served == 0, "the handshake proves nothing: the broker may refuse every request"
     for send_id in (2, 3):
         talk.ask(send_id)
     assert len({write.correlation_id for write in talk.unanswered}) == 3
     for send_id in (1, 2, 3):
         assert answered(talk.answer(metadata(str(send_id)))) == (send_id, str(send_id))
+        assert talk.served == 1
 
 
 def test_it_closes_when_a_later_answer_comes_first() -> None:

@@ -16,7 +16,7 @@ from kafka_share.errors import KafkaShareError
 from kafka_share.network.connections import ConnectionOwner
 from kafka_share.network.framing import LENGTH_BYTES
 from kafka_share.network.handshake import Challenge
-from kafka_share.network.wire import Close, Dialogue, Opened, Write
+from kafka_share.network.wire import Close, Dialogue, Opened, Served, Write
 from kafka_share.records import Node
 
 if TYPE_CHECKING:
@@ -82,6 +82,8 @@ class SimulatedConnection:
                     self._network.send_up(self._wire, output.data)
                 elif isinstance(output, Opened):
                     self._owner.opened(self)
+                elif isinstance(output, Served):
+                    self._owner.served(self)
                 elif isinstance(output, Close):
                     self._owner.closed(self, output)
                     self._network.close(self._wire)
