@@ -11,12 +11,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import click
-
 from kafka_share.admin import KafkaShareAdmin
-from kafka_share.cli.command_config import CommandConfig, drop_unused, read_command_config, settings_of
+from kafka_share.cli.command_config import drop_unused, read_command_config, settings_of
+from kafka_share.cli.endings import ToolFailedError
 from kafka_share.cli.logs import logging_to_stderr
+from kafka_share.cli.output import print_line
 from kafka_share.config import ShareAdminConfig
+from kafka_share.errors import KafkaShareError, UnknownTopicOrPartitionError
 
 
 def client_settings(
@@ -24,25 +25,34 @@ def client_settings(
     command_config: Path | None,
     client: type,
     command_properties: Mapping[str, str] = MappingProxyType({}),
+    *,
+    warn: bool = True,
 ) -> dict[str, Any]:
-    """Keyword arguments for a client with this attrs class of settings; warnings go to standard error.
+    """Keyword arguments for a client with this attrs class of settings; with `warn`, warnings go to standard error.
 
     `command_properties` win over the file. Raises `ConfigurationError` for what cannot be used.
     """
     settings: dict[str, Any] = {}
+    warnings: list[str] = []
     if command_config is not None:
-        settings = _settings_with_warnings(str(command_config), read_command_config(command_config, client))
-    own = _settings_with_warnings("--command-property", settings_of(command_properties, client))
-    settings = {**settings, **own}
-    for warning in drop_unused(settings):
-        click.echo(f"Warning: {warning}", err=True)
+        read = read_command_config(command_config, client)
+        settings, warnings = read.settings, [f"{command_config}: {warning}" for warning in read.warnings]
+    own = settings_of(command_properties, client)
+    settings = {**settings, **own.settings}
+    warnings += [*(f"--command-property: {warning}" for warning in own.warnings), *drop_unused(settings)]
+    for warning in warnings if warn else ():
+        print_line(f"Warning: {warning}", err=True)
     return {**settings, "bootstrap_servers": bootstrap_server}
 
 
-def _settings_with_warnings(source: str, read: CommandConfig) -> dict[str, Any]:
-    for warning in read.warnings:
-        click.echo(f"Warning: {source}: {warning}", err=True)
-    return read.settings
+def require_topic(admin: KafkaShareAdmin, topic: str) -> None:
+    """Raises `ToolFailedError` if there is no such topic, and what the admin client raises."""
+    described = admin.describe_topics([topic])[topic]
+    if isinstance(described, UnknownTopicOrPartitionError):
+        text = f"there is no topic '{topic}' in this cluster, or the user may not see it: check the name, or create it"
+        raise ToolFailedError(text, code=described.name)
+    if isinstance(described, KafkaShareError):
+        raise described
 
 
 def admin_settings(tool: str, bootstrap_server: str, command_config: Path | None, timeout_ms: int) -> dict[str, Any]:

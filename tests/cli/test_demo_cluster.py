@@ -13,8 +13,7 @@ from kafka.admin import ConfigResource, NewTopic
 from kafka_share.admin import KafkaShareAdmin
 from kafka_share.admin_values import ConfigSource
 from kafka_share.broker import ReferenceBroker
-from kafka_share.cli import foreign
-from kafka_share.cli.demo import topics
+from kafka_share.cli import foreign, topics
 from kafka_share.cli.demo.cluster import Cluster
 from kafka_share.errors import KafkaShareError
 

@@ -195,3 +195,13 @@ def test_the_row_so_far_is_printed_when_it_is_interrupted(broker: ReferenceBroke
     assert masked(out) == "TIME, TIME, 0.0000, RATE, RATE, 10, MS\n"
     assert (process.returncode, err) == (130, "Interrupted.\n")
     assert lag(broker) == 0
+
+
+def test_a_topic_that_is_not_there_is_named_and_not_created(broker: ReferenceBroker) -> None:
+    """A misspelt topic is the reason why nothing came, and it is not on the cluster afterwards."""
+    command = ["--bootstrap-server", broker.bootstrap_servers, "--topic", "missing", "--num-records", "1"]
+    result = CliRunner().invoke(main, [*command, "--timeout", "300", "--format", "json"])
+    assert result.exit_code == 1
+    assert "Warning: there is no topic 'missing' in this cluster" in result.stderr
+    with KafkaShareAdmin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        assert list(admin.describe_topics()) == [TOPIC]

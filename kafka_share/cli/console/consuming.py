@@ -36,14 +36,17 @@ class Consumption:
     reject_on_error: bool
     """Whether a record that cannot be printed is rejected; otherwise its error is raised."""
 
-    def run(self, count: Callable[[], None]) -> None:
-        """Until enough was printed or nothing came for too long; calls `count` for each record."""
+    def run(self, count: Callable[[], None]) -> bool:
+        """Until enough was printed or nothing came for too long; calls `count` for each record.
+
+        Returns whether it was enough: False if the time ran out.
+        """
         left = self.max_messages
         last_ns = time.monotonic_ns()
         while left is None or left > 0:
             waited_ms = (time.monotonic_ns() - last_ns) // 1_000_000
             if self.timeout_ms is not None and waited_ms >= self.timeout_ms:
-                return
+                return False
             poll_ms = _LONGEST_POLL_MS
             if self.timeout_ms is not None:
                 poll_ms = min(poll_ms, self.timeout_ms - waited_ms)
@@ -54,6 +57,7 @@ class Consumption:
                 count()
                 last_ns = time.monotonic_ns()
                 left = None if left is None else left - 1
+        return True
 
     def _process(self, record: Record) -> None:
         try:

@@ -1,4 +1,4 @@
-"""What `--key-deserializer` and `--value-deserializer` name: bytes to what is printed. Pure functions.
+"""What `--key-deserializer` and `--value-deserializer` name: the bytes of a record to those that are printed. Pure.
 
 Short names, and the names of Java's classes for the same, because Kafka's own tool takes those.
 """
@@ -13,32 +13,40 @@ from typing import Final
 
 _JAVA_PACKAGE: Final = "org.apache.kafka.common.serialization."
 
-Deserializer = Callable[[bytes], str]
+Deserializer = Callable[[bytes], bytes]
+"""Raises ValueError for bytes that are not of its kind."""
 
 
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
+def _unchanged(data: bytes) -> bytes:
+    return data
+
+
+def _hex(data: bytes) -> bytes:
+    return data.hex().encode()
 
 
 def _number(layout: str) -> Deserializer:
     size = struct.calcsize(layout)
 
-    def deserialize(data: bytes) -> str:
+    def deserialize(data: bytes) -> bytes:
         if len(data) != size:
             raise ValueError(f"{len(data)} bytes instead of {size}")
-        return str(struct.unpack(layout, data)[0])
+        return str(struct.unpack(layout, data)[0]).encode()
 
     return deserialize
 
 
-def _uuid(data: bytes) -> str:
-    return str(uuid.UUID(_text(data)))
+def _uuid(data: bytes) -> bytes:
+    try:
+        return str(uuid.UUID(data.decode("ascii"))).encode()
+    except ValueError:
+        raise ValueError("it is not the text of a UUID") from None
 
 
 DESERIALIZERS: Final[Mapping[str, Deserializer]] = MappingProxyType(
     {
-        "string": _text,
-        "hex": bytes.hex,
+        "string": _unchanged,
+        "hex": _hex,
         "short": _number(">h"),
         "integer": _number(">i"),
         "long": _number(">q"),

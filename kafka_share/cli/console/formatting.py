@@ -1,14 +1,19 @@
-"""How `kafka-share-console` prints a record: the columns of Kafka's own tool, or JSON. Pure functions."""
+"""How `kafka-share-console` prints a record: the columns of Kafka's own tool, or JSON. Pure functions.
+
+Bytes of keys, values and headers are printed as they are, unless a terminal reads them: then their controls stand as
+escapes. In JSON, what is not UTF-8 is {"base64": …}, so nothing is lost.
+"""
 
 from __future__ import annotations
 
-import json
+import base64
 from collections.abc import Mapping
 from typing import Any, Final
 
 import attrs
 
 from kafka_share.cli.console.deserializers import DESERIALIZERS, Deserializer
+from kafka_share.cli.harmless import harmless_bytes, json_text
 from kafka_share.records import ShareRecord
 
 Record = ShareRecord[bytes | None, bytes | None]
@@ -35,50 +40,53 @@ PROPERTIES: Final = (*_SWITCHES, *_TEXTS)
 
 @attrs.frozen
 class Formatter:
-    """Text of records, by the formatter properties."""
+    """Output of records, by the formatter properties."""
 
     properties: Mapping[str, str] = attrs.field(factory=dict)
     key: Deserializer = DESERIALIZERS["string"]
     value: Deserializer = DESERIALIZERS["string"]
+    for_terminal: bool = False
 
     def _is_on(self, name: str) -> bool:
         return self.properties.get(name, str(name == "print.value")).strip().lower() == "true"
 
-    def _text(self, name: str) -> str:
-        return self.properties.get(name, _TEXTS[name])
+    def _text(self, name: str) -> bytes:
+        return self.properties.get(name, _TEXTS[name]).encode()
 
-    def text(self, record: Record) -> str:
+    def text(self, record: Record) -> bytes:
         """The columns that are on, with separator and line end. Raises ValueError if a deserializer does."""
         columns = [column for name, column in self._columns(record) if self._is_on(name)]
         return self._text("key.separator").join(columns) + self._text("line.separator")
 
-    def _columns(self, record: Record) -> list[tuple[str, str]]:
+    def _columns(self, record: Record) -> list[tuple[str, bytes]]:
         return [
-            ("print.timestamp", f"{_timestamp_type(record)}:{record.timestamp}"),
-            ("print.partition", f"Partition:{record.partition}"),
-            ("print.offset", f"Offset:{record.offset}"),
-            ("print.delivery", f"Delivery:{record.delivery_count}"),
+            ("print.timestamp", f"{_timestamp_type(record)}:{record.timestamp}".encode()),
+            ("print.partition", b"Partition:%d" % record.partition),
+            ("print.offset", b"Offset:%d" % record.offset),
+            ("print.delivery", b"Delivery:%d" % record.delivery_count),
             # Kafka's own share consumer tells no leader epoch either.
-            ("print.epoch", "Epoch:NOT_PRESENT"),
-            ("print.headers", self._headers(record) if self._is_on("print.headers") else ""),
-            ("print.key", self._bytes(record.key, self.key) if self._is_on("print.key") else ""),
-            ("print.value", self._bytes(record.value, self.value) if self._is_on("print.value") else ""),
+            ("print.epoch", b"Epoch:NOT_PRESENT"),
+            ("print.headers", self._headers(record) if self._is_on("print.headers") else b""),
+            ("print.key", self._bytes(record.key, self.key) if self._is_on("print.key") else b""),
+            ("print.value", self._bytes(record.value, self.value) if self._is_on("print.value") else b""),
         ]
 
-    def _headers(self, record: Record) -> str:
+    def _headers(self, record: Record) -> bytes:
         if not record.headers:
-            return "NO_HEADERS"
+            return b"NO_HEADERS"
         text = DESERIALIZERS["string"]
         return self._text("headers.separator").join(
-            f"{name}:{self._bytes(value, text)}" for name, value in record.headers
+            self._shown(name.encode()) + b":" + self._bytes(value, text) for name, value in record.headers
         )
 
-    def _bytes(self, data: bytes | None, deserialize: Deserializer) -> str:
-        return self._text("null.literal") if data is None else deserialize(data)
+    def _bytes(self, data: bytes | None, deserialize: Deserializer) -> bytes:
+        return self._text("null.literal") if data is None else self._shown(deserialize(data))
 
-    def json(self, record: Record) -> str:
-        """One object, one line; the switches have no say in it."""
-        text = DESERIALIZERS["string"]
+    def _shown(self, data: bytes) -> bytes:
+        return harmless_bytes(data).encode() if self.for_terminal else data
+
+    def json(self, record: Record) -> bytes:
+        """One object, one line; the switches have no say in it. Raises ValueError if a deserializer does."""
         document: dict[str, Any] = {
             "topic": record.topic,
             "partition": record.partition,
@@ -86,11 +94,20 @@ class Formatter:
             "timestamp_ms": record.timestamp,
             "timestamp_type": _timestamp_type(record),
             "delivery_count": record.delivery_count,
-            "headers": [[name, None if value is None else text(value)] for name, value in record.headers],
-            "key": None if record.key is None else self.key(record.key),
-            "value": None if record.value is None else self.value(record.value),
+            "headers": [[name, _json_value(value)] for name, value in record.headers],
+            "key": _json_value(None if record.key is None else self.key(record.key)),
+            "value": _json_value(None if record.value is None else self.value(record.value)),
         }
-        return json.dumps(document, ensure_ascii=False) + "\n"
+        return json_text(document, ascii_only=False).encode() + b"\n"
+
+
+def _json_value(data: bytes | None) -> str | dict[str, str] | None:
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
 
 
 def _timestamp_type(record: Record) -> str:

@@ -21,9 +21,9 @@ from kafka.errors import KafkaError
 
 from kafka_share.admin import KafkaShareAdmin
 from kafka_share.admin_values import ConfigEntry
-from kafka_share.cli.demo.topics import Topics
 from kafka_share.cli.demo.worker import CHECKSUM_HEADER
 from kafka_share.cli.foreign import client_settings
+from kafka_share.cli.topics import Topics
 from kafka_share.errors import GroupIdNotFoundError, KafkaShareError
 
 log = logging.getLogger(__name__)

@@ -13,13 +13,16 @@ from typing import Any, Final
 import click
 from click.core import ParameterSource
 
-from kafka_share.cli.clients import client_settings
+from kafka_share.admin import KafkaShareAdmin
+from kafka_share.cli.clients import client_settings, require_topic
+from kafka_share.cli.endings import ToolFailedError
 from kafka_share.cli.logs import logging_to_stderr
 from kafka_share.cli.output import print_line
 from kafka_share.cli.perf.report import Report
 from kafka_share.cli.perf.running import Consumer, Run
-from kafka_share.config import ShareConsumerConfig
+from kafka_share.config import ShareAdminConfig, ShareConsumerConfig
 from kafka_share.consumer import KafkaShareConsumer
+from kafka_share.errors import KafkaShareError
 
 _CLIENT_ID: Final = "perf-share-consumer-client"
 _COMMIT_TIMEOUT_MS: Final = 10_000
@@ -49,7 +52,7 @@ def measure(bootstrap_server: str, command_config: Path | None, debug: bool, giv
         as_json=given["output_format"] == "json",
     )
     wanted_records = _wanted_records(given, report)
-    settings = _settings(bootstrap_server, command_config, given)
+    settings = {"allow_auto_create_topics": False, **_settings(bootstrap_server, command_config, given)}
     client_ids = _client_ids(settings.pop("client_id"), given["threads"])
     with logging_to_stderr(debug), contextlib.ExitStack() as stack:
         consumers: list[Consumer] = []
@@ -71,7 +74,10 @@ def measure(bootstrap_server: str, command_config: Path | None, debug: bool, giv
             run.run()
         except KeyboardInterrupt:
             interrupted = True
-        _print_results(run, report, client_ids, given, complete=not (interrupted or run.timed_out))
+        missing = None
+        if run.timed_out and any(map(_has_been_answered, consumers)):
+            missing = _missing_topic(bootstrap_server, command_config, given)
+        _print_results(run, report, client_ids, given, complete=not (interrupted or run.timed_out), missing=missing)
         _accept_the_last(consumers)
     if interrupted:
         raise click.Abort
@@ -79,13 +85,19 @@ def measure(bootstrap_server: str, command_config: Path | None, debug: bool, giv
 
 
 def _print_results(
-    run: Run, report: Report, client_ids: Sequence[str], given: Mapping[str, Any], *, complete: bool
+    run: Run,
+    report: Report,
+    client_ids: Sequence[str],
+    given: Mapping[str, Any],
+    *,
+    complete: bool,
+    missing: str | None,
 ) -> None:
     if given["show_consumer_stats"]:
         report.consumers(run.of_each(), client_ids)
     if run.timed_out:
         reason = _TOO_FEW if any(map(_has_been_answered, run.consumers)) else _NO_ANSWER
-        report.remark(reason.format(wanted=run.wanted_records, timeout_ms=run.timeout_ms))
+        report.remark(missing or reason.format(wanted=run.wanted_records, timeout_ms=run.timeout_ms))
     report.total(run.total(), complete=complete)
     if given["print_metrics"]:
         for client_id, consumer in zip(client_ids, run.consumers, strict=True):
@@ -113,6 +125,19 @@ def _settings(bootstrap_server: str, command_config: Path | None, given: Mapping
     }
     properties = client_settings(bootstrap_server, command_config, ShareConsumerConfig, given["command_property"])
     return {"client_id": _CLIENT_ID, **options, **properties, **chosen}
+
+
+def _missing_topic(bootstrap_server: str, command_config: Path | None, given: Mapping[str, Any]) -> str | None:
+    """That the topic is not there, if that is why nothing came."""
+    settings = client_settings(
+        bootstrap_server, command_config, ShareAdminConfig, given["command_property"], warn=False
+    )
+    with KafkaShareAdmin(**settings) as admin:
+        try:
+            require_topic(admin, given["topic"])
+        except (ToolFailedError, KafkaShareError) as error:
+            return f"{error}."
+    return None
 
 
 def _client_ids(name: str, threads: int) -> list[str]:

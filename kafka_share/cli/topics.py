@@ -1,18 +1,34 @@
-"""Topics and brokers' configs for the demo, through kafka-python's admin client.
+"""Topics and brokers' configs, through kafka-python's admin client.
 
-`cluster` calls it and turns kafka-python's errors into ours. The versions 2 and 3 of kafka-python take and return
-different values; that difference ends here.
+Called by `demo.cluster`, which turns kafka-python's errors into ours, and by `console.actions` to create a topic. The
+versions 2 and 3 of kafka-python take and return different values; that difference ends here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import kafka
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
+from kafka.errors import KafkaError
 
+from kafka_share.cli.endings import ToolFailedError
 from kafka_share.cli.foreign import IS_VERSION_2
+
+BROKERS_DEFAULT: Final = -1
+
+
+def create_topic(settings: Mapping[str, Any], topic: str) -> None:
+    """With as many partitions and replicas as the brokers give a topic. Raises `ToolFailedError`."""
+    try:
+        topics = Topics(settings)
+        try:
+            topics.create(topic, BROKERS_DEFAULT)
+        finally:
+            topics.close()
+    except KafkaError as error:
+        raise ToolFailedError(f"topic '{topic}' could not be created: {error}") from error
 
 
 class Topics:
