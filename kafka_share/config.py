@@ -188,6 +188,9 @@ class ShareConsumerConfig(ClientConfig):
     """batch_optimized: whole record batches, so max_poll_records is soft. record_limit: never more (Kafka 4.2+)."""
     explicit_window_records: int = attrs.field(default=0, validator=checks.whole_number(0))
     """explicit mode: so many records may be unacknowledged while poll is called for more. 0: none, as in Java."""
+    protect_locks: bool = attrs.field(default=True, validator=checks.boolean)
+    """Send what has been acknowledged before its lock ends, without a poll, and keep the locks of what a loop over the
+    consumer has not come to."""
     deserialization_errors: str = attrs.field(default="raise", validator=checks.one_of("raise", "mark"))
     """raise: poll raises, as in Java. mark: the record is delivered with its raw bytes and the error."""
     max_poll_records: int = attrs.field(default=500, validator=checks.whole_number(1))

@@ -16,10 +16,9 @@ import random
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sized
 from concurrent.futures import Future
 from functools import partial
-from operator import length_hint
 from typing import Any, Generic, NoReturn, Self, TypeVar, Unpack
 
 from kafka_share.application.arguments import (
@@ -64,6 +63,7 @@ from kafka_share.records import (
 from kafka_share.settings import ShareConsumerSettings
 
 T = TypeVar("T")
+S = TypeVar("S", bound=Sized)
 
 log = logging.getLogger(__name__)
 
@@ -125,14 +125,14 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
             max_poll_records=config.max_poll_records,
             now_ms=monotonic_ms,
             window_records=config.explicit_window_records,
-            guard=threading.RLock() if self._has_window else None,
+            protects_locks=config.protect_locks,
+            guard=threading.RLock(),
         )
         self._callback_thread: int | None = None
         self._one_caller = OneCaller(KafkaShareConsumer._call, KafkaShareConsumer.acknowledge)
-        self._unread: _Unread | None = None
         source = random.Random()
         core = ShareConsumerCore(config, new_member_id(source), source)
-        self._driver = ConsumerBackground(core, config, window=self._application if self._has_window else None)
+        self._driver = ConsumerBackground(core, config, application=self._application)
         self._calls = ConsumerCalls(self._application, self._driver, api_timeout_ms=config.default_api_timeout_ms)
         self._driver.start()
         if names:
@@ -177,11 +177,14 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
         `BrokerUnreachableError` once per outage, when no broker has answered for `default_api_timeout_ms`.
         Acknowledgements are never lost by an exception.
         """
-        call = self._calls.poll(checked_timeout(timeout_ms))
+        return self._poll("poll", self._calls.poll(checked_timeout(timeout_ms)))
+
+    def _poll(self, method: str, call: Steps[S]) -> S:
+        """Run a call that polls."""
         begun_calls = self._application.begun_calls
         try:
             with self._measured_poll() as measured:
-                records: ShareRecords[K, V] = self._run("poll", call)
+                records = self._run(method, call)
                 measured.records = len(records)
             return records
         except BaseException:
@@ -201,35 +204,17 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
         return generator
 
     def _iterate(self, loop: _Loop) -> Generator[ShareRecord[K, V], None, None]:
-        while not self._has_closed():
+        while not self._closed:
             try:
-                yield from self._read(loop)
+                yield from self._poll("iteration", self._calls.read(_ITERATION_POLL_MS, loop.has_ended))
             finally:
-                self._put_back(loop)
+                self._stop_reading(loop)
 
-    def _read(self, loop: _Loop) -> Iterator[ShareRecord[K, V]]:
-        """Poll for a loop over this consumer."""
-        records: ShareRecords[K, V] | None = None
-        try:
-            records = self.poll(_ITERATION_POLL_MS)
-            self._unread = _Unread(loop, records)
-            return self._unread.rest
-        except BaseException:
-            if records is not None:
-                self._application.interrupt_call()
-            raise
-
-    def _put_back(self, loop: _Loop) -> None:
-        """The loop is over. If an interrupt strikes before this is done, the next call does it."""
-        if self._unread is not None and self._unread.loop is loop and not self._has_closed():
-            if self._unread.has_rest:
-                self._call("iteration", self._put_back_unread)
-            self._unread = None
-
-    def _put_back_unread(self) -> None:
-        if self._unread is not None:
-            self._calls.put_back(self._unread.rest_of_records())
-            self._unread = None
+    def _stop_reading(self, loop: _Loop) -> None:
+        """The loop may be over. If an interrupt strikes before this is done, the next call does it."""
+        reading = self._application.reading
+        if not self._closed and reading is not None and reading.is_over == loop.has_ended and reading.rest:
+            self._call("iteration", self._calls.stop_reading)
 
     @property
     def acquisition_lock_timeout_ms(self) -> int | None:
@@ -334,7 +319,7 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
 
     def _set_callback(self, callback: AcknowledgementCommitCallback | None) -> None:
         if callback is None:
-            self._application.drop_outcomes()
+            self._application.reports.drop_outcomes()
         self._calls.report = None if callback is None else partial(self._report, callback)
 
     def _report(self, callback: AcknowledgementCommitCallback, outcome: AcknowledgementOutcome) -> None:
@@ -369,8 +354,6 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
     def _close(self, limit_ms: int) -> None:
         if self._closed or self._driver is None:
             return
-        if self._unread is not None:
-            self._unread.end()
         ends_at_ms = self._driver.now_ms() + limit_ms + LAST_OUTCOMES_MS
         try:
             if not self._calls.is_closing:
@@ -380,11 +363,8 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
                 left_ms = max(0, ends_at_ms - self._driver.now_ms())
                 self._driver.stop(min(left_ms, DEFAULT_STOP_TIMEOUT_MS))
                 self._closed = True
-        for error in iter(self._application.pop_error, None):
+        for error in iter(self._application.reports.pop_error, None):
             log.warning("closed with an error that no poll has raised: %s", printable(str(error)))
-
-    def _has_closed(self) -> bool:
-        return self._closed
 
     def __enter__(self) -> Self:
         if self._closed:
@@ -442,8 +422,6 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
             raise ConcurrentUseError(f"{method} must not be called from a done callback of a future")
         self._enter(method, when_closed=when_closed)
         try:
-            if self._unread is not None and self._unread.loop.is_over:
-                self._put_back_unread()
             result = function()
             self._one_caller.leave()
             return result
@@ -468,28 +446,6 @@ class _Loop:
 
     generator: weakref.ref[Generator[Any, None, None]]
 
-    @property
-    def is_over(self) -> bool:
+    def has_ended(self) -> bool:
         generator = self.generator()
         return generator is None or inspect.getgeneratorstate(generator) == inspect.GEN_CLOSED
-
-
-class _Unread:
-    """What a loop over a consumer has polled and not come to yet."""
-
-    def __init__(self, loop: _Loop, records: ShareRecords[Any, Any]) -> None:
-        self.loop = loop
-        self._records = list(records)
-        self.rest = iter(self._records)
-        """An iterator in C: no interrupt comes between its step and the loop's."""
-
-    @property
-    def has_rest(self) -> bool:
-        return length_hint(self.rest) > 0
-
-    def rest_of_records(self) -> list[ShareRecord[Any, Any]]:
-        return self._records[len(self._records) - length_hint(self.rest) :]
-
-    def end(self) -> None:
-        """The consumer closes: the loop gets nothing more."""
-        self._records.clear()

@@ -54,6 +54,11 @@ class AcquisitionLock:
             return list(offsets) if self._generation.has_ended or self._now_ms() >= self._deadline_at_ms else []
         return [offset for offset in offsets if self.is_lost(offset)]
 
+    def ends_within(self, offsets: Iterable[int], span_ms: int) -> bool:
+        """Whether one of these locks is about to end, and is not lost yet."""
+        now_ms = self._now_ms()
+        return any(not self._is_gone(offset) and 0 < self.deadline_of(offset) - now_ms <= span_ms for offset in offsets)
+
     def _is_gone(self, offset: int) -> bool:
         return self._generation.has_ended or offset in self._lost
 

@@ -32,6 +32,8 @@ class _Awaited:
     lock: AcquisitionLock | None
     waiting: Waiting
     open_runs: tuple[AcknowledgementRun, ...]
+    on_refused: Callable[[], None] | None
+    """Called if these were renewals of the client's own, and the broker refused them."""
 
 
 class AwaitedOutcomes:
@@ -43,8 +45,14 @@ class AwaitedOutcomes:
     def __bool__(self) -> bool:
         return bool(self._by_number)
 
-    def add(self, gathered: GatheredAcknowledgements, lock: AcquisitionLock | None, waiting: Waiting) -> None:
-        self._by_number[gathered.number] = _Awaited(gathered, lock, waiting, gathered.runs)
+    def add(
+        self,
+        gathered: GatheredAcknowledgements,
+        lock: AcquisitionLock | None,
+        waiting: Waiting,
+        on_refused: Callable[[], None] | None = None,
+    ) -> None:
+        self._by_number[gathered.number] = _Awaited(gathered, lock, waiting, gathered.runs, on_refused)
 
     def resolve(self, outcome: AcknowledgementOutcome, lock_ms: int) -> list[Notice]:
         """End what an outcome names: renew and lose locks. Returns whom to tell."""
@@ -78,6 +86,11 @@ def _end(
 ) -> Iterator[Notice]:
     lock, waiting = awaited.lock, awaited.waiting
     is_renewed = outcome.error is None and outcome.sent_at_ms is not None
+    if outcome.is_own and outcome.error is not None:
+        # A group may forbid renewals, which a broker says in the words for a lock that is lost.
+        if awaited.on_refused is not None:
+            awaited.on_refused()
+        return
     for run in runs:
         if lock is not None and isinstance(outcome.error, ENDS_LOCK):
             lock.lose(run.first, run.last)

@@ -16,12 +16,13 @@ was booked and perhaps not posted is posted again, and what a poll has not retur
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import attrs
 
 from kafka_share.application.awaited_outcomes import OnOutcome
+from kafka_share.application.reading import Reading
 from kafka_share.application.side import ApplicationSide
 from kafka_share.core.condition import Condition
 from kafka_share.core.events import (
@@ -96,6 +97,7 @@ class ConsumerCalls:
         self._background = background
         self._api_timeout_ms = api_timeout_ms
         self._last_request_id = 0
+        application.deliveries.announce = self._announce
         self._has_open_poll = False
         """A poll was begun, and the core was not told that it has ended."""
         self._posted_topics: frozenset[str] | None = frozenset()
@@ -104,6 +106,8 @@ class ConsumerCalls:
     def _begin(self) -> None:
         """The beginning of every call: it puts in order what an interrupted one has left."""
         self._application.begin_call()
+        if self._application.reading is not None and self._application.reading.is_over():
+            self._application.end_reading()
         if self._has_open_poll:
             self._end_poll()
         if not self._application.topics:
@@ -125,7 +129,9 @@ class ConsumerCalls:
         request_id = self._leave_group()
         if request_id is not None:
             deadline_at_ms = self._deadline(self._api_timeout_ms)
-            yield from self._wait(deadline_at_ms, lambda: self._application.pop_completion(request_id) is not None)
+            yield from self._wait(
+                deadline_at_ms, lambda: self._application.reports.pop_completion(request_id) is not None
+            )
         self._application.end_call()
 
     def _post_subscription(self) -> None:
@@ -153,7 +159,7 @@ class ConsumerCalls:
         deadline_at_ms = self._deadline(timeout_ms)
         self._begin()
         self._take(with_records=application.has_room)
-        application.raise_error()
+        application.reports.raise_error()
         self._report_outcomes()
         if not application.topics:
             raise IllegalStateError("The consumer is not subscribed to any topics.")
@@ -207,7 +213,7 @@ class ConsumerCalls:
                 if application.has_window:  # perhaps without the core's knowing: they were at hand when room was made
                     self._end_poll()
                 return records
-            application.raise_error()
+            application.reports.raise_error()
             with application.guard:
                 self._ask(deadline_at_ms)
             if self._background.now_ms() >= deadline_at_ms:
@@ -227,10 +233,20 @@ class ConsumerCalls:
         self._background.post(PollEnded(), wake=False)
         self._has_open_poll = False
 
-    def put_back(self, records: Iterable[ShareRecord[Any, Any]]) -> None:
-        """An iteration has not come to these records: they belong to the next poll."""
+    def read(self, timeout_ms: int, is_over: Callable[[], bool]) -> Steps[Reading]:
+        """Poll for a loop over the consumer, which takes its records from the result and then calls again.
+
+        `is_over` says whether the loop has ended. When it has, the next call puts back what the loop has not come to;
+        `stop_reading` does so at once.
+        """
+        self._application.end_reading()
+        records = yield from self.poll(timeout_ms)
+        return self._application.begin_reading(records, is_over)
+
+    def stop_reading(self) -> None:
+        """A loop has ended: what it has not come to belongs to the next poll."""
         self._begin()
-        self._application.put_back(records)
+        self._application.end_reading()
         self._application.end_call()
 
     # ---- acknowledgements
@@ -239,8 +255,7 @@ class ConsumerCalls:
         self, record: ShareRecord[Any, Any], kind: AcknowledgeType, on_outcome: OnOutcome | None
     ) -> None:
         """Open window, any thread: acknowledge a record, known by its delivery; `on_outcome` hears how it ends."""
-        deliveries = self._application.deliveries
-        if deliveries.acknowledge_delivery(record, kind, on_outcome, self._announce):
+        if self._application.deliveries.acknowledge_delivery(record, kind, on_outcome):
             self._background.mailbox.interrupt()
 
     def _announce(self) -> None:
@@ -261,7 +276,7 @@ class ConsumerCalls:
                 request_id = self._commit(acknowledgements, deadline_at_ms, wait=True)
         timed_out = bool(request_id) and (yield from self._wait_for_commit(request_id, deadline_at_ms))
         results: CommitResult = {}
-        for outcome in application.peek_outcomes():
+        for outcome in application.reports.peek_outcomes():
             results[outcome.partition] = results.get(outcome.partition) or outcome.error
         self._report_outcomes()
         application.end_call()
@@ -278,7 +293,7 @@ class ConsumerCalls:
 
         def ended() -> bool:
             self._raise_wakeup()
-            timed_out = self._application.pop_completion(request_id)
+            timed_out = self._application.reports.pop_completion(request_id)
             if timed_out is not None:
                 completion.append(timed_out)
             return timed_out is not None
@@ -310,11 +325,11 @@ class ConsumerCalls:
     def _report_outcomes(self) -> None:
         """Tell what has arrived so far. An outcome whose report was interrupted is reported again."""
         if self.report is None:
-            self._application.drop_outcomes()
+            self._application.reports.drop_outcomes()
             return
-        for outcome in iter(self._application.first_outcome, None):
+        for outcome in iter(self._application.reports.first_outcome, None):
             self.report(outcome)
-            self._application.drop_outcome()
+            self._application.reports.drop_outcome()
 
     # ---- the end
 
@@ -324,6 +339,8 @@ class ConsumerCalls:
         application.begin_call()
         with application.guard:
             acknowledgements = application.gather_last()
+            if application.reading is not None:
+                application.reading.end()
             self.is_closing = True
             self._background.post(CloseRequested(acknowledgements, deadline_at_ms))
             application.posted()

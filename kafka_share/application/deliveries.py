@@ -16,22 +16,41 @@ from itertools import count
 from operator import itemgetter
 from typing import Any
 
-from kafka_share.application.awaited_outcomes import AwaitedOutcomes, Notice, OnOutcome, without
-from kafka_share.application.delivery import Delivery, Leaving, Record
-from kafka_share.core.events import AcknowledgementOutcome, FetchedPartition, GatheredAcknowledgements
+import attrs
+
+from kafka_share.application.awaited_outcomes import AwaitedOutcomes, Notice, OnOutcome, Waiting, without
+from kafka_share.application.delivery import Delivery, Leaving, Record, runs_of
+from kafka_share.core.events import (
+    AcknowledgementOutcome,
+    FetchedPartition,
+    GatheredAcknowledgements,
+    LostRecords,
+)
 from kafka_share.core.fetching.offsets import AcknowledgementRun
-from kafka_share.errors import ConsumerClosedError, IllegalStateError, InvalidArgumentError, KafkaShareError
+from kafka_share.errors import (
+    ConsumerClosedError,
+    IllegalStateError,
+    InvalidArgumentError,
+    KafkaShareError,
+    UnsupportedVersionError,
+)
 from kafka_share.health import UnacknowledgedRecord
 from kafka_share.locks import AcquisitionLock
 from kafka_share.protocol.share_values import DEFAULT_LOCK_MS
-from kafka_share.records import AcknowledgeType
+from kafka_share.records import AcknowledgeType, TopicIdPartition
 
 
 class Deliveries:
     """One `Delivery` per fetched partition, found by place or by the lock that its records name."""
 
     def __init__(
-        self, *, explicit: bool, window_records: int, guard: AbstractContextManager[Any], now_ms: Callable[[], int]
+        self,
+        *,
+        explicit: bool,
+        window_records: int,
+        protects_locks: bool,
+        guard: AbstractContextManager[Any],
+        now_ms: Callable[[], int],
     ) -> None:
         self.guard = guard
         self.lock_ms: int | None = None
@@ -39,6 +58,14 @@ class Deliveries:
         self.is_closed = False
         self.renewing: dict[int, tuple[Delivery, list[Record]]] = {}
         """Records that are being renewed, by the number of their acknowledgement. Not in the open window."""
+        self.announce: Callable[[], None] = _nobody
+        """Tells the background side that there is something to gather; to be set by whoever runs the calls."""
+        self.is_pressing = False
+        """Whether a lock ends soon, so that each acknowledgement is announced."""
+        self._protects_locks = protects_locks
+        self._can_renew = True
+        self._lost: dict[TopicIdPartition, list[int]] = {}
+        """Records that were given up because their lock was lost, and not been told to the background side."""
         self._explicit = explicit
         self._window_records = window_records
         self._has_window = window_records > 0
@@ -175,25 +202,21 @@ class Deliveries:
         """Raises IllegalStateError in implicit mode, or if the record is not in flight. Not for the open window."""
         if not self._explicit:
             raise _implicit()
-        if self._leaving is not None:
-            self._finish_leaving()
-        for delivery in self._by_place.get((topic, partition), ()):
-            if delivery.acknowledge(offset, kind):
-                return
+        with self.guard:
+            if self._leaving is not None:
+                self._finish_leaving()
+            for delivery in self._by_place.get((topic, partition), ()):
+                if delivery.acknowledge(offset, kind):
+                    if self.is_pressing:
+                        self._announce_once()
+                    return
         raise _not_in_flight(topic, partition, offset)
 
-    def acknowledge_delivery(
-        self,
-        record: Record,
-        kind: AcknowledgeType,
-        on_outcome: OnOutcome | None,
-        announce: Callable[[], None],
-    ) -> bool:
+    def acknowledge_delivery(self, record: Record, kind: AcknowledgeType, on_outcome: OnOutcome | None) -> bool:
         """Open window, any thread. True if the poll is to be woken: it waits for room, and there is some.
 
-        `announce` is called if the background side does not know yet that there is something to gather. A record names
-        its delivery by its lock; one that was made by hand is known by its place alone. Raises IllegalStateError if it
-        is not in flight or has had its final acknowledgement, ConsumerClosedError after close.
+        A record names its delivery by its lock; one that was made by hand is known by its place alone. Raises
+        IllegalStateError if it is not in flight or has had its final acknowledgement, ConsumerClosedError after close.
         """
         with self.guard:
             if self.is_closed:
@@ -201,10 +224,19 @@ class Deliveries:
             if self._leaving is not None:
                 self._finish_leaving()
             self._acknowledge_once(record, kind, on_outcome)
-            if not self._is_announced:
-                announce()
-                self._is_announced = True
+            self._announce_once()
             return self._waits_for_room and self._room() > 0
+
+    def _announce_once(self) -> None:
+        """Unless the background side knows already that there is something to gather."""
+        if not self._is_announced:
+            self.announce()
+            self._is_announced = True
+
+    def announce_passed(self) -> None:
+        """A loop has moved past a record, whose acceptance can be gathered."""
+        with self.guard:
+            self._announce_once()
 
     def _acknowledge_once(self, record: Record, kind: AcknowledgeType, on_outcome: OnOutcome | None) -> None:
         if record.lock is not None:
@@ -235,30 +267,60 @@ class Deliveries:
                 )
 
     def accept_rest(self) -> None:
-        for delivery in self._all():
-            delivery.accept_rest()
+        with self.guard:
+            for delivery in self._all():
+                delivery.accept_rest()
+
+    def accept(self, records: Iterable[Record]) -> None:
+        """Implicit mode: ACCEPT those of these that are still here."""
+        with self.guard:
+            for delivery, there in self.present(records):
+                delivery.accept(there)
+
+    # ---- lost locks
+
+    def give_up(self, record: Record) -> None:
+        """The lock of a record was lost before the application came to it: it is not delivered here after all."""
+        with self.guard:
+            for delivery, there in self.present([record]):
+                self._give_up(delivery, there)
+
+    def give_up_lost(self) -> None:
+        """The same for all records without an acknowledgement."""
+        with self.guard:
+            for delivery in self._all():
+                self._give_up(delivery, delivery.lost_unacknowledged())
+
+    def _give_up(self, delivery: Delivery, records: list[Record]) -> None:
+        if records:
+            self.take_back(delivery, records)
+            self._lost.setdefault(delivery.partition, []).extend(record.offset for record in records)
+            self._announce_once()
 
     # ---- gathering
 
-    def gather(self, *, spares_failed: bool = False) -> tuple[GatheredAcknowledgements, ...]:
+    def gather(self) -> tuple[GatheredAcknowledgements, ...]:
         """All that has to be posted now, under the same `guard`; `posted` says that it was."""
         with self.guard:
-            self._finish_leaving()
-            for delivery in self._all():
-                leaving = delivery.gathered(self._numbers, has_window=self._has_window, spares_failed=spares_failed)
-                if leaving is not None:
-                    self._leaving = (delivery, leaving)
-                    self._finish_leaving()
-            return tuple(self._unposted.values())
+            if not self._has_window:
+                self.is_pressing = False
+            return self._gather(is_early=False)
+
+    def _gather(self, *, is_early: bool) -> tuple[GatheredAcknowledgements, ...]:
+        self._finish_leaving()
+        for delivery in self._all():
+            leaving = delivery.gathered(self._numbers, has_window=self._has_window, is_early=is_early)
+            if leaving is not None:
+                self._leaving = (delivery, leaving)
+                self._finish_leaving()
+        return tuple(self._unposted.values())
 
     def _finish_leaving(self) -> None:
         if self._leaving is None:
             return
         delivery, leaving = self._leaving
         for gathered, waiting in leaving.parts:
-            self._unposted[gathered.number] = gathered
-            self._unreported[gathered.number] = gathered.runs
-            self._awaited.add(gathered, delivery.lock, waiting)
+            self._book(gathered, delivery, waiting)
             if leaving.renewing:
                 self.renewing[gathered.number] = delivery, list(leaving.renewing.values())
         delivery.leave(leaving, has_window=self._has_window)
@@ -269,11 +331,59 @@ class Deliveries:
         """What was gathered has been posted."""
         self._unposted.clear()
 
-    def gather_announced(self) -> tuple[GatheredAcknowledgements, ...]:
-        """The same for the background thread, which was told that there is something; from now on it is to be told."""
+    def gather_early(self, awaited: Iterable[Record]) -> tuple[GatheredAcknowledgements, ...]:
+        """The same for the background thread, between two polls; renews locks, too.
+
+        `awaited`: what a loop has not dealt with. From now on the background side is to be told of what follows.
+        """
         with self.guard:
             self._is_announced = False
-            return self.gather(spares_failed=True)
+            if not (self._protects_locks or self._has_window):
+                return ()
+            gathered = self._gather(is_early=True)
+            return gathered + self._renewals(awaited) if self._protects_locks else gathered
+
+    def _renewals(self, awaited: Iterable[Record]) -> tuple[GatheredAcknowledgements, ...]:
+        lock_ms, now_ms = self._known_lock_ms(), self._now_ms()
+        held = self._all()
+        self.is_pressing = any(delivery.has_pressing(lock_ms // 2) for delivery in held)
+        if self._has_window or not self._can_renew:
+            return ()
+        waiting: dict[AcquisitionLock | None, list[int]] = {}
+        for record in awaited:
+            waiting.setdefault(record.lock, []).append(record.offset)
+        renewals: list[GatheredAcknowledgements] = []
+        for delivery in held:
+            due = delivery.renewals_due(waiting.get(delivery.lock, ()), lock_ms, now_ms)
+            if due is not None:
+                renewals.append(self._book(attrs.evolve(due, number=next(self._numbers)), delivery, {}))
+        return tuple(renewals)
+
+    def _book(
+        self, gathered: GatheredAcknowledgements, delivery: Delivery, waiting: Waiting
+    ) -> GatheredAcknowledgements:
+        self._unposted[gathered.number] = gathered
+        self._unreported[gathered.number] = gathered.runs
+        self._awaited.add(gathered, delivery.lock, waiting, delivery.refuse_renewals)
+        return gathered
+
+    def look_again_at_ms(self) -> int | None:
+        """When the background thread has to ask again, even if nothing is announced; None: it has not."""
+        with self.guard:
+            if not self._by_place or not (self._protects_locks or self._has_window):
+                return None
+            return self._now_ms() + self._known_lock_ms() // 3
+
+    def take_lost(self) -> tuple[LostRecords, ...]:
+        """What was given up since this was last asked."""
+        with self.guard:
+            lost, self._lost = self._lost, {}
+            return tuple(
+                LostRecords(where, tuple(runs_of((o, 0) for o in sorted(offsets)))) for where, offsets in lost.items()
+            )
+
+    def _known_lock_ms(self) -> int:
+        return self.lock_ms or DEFAULT_LOCK_MS
 
     # ---- outcomes
 
@@ -295,8 +405,9 @@ class Deliveries:
     def resolve(self, outcome: AcknowledgementOutcome) -> list[Notice]:
         """Renew and lose locks. Returns whom to tell."""
         with self.guard:
-            lock_ms = outcome.acquisition_lock_timeout_ms or self.lock_ms or DEFAULT_LOCK_MS
-            return self._awaited.resolve(outcome, lock_ms)
+            if outcome.is_own and isinstance(outcome.error, UnsupportedVersionError):
+                self._can_renew = False
+            return self._awaited.resolve(outcome, outcome.acquisition_lock_timeout_ms or self._known_lock_ms())
 
     def abandon(self, error: KafkaShareError) -> list[Notice]:
         """Nothing is sent or answered any more: whoever waits gets this error."""
@@ -320,6 +431,10 @@ class Deliveries:
                 assert self._by_lock[delivery.lock] is delivery
                 delivery.check()
         assert len(self._by_lock) == len(self._all()), "a delivery is found by its place or its lock only"
+
+
+def _nobody() -> None:
+    """Who is told where nobody gathers between polls."""
 
 
 def _implicit() -> IllegalStateError:

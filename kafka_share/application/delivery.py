@@ -100,6 +100,10 @@ class Delivery:
         self._preset: dict[int, AcknowledgementRun] = {}
         """What the application never sees: gaps, and what is given back. By first offset."""
         self._failed: set[int] = set()
+        self._renewal_asked_at_ms: dict[int, int] = {}
+        """When the client asked by itself for a new lock."""
+        self._is_renewable = True
+        """Whether no renewal that the client asked for by itself has been refused."""
         self._waiting: Waiting = {}
         """Who wants to hear how an acknowledgement in `_types` ends."""
 
@@ -145,6 +149,7 @@ class Delivery:
         for offset in offsets:
             if offset in records:
                 self._types.pop(offset, None)
+                self._renewal_asked_at_ms.pop(offset, None)
                 del records[offset]
 
     @property
@@ -176,6 +181,15 @@ class Delivery:
         self._types[offset] = kind
         return True
 
+    def accept(self, records: Iterable[Record]) -> None:
+        """Implicit acknowledgement of single records, which are here."""
+        self._types.update(dict.fromkeys(map(_offset_of, records), ACCEPT))
+
+    def lost_unacknowledged(self) -> list[Record]:
+        """The delivered records without an acknowledgement whose lock is lost."""
+        records = self._look_up()
+        return [records[offset] for offset in self.lock.lost_among([o for o in records if o not in self._types])]
+
     def override(self, offset: int, kind: AcknowledgeType) -> bool:
         """Change what was preset for an offset that could not be delivered; False if it is none."""
         if offset not in self._failed:
@@ -190,23 +204,62 @@ class Delivery:
         for offset in self._records:
             self._types.setdefault(offset, ACCEPT)
 
+    # ---- renewals by the client itself
+
+    def refuse_renewals(self) -> None:
+        """The broker refused one: the client asks for no more."""
+        self._is_renewable = False
+
+    def has_pressing(self, span_ms: int) -> bool:
+        """Whether a record without an acknowledgement has a lock that ends within this time."""
+        records = self._look_up()
+        return self.lock.ends_within((o for o in records if o not in self._types), span_ms)
+
+    def _renewing_offsets(self) -> list[int]:
+        return [offset for offset, kind in self._types.items() if kind == RENEW]
+
+    def renewals_due(self, awaited: Iterable[int], lock_ms: int, now_ms: int) -> GatheredAcknowledgements | None:
+        """New locks for what waits for a renewal or for its turn in a loop, and has half of its lock left or less.
+
+        None if there are none. It has no number yet.
+        """
+        if not self._is_renewable:
+            return None
+        records = self._look_up()
+        wanted = [*self._renewing_offsets(), *(o for o in awaited if o in records and o not in self._types)]
+        due = [offset for offset in wanted if self._is_renewal_due(offset, lock_ms, now_ms)]
+        if not due:
+            return None
+        self._renewal_asked_at_ms.update(dict.fromkeys(due, now_ms))
+        runs = _runs_of_types(dict.fromkeys(due, RENEW))
+        return GatheredAcknowledgements(self.partition, self.node_id, self.session_id, tuple(runs), is_own=True)
+
+    def _is_renewal_due(self, offset: int, lock_ms: int, now_ms: int) -> bool:
+        asked_at_ms = self._renewal_asked_at_ms.get(offset)
+        is_asked = asked_at_ms is not None and now_ms < asked_at_ms + lock_ms // 3
+        return not is_asked and 0 < self.lock.remaining_ms(offset) <= lock_ms // 2
+
     # ---- gathering
 
-    def gathered(self, numbers: Iterator[int], *, has_window: bool, spares_failed: bool = False) -> Leaving | None:
-        """All that has been acknowledged; None if nothing has. Changes nothing.
+    def gathered(self, numbers: Iterator[int], *, has_window: bool, is_early: bool = False) -> Leaving | None:
+        """All that has been acknowledged; None if nothing has. Changes the books in no way.
 
-        `spares_failed`: what could not be delivered is left out: the application may be about to override it.
+        `is_early`: between two polls. What could not be delivered is left out, since the application may be about to
+        override it, and so are renewals, which are for the next poll (not in the open window).
 
-        In the open window, acknowledgements that come after the end of their lock are apart from the others: a broker
-        refuses all acknowledgements of a partition in one request if it has to refuse one of them.
+        Acknowledgements that come after the end of their lock are apart from the others: a broker refuses all
+        acknowledgements of a partition in one request if it has to refuse one of them.
         """
         types = self._types
-        if spares_failed and self._failed:
-            types = {offset: kind for offset, kind in types.items() if offset not in self._failed}
+        if is_early and types:
+            self._look_up()  # an interrupt may have left it half done
+            left_out = self._failed if has_window else self._failed.union(self._renewing_offsets())
+            if left_out:
+                types = {offset: kind for offset, kind in types.items() if offset not in left_out}
         preset = list(self._preset.values())
         if not (types or preset or self._accepted):
             return None
-        late = self.lock.lost_among(types) if has_window else []
+        late = self.lock.lost_among(types)
         on_time = types
         parts: list[tuple[GatheredAcknowledgements, Waiting]] = []
         if late:
@@ -227,7 +280,12 @@ class Delivery:
         runs = tuple(merged([*accepted, *(_runs_of_types(types) if types else ()), *preset]))
         waiting = {offset: self._waiting[offset] for offset in types if offset in self._waiting}
         number = next(numbers)
-        return GatheredAcknowledgements(self.partition, self.node_id, self.session_id, runs, is_late, number), waiting
+        return (
+            GatheredAcknowledgements(
+                self.partition, self.node_id, self.session_id, runs, is_late=is_late, number=number
+            ),
+            waiting,
+        )
 
     def leave(self, leaving: Leaving, *, has_window: bool) -> None:
         """Take out what was gathered, and nothing else."""

@@ -115,7 +115,7 @@ class ShareConsumerCore:
         elif isinstance(event, AcknowledgementsMade):
             self._fetching.acknowledgements_made(now_ms)
         elif isinstance(event, AcknowledgementsGathered):
-            self._fetching.acknowledgements.add(event.acknowledgements, now_ms, is_urgent=False)
+            self._fetching.acknowledgements_gathered(event, now_ms)
         elif isinstance(event, SubscriptionChanged):
             assert event.topics, "an empty subscription is Unsubscribed"
             self._topics = event.topics

@@ -46,6 +46,9 @@ class GatheredAcknowledgements:
     overlap; type 0 is GAP. What `is_late` (acknowledged after the end of the lock) is sent apart from the rest, for a
     broker that refuses it refuses all acknowledgements of the partition in the same request.
 
+    `is_own` renewals are made by the client, not by the application: they too are sent apart, so that a broker that
+    refuses renewals refuses nothing else, and their outcome is for the locks alone.
+
     `number` is unique within the consumer and ascends in the order in which the acknowledgements are posted. 0 is for
     those that the core makes itself: no outcome names them.
     """
@@ -55,6 +58,7 @@ class GatheredAcknowledgements:
     session_id: int
     runs: tuple[AcknowledgementRun, ...]
     is_late: bool = False
+    is_own: bool = False
     number: int = 0
 
 
@@ -109,6 +113,8 @@ class AcknowledgementOutcome:
     acquisition_lock_timeout_ms: int | None = None
     sent_at_ms: int | None = None
     """When the request left, if it was a ShareAcknowledge: a renewed lock may have started right after."""
+    is_own: bool = False
+    """Of renewals that the client made by itself, of which the application does not hear."""
 
     @property
     def runs(self) -> tuple[AcknowledgementRun, ...]:
@@ -156,7 +162,15 @@ class PollEnded:
 
 @attrs.frozen
 class AcknowledgementsMade:
-    """In the open window something was acknowledged, by whatever thread; `GatherAcknowledgements` asks for it soon."""
+    """Something was acknowledged between two polls, and should not wait; `GatherAcknowledgements` asks for it soon."""
+
+
+@attrs.frozen
+class LostRecords:
+    """Delivered records that the application's side has given up, because their lock was lost; types mean nothing."""
+
+    partition: TopicIdPartition
+    runs: tuple[AcknowledgementRun, ...]
 
 
 @attrs.frozen
@@ -164,6 +178,9 @@ class AcknowledgementsGathered:
     """What the application's side had gathered when it was asked; sent with the next fetch, or by itself."""
 
     acknowledgements: tuple[GatheredAcknowledgements, ...]
+    again_at_ms: int | None = None
+    """When to ask again, even if nothing is announced before."""
+    lost: tuple[LostRecords, ...] = ()
 
 
 @attrs.frozen
@@ -269,7 +286,7 @@ class Reclaim:
 
 @attrs.frozen
 class GatherAcknowledgements:
-    """Ask the application's side for what was acknowledged since `AcknowledgementsMade`; the driver brings it now."""
+    """Ask the application's side for what was acknowledged between two polls; the driver brings it now."""
 
 
 @attrs.frozen

@@ -60,6 +60,8 @@ _EVENTS: Final = (
              "A partition has another leader."),
     LogEvent("acknowledgement-failed", WARNING, _FETCHING, ("topic", "partition", "records", "error"),
              "Acknowledgements failed; `records` is how many records. The callback gets the same error."),
+    LogEvent("records-lost", WARNING, _FETCHING, ("records", "places"),
+             "Delivered records were given up because their lock had been lost; logged at most once a second."),
     LogEvent("telemetry-subscribed", INFO, _TELEMETRY, ("node_id", "client_instance_id"),
              "A broker named the metrics that it wants to be pushed."),
     LogEvent("telemetry-stopped", DEBUG, _TELEMETRY, ("error",),

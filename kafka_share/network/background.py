@@ -14,7 +14,7 @@ from kafka_share.errors import ConsumerClosedError
 from kafka_share.network.driver import CoreDriver, monotonic_ms
 from kafka_share.network.forks import Origin
 from kafka_share.network.futures import DoneCallbacks
-from kafka_share.network.mailbox import ConsumerPort, Mailbox, OpenWindow
+from kafka_share.network.mailbox import Application, ConsumerPort, Mailbox
 from kafka_share.network.turns import Core
 
 
@@ -26,7 +26,7 @@ class ConsumerBackground:
         core: Core,
         config: ShareConsumerConfig,
         *,
-        window: OpenWindow | None = None,
+        application: Application | None = None,
         notify: Callable[[], None] | None = None,
     ) -> None:
         self.measurements = core.measurements
@@ -34,7 +34,7 @@ class ConsumerBackground:
         self.callbacks = DoneCallbacks(f"kafka-share callbacks {config.client_id}")
         """Runs what the application adds to the futures of its acknowledgements."""
         self.origin = Origin()
-        self._port = ConsumerPort(self.mailbox, window, self.callbacks)
+        self._port = ConsumerPort(self.mailbox, application, self.callbacks)
         self._driver = CoreDriver(core, config, name=f"kafka-share {config.client_id}", application=self._port)
         self.start = self._driver.start
         self.post = self._driver.post

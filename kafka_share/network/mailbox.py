@@ -1,8 +1,8 @@
 """What the network thread hands to the application of a consumer: outputs, wake-ups, and that the thread has died.
 
 `turns.Turns` gives outputs to the `ConsumerPort`, which puts them into the `Mailbox`, except for those that pass it by;
-one application thread takes them. `wakeup` may come from any thread. With an open window the application's side sees
-outcomes before the mailbox has them, and is asked for the acknowledgements that were made.
+one application thread takes them. `wakeup` may come from any thread. The application's side sees outcomes before the
+mailbox has them, and is asked for the acknowledgements that were made between two polls.
 
 An interrupt (Ctrl-C) may strike the application's thread at any instruction and loses nothing: `arrived` shows what is
 there, and it stays until `drop` says that it has been dealt with. The mailbox holds no lock, so none is left behind:
@@ -239,7 +239,7 @@ _FOR_THE_MAILBOX = (Deliver, ReportOutcomes, RaiseError, CompleteCommit, Complet
 Post = Callable[[Event], None]
 
 
-class OpenWindow(Protocol):
+class Application(Protocol):
     """The application's side where acknowledgements are made and answered between two polls."""
 
     def tell_outcomes(self, outputs: Sequence[Output]) -> None: ...
@@ -248,16 +248,16 @@ class OpenWindow(Protocol):
 
 
 class ConsumerPort:
-    """An `ApplicationPort`. `window` is the application's side if it has an open window."""
+    """An `ApplicationPort`. `application` is the application's side, if it is asked and told between two polls."""
 
     def __init__(
-        self, mailbox: Mailbox, window: OpenWindow | None = None, callbacks: DoneCallbacks | None = None
+        self, mailbox: Mailbox, application: Application | None = None, callbacks: DoneCallbacks | None = None
     ) -> None:
         self.client_instance_id: UUID | None = None
         """The id of this client in telemetry (KIP-714), once `has_instance_id` is set; None: it has none."""
         self.has_instance_id = threading.Event()
         self._mailbox = mailbox
-        self._window = window
+        self._application = application
         self._callbacks = callbacks
         self._taken: list[Output] = []
         self._take: dict[type, Callable[[Any, Post], None]] = {
@@ -274,8 +274,8 @@ class ConsumerPort:
     def flush(self) -> None:
         if self._taken:
             outputs, self._taken = self._taken, []
-            if self._window is not None:
-                self._window.tell_outcomes(outputs)
+            if self._application is not None:
+                self._application.tell_outcomes(outputs)
             self._mailbox.put_all(outputs)
 
     def failed(self, error: BaseException) -> None:
@@ -283,8 +283,8 @@ class ConsumerPort:
 
     def ended(self) -> None:
         self._mailbox.stop()
-        if self._window is not None:
-            self._window.ended()
+        if self._application is not None:
+            self._application.ended()
         if self._callbacks is not None:
             self._callbacks.end()
 
@@ -292,8 +292,8 @@ class ConsumerPort:
         self._taken.append(output)
 
     def _gather_acknowledgements(self, _: GatherAcknowledgements, post: Post) -> None:
-        assert self._window is not None, "acknowledgements were announced without an open window"
-        self._window.post_acknowledgements(post)
+        assert self._application is not None, "acknowledgements are asked for, and nobody has them"
+        self._application.post_acknowledgements(post)
 
     def _reclaim(self, output: Reclaim, post: Post) -> None:
         self.flush()  # the batch may be among the outputs of this very round

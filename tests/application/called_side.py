@@ -41,7 +41,7 @@ class CalledSide(ApplicationSide):
         self.end_call()
 
     def next_outcome(self) -> AcknowledgementOutcome | None:
-        outcome = self.first_outcome()
+        outcome = self.reports.first_outcome()
         if outcome is not None:
-            self.drop_outcome()
+            self.reports.drop_outcome()
         return outcome

@@ -107,7 +107,7 @@ class OpenWindow(RuleBasedStateMachine):
         key = data.draw(st.sampled_from(sorted(self.held)))
         number, self.words = self.words, self.words + 1
         self.application.deliveries.acknowledge_delivery(
-            self.held[key], AcknowledgeType(kind), partial(self.tell, number), lambda: None
+            self.held[key], AcknowledgeType(kind), partial(self.tell, number)
         )
         if kind != AcknowledgeType.RENEW:
             del self.held[key]
@@ -163,9 +163,7 @@ class OpenWindow(RuleBasedStateMachine):
     def teardown(self) -> None:
         for record in self.held.values():
             number, self.words = self.words, self.words + 1
-            self.application.deliveries.acknowledge_delivery(
-                record, AcknowledgeType.ACCEPT, partial(self.tell, number), lambda: None
-            )
+            self.application.deliveries.acknowledge_delivery(record, AcknowledgeType.ACCEPT, partial(self.tell, number))
         self.note(self.application.gather_last())
         while self.under_way:
             self.settle(1, None)

@@ -116,7 +116,7 @@ def test_all_partitions_of_an_answer_come_in_one_poll_when_it_is_collected() -> 
     assert collected(application) == [("a", 0, 5), ("a", 0, 6), ("b", 0, 0)]
     assert application.acquisition_lock_timeout_ms == 1_234
     assert not application.has_ready
-    assert application.holds_records
+    assert application.deliveries.unacknowledged
 
 
 @pytest.mark.behaviour("several members")
@@ -147,7 +147,7 @@ def test_gaps_are_gathered_without_a_word_when_an_answer_has_nothing_else() -> N
     application = side(explicit=True)
     deliver(application, FetchedPartition(A0, 1, 7, b"", (AcquiredRange(3, 6, 1),)))
     assert collected(application) == []
-    assert not application.holds_records
+    assert not application.deliveries.unacknowledged
     application.demand_all_acknowledged()
     assert gathered(application) == {A0: (Run(3, 6, GAP),)}
 
@@ -166,7 +166,7 @@ def test_what_was_delivered_is_accepted_when_the_mode_is_implicit() -> None:
         GatheredAcknowledgements(B0, 1, 7, (Run(9, 9, ACCEPT),), number=2),
     )
     assert application.awaits_outcomes
-    assert not application.holds_records
+    assert not application.deliveries.unacknowledged
     application.accept_delivered()
     assert application.gather() == (), "each acknowledgement is handed over once"
 
@@ -317,7 +317,7 @@ def test_the_next_poll_returns_everything_when_an_interrupt_struck_while_decodin
     with pytest.raises(KeyboardInterrupt):
         application.collect()
     application.check()
-    assert not application.holds_records
+    assert not application.deliveries.unacknowledged
     application.accept_delivered()
     assert gathered(application) == {}, "what the application never saw is not accepted"
     assert application.has_ready
@@ -350,7 +350,7 @@ def renewing_one() -> CalledSide:
     application.acknowledge("a", 0, 0, ACCEPT)
     application.acknowledge("a", 0, 1, RENEW)
     assert gathered(application) == {A0: (Run(0, 0, ACCEPT), Run(1, 1, RENEW))}
-    assert application.is_renewing
+    assert application.deliveries.renewing
     return application
 
 
@@ -369,7 +369,7 @@ def test_the_renewed_record_comes_first_when_the_renewal_has_succeeded() -> None
     deliver(application, part(A0, 2, b"z"))
     settle(application, Run(0, 0, ACCEPT), Run(1, 1, RENEW))
     assert application.acquisition_lock_timeout_ms == 5_000
-    assert not application.is_renewing
+    assert not application.deliveries.renewing
     assert collected(application) == [("a", 0, 1), ("a", 0, 2)]
     application.acknowledge("a", 0, 1, ACCEPT)
     assert gathered(application) == {A0: (Run(1, 1, ACCEPT),)}
@@ -378,7 +378,7 @@ def test_the_renewed_record_comes_first_when_the_renewal_has_succeeded() -> None
 def test_the_record_is_gone_when_its_renewal_failed() -> None:
     application = renewing_one()
     settle(application, Run(0, 0, ACCEPT), Run(1, 1, RENEW), error=InvalidRecordStateError())
-    assert not application.is_renewing
+    assert not application.deliveries.renewing
     assert collected(application) == []
     application.demand_all_acknowledged()
     outcome = application.next_outcome()
@@ -394,7 +394,7 @@ def test_the_rest_is_waited_for_when_half_of_the_renewals_have_ended() -> None:
         application.acknowledge("a", 0, offset, RENEW)
     application.gather()
     settle(application, Run(0, 0, RENEW))
-    assert application.is_renewing
+    assert application.deliveries.renewing
     assert collected(application) == []
     settle(application, Run(1, 1, RENEW))
     assert collected(application) == [("a", 0, 0), ("a", 0, 1)]
@@ -412,7 +412,7 @@ def test_outcomes_are_reported_once_and_settle_what_was_gathered() -> None:
     assert application.awaits_outcomes
     settle(application, Run(0, 0, ACCEPT))
     assert not application.awaits_outcomes
-    assert len(application.peek_outcomes()) == 1
+    assert len(application.reports.peek_outcomes()) == 1
     outcome = application.next_outcome()
     assert outcome is not None
     assert outcome.partition == A0
@@ -422,9 +422,9 @@ def test_outcomes_are_reported_once_and_settle_what_was_gathered() -> None:
 def test_outcomes_are_gone_when_nobody_wants_them() -> None:
     application = renewing_one()
     settle(application, Run(0, 0, ACCEPT))
-    application.drop_outcomes()
+    application.reports.drop_outcomes()
     assert application.next_outcome() is None
-    assert application.peek_outcomes() == ()
+    assert application.reports.peek_outcomes() == ()
 
 
 def test_more_outcomes_than_acknowledgements_are_noticed() -> None:
@@ -436,16 +436,16 @@ def test_errors_are_raised_in_order_and_once_when_the_background_side_met_some()
     application = side()
     first, second = UnknownServerError("1"), UnknownServerError("2")
     application.take_all([RaiseError(first, fatal=False), RaiseError(second, fatal=True)])
-    assert [application.pop_error() for _ in range(3)] == [first, second, None]
+    assert [application.reports.pop_error() for _ in range(3)] == [first, second, None]
 
 
 def test_completions_are_told_apart_by_their_request() -> None:
     application = side()
     application.take_all([CompleteCommit(1, timed_out=True), CompleteUnsubscribe(2)])
-    assert application.pop_completion(3) is None
-    assert application.pop_completion(2) is False
-    assert application.pop_completion(1) is True
-    assert application.pop_completion(1) is None
+    assert application.reports.pop_completion(3) is None
+    assert application.reports.pop_completion(2) is False
+    assert application.reports.pop_completion(1) is True
+    assert application.reports.pop_completion(1) is None
 
 
 def test_the_end_is_known_when_the_core_has_finished() -> None:

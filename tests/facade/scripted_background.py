@@ -70,14 +70,14 @@ class Ledger:
 class ScriptedBackground:
     """Stands in for `ConsumerBackground`. `produce` makes batches that the next polls get, one for each partition."""
 
-    def __init__(self, core: Any, config: Any, *, window: Any = None) -> None:
+    def __init__(self, core: Any, config: Any, *, application: Any = None) -> None:
         self.measurements = Measurements()
         self.mailbox = Mailbox(None, self.measurements, self.now_ms)
         self.is_current_thread = False
         self.ledger = Ledger()
         self.is_closed = False
         self._poll_ends_at_ms = 0
-        self._window = window
+        self._application = application
         self._topics: frozenset[str] = frozenset()
         self._waiting: deque[int] = deque()
         self._next_offset = 0
@@ -152,7 +152,7 @@ class ScriptedBackground:
 
     @_handle.register
     def _(self, _: AcknowledgementsMade) -> None:
-        self._window.post_acknowledgements(self.post)
+        self._application.post_acknowledgements(self.post)
 
     @_handle.register
     def _(self, _: AcknowledgementsGathered) -> None:
@@ -178,8 +178,8 @@ class ScriptedBackground:
             outcomes.append(AcknowledgementOutcome(one.partition, ended, None, LOCK_MS, self.now_ms()))
         if outcomes:
             reported = ReportOutcomes(tuple(outcomes))
-            if self._window is not None:
-                self._window.tell_outcomes([reported])
+            if self._application is not None:
+                self._application.tell_outcomes([reported])
             self.mailbox.put(reported)
 
     def _deliver(self, base: int) -> None:

@@ -88,6 +88,7 @@ class SimulatedClient:
             socket_connection_setup_timeout_ms=SETUP_TIMEOUT_MS,
             metadata_max_age_ms=3_000,
             allow_auto_create_topics=profile.auto_create,
+            protect_locks=profile.protect_locks,
         )
         self.driver = SimulatedDriver(
             name, config, self.member_id, source, time, network, trace, self._on_news, ahead_ms
@@ -102,9 +103,10 @@ class SimulatedClient:
             max_poll_records=self.profile.max_poll_records,
             now_ms=self.driver.now_ms,
             window_records=self.profile.window_records,
+            protects_locks=self.profile.protect_locks,
         )
         self.facade = SimulatedFacade(self.driver, side, auditor, API_TIMEOUT_MS)
-        self.driver.start(self.facade if side.has_window else None)
+        self.driver.start(self.facade)
         self._life = life(self)
         self._time.after(0, lambda: self.driver.run(self._resume))
 

@@ -60,6 +60,11 @@ class ClientAudit:
         if records and self._trace.is_on:
             self._trace.add(self._name, "polled", [(r.topic, r.partition, r.offset, r.delivery_count) for r in records])
 
+    def put_back(self, records: list[ShareRecord[Any, Any]]) -> None:
+        """A loop has not come to these; they come again."""
+        for record in records:
+            self._in_hand[record.topic, record.partition, record.offset] -= 1
+
     def acknowledged(self, record: ShareRecord[Any, Any]) -> None:
         self._unposted.add((record.topic, record.partition, record.offset))
 
@@ -78,6 +83,9 @@ class ClientAudit:
         acquired = self._books.acquired.get(self._member_id, {})
         for one in gathered:
             partition = one.partition
+            if one.is_own:
+                self._renewed(one)
+                continue
             self._open_runs[one.number] = len(one.runs)
             for offset, kind in _offsets(one.runs):
                 where = (partition.topic, partition.partition, offset)
@@ -89,6 +97,14 @@ class ClientAudit:
                 elif kind in (ACCEPT, RENEW):
                     raise ComplaintError(f"{self._name} acknowledges {where}, which its application does not hold")
                 self._unreported[partition, offset, kind] += 1
+
+    def _renewed(self, renewals: GatheredAcknowledgements) -> None:
+        """The client keeps locks by itself: of what the application holds, and of nothing else."""
+        for offset, kind in _offsets(renewals.runs):
+            where = (renewals.partition.topic, renewals.partition.partition, offset)
+            if kind != RENEW or not self._in_hand[where]:
+                raise ComplaintError(f"{self._name} renews {where} by itself, which its application does not hold")
+            self._trace.count("renewed by the client")
 
     def reported(self, outcome: AcknowledgementOutcome) -> None:
         partition = outcome.partition

@@ -19,7 +19,7 @@ from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.consumer import ShareConsumerCore
 from kafka_share.core.events import BatchReclaimed, Event, Output, Send
 from kafka_share.network.connections import Connections
-from kafka_share.network.mailbox import ConsumerPort, Mailbox, OpenWindow
+from kafka_share.network.mailbox import Application, ConsumerPort, Mailbox
 from kafka_share.network.turns import Turns
 
 
@@ -90,10 +90,10 @@ class SimulatedDriver:
         self._port: ConsumerPort
         self._turns: Turns
 
-    def start(self, window: OpenWindow | None) -> None:
-        """Before the first event; `window` is the application's side if it has an open one."""
+    def start(self, application: Application) -> None:
+        """Before the first event."""
         core = TracedCore(self.name, self.core, self._trace)
-        self._port = ConsumerPort(self.mailbox, window)
+        self._port = ConsumerPort(self.mailbox, application)
         self._turns = Turns(core, self._port, self.now_ms, _no_log)
         self._turns.connections = Connections(
             lambda node, channel, owner: SimulatedConnection(node, channel, owner, self, self._network, self._time),

@@ -14,6 +14,8 @@ from simulation.driver import SimulatedDriver
 from simulation.trace import ComplaintError
 
 from kafka_share.application.calls import ConsumerCalls, Records, Wait
+from kafka_share.application.calls import Steps as WaitSteps
+from kafka_share.application.delivery import Record
 from kafka_share.application.side import ApplicationSide
 from kafka_share.core.events import (
     AcknowledgementOutcome,
@@ -47,6 +49,7 @@ class Confidant(Protocol):
     @property
     def open_numbers(self) -> frozenset[int]: ...
     def delivered(self, records: list[ShareRecord[Any, Any]]) -> None: ...
+    def put_back(self, records: list[ShareRecord[Any, Any]]) -> None: ...
     def acknowledged(self, record: ShareRecord[Any, Any]) -> None: ...
     def committed(self, waited_for: frozenset[int]) -> None: ...
     def posted(self, gathered: tuple[GatheredAcknowledgements, ...]) -> None: ...
@@ -97,16 +100,34 @@ class SimulatedFacade:
         yield Sleep(self._driver.now_ms() + span_ms)
 
     def poll(self, timeout_ms: int) -> Steps[Records]:
+        records = yield from self._polled(self._calls.poll(timeout_ms))
+        self._auditor.delivered(list(records))
+        return records
+
+    def _polled(self, call: WaitSteps[T]) -> Steps[T]:
         try:
-            records = yield from self._calls.poll(timeout_ms)
+            return (yield from call)
         except KafkaShareError:
             if self._background.has_open_poll:
                 raise ComplaintError("a poll has raised, and the core was not told that it ended") from None
             raise
         finally:
             self._background.has_open_poll = False
-        self._auditor.delivered(list(records))
-        return records
+
+    def read(self, timeout_ms: int, work: Callable[[Record], Steps[bool]]) -> Steps[int]:
+        """One turn of a loop over the consumer: how many records it got. `work` says whether to go on."""
+        is_over: list[bool] = []
+        reading = yield from self._polled(self._calls.read(timeout_ms, lambda: bool(is_over)))
+        self._auditor.delivered(list(reading.rest))
+        count = 0
+        for record in reading:
+            count += 1
+            if not (yield from work(record)):
+                is_over.append(True)
+                self._auditor.put_back(reading.rest)
+                self._calls.stop_reading()
+                break
+        return count
 
     def acknowledge(self, record: ShareRecord[Any, Any], kind: AcknowledgeType) -> None:
         self._auditor.acknowledged(record)
@@ -128,11 +149,10 @@ class SimulatedFacade:
         if self.side.awaits_outcomes:
             raise ComplaintError("close has returned before all outcomes, or acknowledgements were never posted")
 
-    # ---- called by the background half, in an open window
+    # ---- called by the background half
 
     def tell_outcomes(self, outputs: Sequence[Output]) -> None:
-        if self.side.has_window:
-            self.side.tell_outcomes(outputs)
+        self.side.tell_outcomes(outputs)
 
     def post_acknowledgements(self, post: Callable[[AcknowledgementsGathered], None]) -> None:
         def overheard(gathered: AcknowledgementsGathered) -> None:

@@ -82,6 +82,9 @@ class ClientProfile:
     leave_open: float
     """Part of the rounds that commit before every record has been acknowledged."""
     unsubscribe: float
+    protect_locks: bool
+    loops: bool
+    """Whether it takes its records from a loop over the consumer."""
 
 
 def draw_cluster(source: random.Random) -> ClusterProfile:
@@ -128,4 +131,6 @@ def draw_client(source: random.Random, cluster: ClusterProfile, group: str) -> C
         commit_async=source.choice((0, 0.2, 0.5)),
         leave_open=source.choice((0, 0.2)),
         unsubscribe=source.choice((0, 0, 0.05)),
+        protect_locks=source.random() < 0.8,
+        loops=source.random() < 0.4,
     )

@@ -16,6 +16,7 @@ import attrs
 
 from kafka_share.application.calls import ConsumerCalls
 from kafka_share.application.delivery import Delivery
+from kafka_share.application.reports import Reports
 from kafka_share.application.side import ApplicationSide
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.share import acquisition
@@ -81,9 +82,9 @@ def _drops_failed_outcomes(resolve: Original) -> Original:
 def _reports_twice(drop: Original) -> Original:
     calls = count()
 
-    def mutant(side: ApplicationSide) -> None:
+    def mutant(reports: Reports) -> None:
         if next(calls) % 2:
-            drop(side)
+            drop(reports)
 
     return mutant
 
@@ -267,7 +268,7 @@ MUTATIONS = {
         _drops_failed_outcomes,
         "is never told what became of|returned before the outcome",
     ),
-    "report an outcome twice": Mutation(ApplicationSide, "drop_outcome", _reports_twice, "once too often"),
+    "report an outcome twice": Mutation(Reports, "drop_outcome", _reports_twice, "once too often"),
     "never rejoin after fencing": Mutation(Membership, "_fenced", _never_rejoins, "is no member of its group", 6),
     "leave without a word": Mutation(
         Membership, "_skip_pointless_leave", _leaves_without_a_word, "has closed and is still a member"

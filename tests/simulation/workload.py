@@ -26,7 +26,11 @@ def live(client: SimulatedClient) -> Steps[None]:
     facade.subscribe(frozenset(profile.topics))
     while not client.should_close:
         yield from _round(client)
-        if client.source.random() < profile.unsubscribe and not client.is_quiet and not facade.side.holds_records:
+        if (
+            client.source.random() < profile.unsubscribe
+            and not client.is_quiet
+            and not facade.side.deliveries.unacknowledged
+        ):
             client.trace.count("unsubscribed and came back")
             yield from facade.unsubscribe()
             yield from facade.sleep(client.source.randint(0, 1_000))
@@ -40,6 +44,10 @@ def _round(client: SimulatedClient) -> Steps[None]:
     facade, profile, source = client.facade, client.profile, client.source
     timeout_ms = min(profile.poll_timeout_ms, QUIET_POLL_MS) if client.is_quiet else profile.poll_timeout_ms
     try:
+        if profile.loops and not profile.window_records:
+            yield from _loop(client, timeout_ms)
+            yield from _commit(client)
+            return
         records = yield from facade.poll(timeout_ms)
     except (WakeupError, DataError) as error:
         client.trace.count(f"poll raised {type(error).__name__}")
@@ -61,6 +69,21 @@ def _round(client: SimulatedClient) -> Steps[None]:
     yield from _commit(client)
     if profile.idle_ms and not client.is_quiet and source.random() < 0.3:
         yield from facade.sleep(source.randint(0, profile.idle_ms))
+
+
+def _loop(client: SimulatedClient, timeout_ms: int) -> Steps[None]:
+    """Work through one poll record by record, as a loop over the consumer does; now and then leave the loop."""
+    facade, profile, source = client.facade, client.profile, client.source
+
+    def work(record: ShareRecord[Any, Any]) -> Steps[bool]:
+        if not client.is_quiet:
+            yield from facade.sleep(source.randint(0, profile.work_ms // 5))
+        if profile.explicit:
+            facade.acknowledge(record, _chosen_type(client))
+        return client.is_quiet or source.random() > profile.leave_open / 10
+
+    if not (yield from facade.read(timeout_ms, work)):
+        yield from facade.sleep(source.randint(20, 150))
 
 
 def _acknowledge(client: SimulatedClient, records: Records) -> Steps[None]:

@@ -64,6 +64,15 @@ class Unit:
         return self.gathered.runs
 
     @property
+    def is_own(self) -> bool:
+        return self.gathered.is_own
+
+    @property
+    def company(self) -> tuple[bool, bool]:
+        """Units of one partition that differ in this are not sent together: the broker takes all or none."""
+        return self.gathered.is_late, self.gathered.is_own
+
+    @property
     def has_renewal(self) -> bool:
         return any(run.type == AcknowledgeType.RENEW for run in self.runs)
 
@@ -109,7 +118,7 @@ class Acknowledgements:
             return
         commit = Commit(event.request_id, event.deadline_at_ms)
         for unit in self._open.values():
-            if not unit.is_internal:
+            if not (unit.is_internal or unit.is_own):
                 unit.is_urgent = True
                 unit.waiting.append(commit)
                 commit.open_units += 1
@@ -228,13 +237,14 @@ class Acknowledgements:
             del self._open[unit.number]
             if not unit.is_internal:
                 ended.append(EndedAcknowledgements(unit.gathered.number, unit.runs))
-                self.has_renewed |= error is None and unit.has_renewal
+                self.has_renewed |= error is None and unit.has_renewal and not unit.is_own
             for commit in unit.waiting:
                 self._count_down(commit)
         if ended:
             where = units[0].partition
             sent_at_ms, lock_ms = (None, None) if new_lock is None else new_lock
-            self._outcomes.append(AcknowledgementOutcome(where, tuple(ended), error, lock_ms, sent_at_ms))
+            is_own = units[0].is_own
+            self._outcomes.append(AcknowledgementOutcome(where, tuple(ended), error, lock_ms, sent_at_ms, is_own))
 
     def resolve_or_retry(
         self, units: list[Unit], error: BrokerError | None, new_lock: tuple[int, int] | None, now_ms: int
@@ -293,7 +303,7 @@ class Acknowledgements:
         """Put the outcomes so far into the outputs, and after them the commits that they complete."""
         if self._outcomes:
             for outcome in self._outcomes:
-                if outcome.error is not None:
+                if outcome.error is not None and not outcome.is_own:
                     self._note_failure(outcome, outcome.error, now_ms)
             self._outputs.add(ReportOutcomes(tuple(self._outcomes)))
             self._outcomes.clear()
@@ -333,19 +343,19 @@ def _in_order(queue: list[Unit]) -> tuple[list[Unit], list[Unit]]:
     """Split a queue into units that may go and those that overlap an earlier one.
 
     Two units about the same offset (a renewal, and later the final type) never go together, nor the later one first.
-    Nor do late ones and others of one partition.
+    Nor do late ones, the client's own renewals and others of one partition.
     """
     first: list[Unit] = []
     behind: list[Unit] = []
     seen: dict[TopicIdPartition, list[AcknowledgementRun]] = {}
-    late: dict[TopicIdPartition, bool] = {}
+    company: dict[TopicIdPartition, tuple[bool, bool]] = {}
     for unit in queue:
         before = seen.get(unit.partition)
         if before is None:
             seen[unit.partition] = list(unit.runs)
-            late[unit.partition] = unit.gathered.is_late
+            company[unit.partition] = unit.company
             first.append(unit)
             continue
-        (behind if unit.gathered.is_late != late[unit.partition] or overlap(before, unit.runs) else first).append(unit)
+        (behind if unit.company != company[unit.partition] or overlap(before, unit.runs) else first).append(unit)
         seen[unit.partition] = sorted([*before, *unit.runs])
     return first, behind

@@ -14,6 +14,7 @@ import attrs
 
 from kafka_share.core.context import CoreContext
 from kafka_share.core.events import (
+    AcknowledgementsGathered,
     Channel,
     CommitRequested,
     Deliver,
@@ -26,8 +27,9 @@ from kafka_share.core.events import (
     Reclaim,
 )
 from kafka_share.core.fetching.acknowledgements import Acknowledgements
+from kafka_share.core.fetching.losses import LossNotes
 from kafka_share.core.fetching.node_exchange import NodeExchange
-from kafka_share.core.fetching.offsets import AcknowledgementRun
+from kafka_share.core.fetching.offsets import AcknowledgementRun, count_of
 from kafka_share.core.fetching.share_session import ShareSession, Wanted
 from kafka_share.core.fetching.wanted_partitions import WantedPartitions
 from kafka_share.core.membership import Membership
@@ -37,7 +39,7 @@ from kafka_share.protocol.share_values import DEFAULT_LOCK_MS
 from kafka_share.records import AcknowledgeType, Node
 
 ACKNOWLEDGE_LINGER_MS: Final = 5
-"""How long acknowledgements that were made between polls (open window) wait for company."""
+"""How long acknowledgements that were announced between polls wait for company."""
 
 
 class Fetching:
@@ -65,6 +67,8 @@ class Fetching:
         self._max_records = context.config.max_poll_records
         """How many the present poll has room for."""
         self._gather_at_ms: int | None = None
+        """When the application's side is asked for what was acknowledged between two polls."""
+        self._lost = LossNotes("records-lost", context.outputs)
         self._wanted = WantedPartitions(metadata, membership)
         self._last_asked = -1
         self._departed_checked = 0
@@ -88,8 +92,18 @@ class Fetching:
 
     def acknowledgements_made(self, now_ms: int) -> None:
         """Ask for them after a moment, in which more are made: a request for each would cost more than it gains."""
-        if self._closing_until_ms is None and self._gather_at_ms is None:
-            self._gather_at_ms = now_ms + ACKNOWLEDGE_LINGER_MS
+        self._gather_by(now_ms + ACKNOWLEDGE_LINGER_MS)
+
+    def acknowledgements_gathered(self, event: AcknowledgementsGathered, now_ms: int) -> None:
+        self.acknowledgements.add(event.acknowledgements, now_ms, is_urgent=False)
+        for lost in event.lost:
+            self._lost.add(lost.partition, lost.runs)
+            self._context.measurements.records_lost(count_of(lost.runs), now_ms)
+        if event.again_at_ms is not None:
+            self._gather_by(event.again_at_ms)
+
+    def _gather_by(self, at_ms: int) -> None:
+        self._gather_at_ms = at_ms if self._gather_at_ms is None else min(at_ms, self._gather_at_ms)
 
     def commit(self, event: CommitRequested) -> None:
         self.acknowledgements.commit(event)
@@ -129,6 +143,8 @@ class Fetching:
         self._wake_at_ms = None
         self._fail_unsendable(now_ms)
         self._gather_when_due(now_ms)
+        self._lost.poll(now_ms)
+        self._wake(self._lost.wake_at_ms())
         if self._closing_until_ms is not None:
             self._close_sessions(now_ms, self._closing_until_ms)
         else:
@@ -283,6 +299,8 @@ class Fetching:
         if kept:
             batch = attrs.evolve(batch, partitions=kept)
             self._outputs.add(Deliver(batch))
+            if self._config.protect_locks or self._config.has_window:
+                self._gather_by(now_ms + (batch.acquisition_lock_timeout_ms or DEFAULT_LOCK_MS) // 3)
             self._untaken.delivered(batch, now_ms)
             self._poll_ends_at_ms = None
             self._is_poll_new = False

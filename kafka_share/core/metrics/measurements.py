@@ -138,6 +138,7 @@ class Measurements:
         self.fetch_throttle = new()
         self.acknowledgements_sent = new()
         self.acknowledgements_failed = new()
+        self.lost = new()
         self.events_expired = 0
         # recorded by the network thread
         self.traffic = Traffic(new)
@@ -197,6 +198,9 @@ class Measurements:
 
     def acknowledging_failed(self, records: int, now_ms: int) -> None:
         self.acknowledgements_failed.record(records, now_ms)
+
+    def records_lost(self, records: int, now_ms: int) -> None:
+        self.lost.record(records, now_ms)
 
     def commit_expired(self) -> None:
         self.events_expired += 1

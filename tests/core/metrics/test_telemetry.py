@@ -9,6 +9,7 @@ import pytest
 from core.scripted_cluster import Harness, heartbeat_answer
 
 from kafka_share.core.events import ClientInstanceIdWanted, CloseRequested, Send
+from kafka_share.core.metrics.metric_table import METRICS, telemetry_name
 from kafka_share.core.metrics.telemetry import DEFAULT_INTERVAL_MS, LAST_PUSH_LIMIT_MS, State
 from kafka_share.errors import UnsupportedVersionError
 from kafka_share.protocol import otlp
@@ -220,7 +221,7 @@ def test_push_has_the_metrics_whose_names_begin_as_asked() -> None:
 def test_all_metrics_are_pushed_when_the_broker_wants_everything(everything: str) -> None:
     """Brokers write "everything" as an empty beginning or as a star; nodes are told apart by an attribute."""
     found = content(push(pushing(everything)))
-    assert len({point.name for point in found.points}) == 67
+    assert {point.name for point in found.points} == {telemetry_name(metric) for metric in METRICS}
     assert {"node_id": "node-1"} in [point.attributes for point in found.points] or not any(
         point.attributes for point in found.points
     )

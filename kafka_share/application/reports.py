@@ -1,0 +1,68 @@
+"""What the background side reports: outcomes of acknowledgements, errors to be raised, requests that have ended.
+
+Owned by `ApplicationSide` and used on the thread that polls. An output may be taken again after an interrupt, which
+changes nothing, and everything stays until it has been raised or reported.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from kafka_share.core.events import AcknowledgementOutcome
+from kafka_share.errors import KafkaShareError
+
+
+class Reports:
+    """Each error is raised once and each outcome reported once, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._errors: deque[KafkaShareError] = deque()
+        self._outcomes: deque[AcknowledgementOutcome] = deque()
+        self._completed: dict[int, bool] = {}
+
+    # ---- taken over
+
+    def add_outcome(self, outcome: AcknowledgementOutcome, *, is_again: bool) -> None:
+        if not (is_again and any(known is outcome for known in self._outcomes)):
+            self._outcomes.append(outcome)
+
+    def add_error(self, error: KafkaShareError, *, is_again: bool) -> None:
+        if not (is_again and any(known is error for known in self._errors)):
+            self._errors.append(error)
+
+    def complete(self, request_id: int, *, timed_out: bool) -> None:
+        self._completed[request_id] = timed_out
+
+    # ---- given to the calls
+
+    def raise_error(self) -> None:
+        """Raise the next error of the background side, each once."""
+        if self._errors:
+            try:
+                raise self._errors[0]
+            except KafkaShareError:
+                self._errors.popleft()
+                raise
+
+    def pop_error(self) -> KafkaShareError | None:
+        """The next error that no call has raised."""
+        return self._errors.popleft() if self._errors else None
+
+    def first_outcome(self) -> AcknowledgementOutcome | None:
+        """The oldest outcome that has not been reported to the application yet."""
+        return self._outcomes[0] if self._outcomes else None
+
+    def drop_outcome(self) -> None:
+        """It has been reported."""
+        self._outcomes.popleft()
+
+    def drop_outcomes(self) -> None:
+        """Nobody wants to hear of what has ended so far."""
+        self._outcomes.clear()
+
+    def peek_outcomes(self) -> tuple[AcknowledgementOutcome, ...]:
+        return tuple(self._outcomes)
+
+    def pop_completion(self, request_id: int) -> bool | None:
+        """None until a commit or unsubscribe has been completed, then whether it ran out of time."""
+        return self._completed.pop(request_id, None)
