@@ -7,6 +7,10 @@ that only ever rises and single entries of dictionaries are all that threads sha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Final
+
+LONG_SPAN: Final = 10_000
+"""So many offsets and more are kept by their ends: a broker may name millions in a few bytes."""
 
 
 class LockGeneration:
@@ -29,7 +33,7 @@ class AcquisitionLock:
     Deadlines are milliseconds of the clock `now_ms`. A pickled lock becomes None: it means nothing elsewhere.
     """
 
-    __slots__ = ("_deadline_at_ms", "_generation", "_lost", "_now_ms", "_renewed")
+    __slots__ = ("_deadline_at_ms", "_generation", "_lost", "_lost_spans", "_now_ms", "_renewed")
 
     def __init__(self, deadline_at_ms: int, generation: LockGeneration, now_ms: Callable[[], int]) -> None:
         self._deadline_at_ms = deadline_at_ms
@@ -37,6 +41,7 @@ class AcquisitionLock:
         self._now_ms = now_ms
         self._renewed: dict[int, int] = {}
         self._lost: set[int] = set()
+        self._lost_spans: tuple[range, ...] = ()
 
     def deadline_of(self, offset: int) -> int:
         return self._renewed.get(offset, self._deadline_at_ms)
@@ -50,7 +55,7 @@ class AcquisitionLock:
 
     def lost_among(self, offsets: Iterable[int]) -> list[int]:
         """Those whose lock is lost."""
-        if not (self._renewed or self._lost):  # which most locks never are
+        if not (self._renewed or self._lost or self._lost_spans):  # which most locks never are
             return list(offsets) if self._generation.has_ended or self._now_ms() >= self._deadline_at_ms else []
         return [offset for offset in offsets if self.is_lost(offset)]
 
@@ -60,13 +65,18 @@ class AcquisitionLock:
         return any(not self._is_gone(offset) and 0 < self.deadline_of(offset) - now_ms <= span_ms for offset in offsets)
 
     def _is_gone(self, offset: int) -> bool:
-        return self._generation.has_ended or offset in self._lost
+        if self._generation.has_ended or offset in self._lost:
+            return True
+        return any(offset in span for span in self._lost_spans)
 
     def renew(self, first: int, last: int, deadline_at_ms: int) -> None:
         self._renewed.update(dict.fromkeys(range(first, last + 1), deadline_at_ms))
 
     def lose(self, first: int, last: int) -> None:
-        self._lost.update(range(first, last + 1))
+        if last - first < LONG_SPAN:
+            self._lost.update(range(first, last + 1))
+        else:
+            self._lost_spans += (range(first, last + 1),)
 
     def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
         return _no_lock, ()

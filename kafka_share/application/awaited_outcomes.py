@@ -97,7 +97,9 @@ def _end(
         elif lock is not None and is_renewed and run.type == AcknowledgeType.RENEW:
             lock.renew(run.first, run.last, (outcome.sent_at_ms or 0) + lock_ms)
         if waiting:
-            for offset in range(run.first, run.last + 1):
+            # A run may be longer than what waits: what could not be decoded is acknowledged as well.
+            offsets = range(run.first, run.last + 1)
+            for offset in offsets if len(offsets) <= len(waiting) else [o for o in waiting if o in offsets]:
                 for told in waiting.pop(offset, ()):
                     yield told, outcome.error
 

@@ -66,6 +66,7 @@ class Leaving:
 
     parts: tuple[tuple[GatheredAcknowledgements, Waiting], ...]
     types: dict[int, int]
+    failed: dict[int, AcknowledgementRun]
     renewing: dict[int, Record]
     """Not in the open window, where renewed records stay."""
 
@@ -75,7 +76,7 @@ class Delivery:
 
     An offset is in one of three states: delivered and not acknowledged (`unacknowledged` counts these), acknowledged
     (its type may still be changed), or gone (gathered). Offsets that could not be turned into records have a preset
-    type, which may be overridden.
+    type, which may be overridden; they stay runs, for a broker may name millions of them in a few bytes.
 
     Records stay in the lists they came in until the application acknowledges a single one: implicit acknowledgement
     then costs nothing per record.
@@ -99,7 +100,8 @@ class Delivery:
         self._types: dict[int, int] = {}
         self._preset: dict[int, AcknowledgementRun] = {}
         """What the application never sees: gaps, and what is given back. By first offset."""
-        self._failed: set[int] = set()
+        self._failed: dict[int, AcknowledgementRun] = {}
+        """What could not be turned into records. By first offset."""
         self._renewal_asked_at_ms: dict[int, int] = {}
         """When the client asked by itself for a new lock."""
         self._is_renewable = True
@@ -133,10 +135,7 @@ class Delivery:
 
     def fail(self, runs: Iterable[AcknowledgementRun]) -> None:
         """Take over offsets that could not be delivered, with the types they have unless the application overrides."""
-        for run in runs:
-            for offset in range(run.first, run.last + 1):
-                self._types[offset] = run.type
-                self._failed.add(offset)
+        self._failed.update({run.first: run for run in runs})
 
     def present(self, offsets: Iterable[int]) -> list[Record]:
         """Those of the records that are still here."""
@@ -154,15 +153,15 @@ class Delivery:
 
     @property
     def unacknowledged(self) -> int:
-        return sum(map(len, self._fresh)) + len(self._records) + len(self._failed) - len(self._types)
+        return sum(map(len, self._fresh)) + len(self._records) - len(self._types)
 
     @property
     def is_done(self) -> bool:
-        return not (self._fresh or self._accepted or self._records or self._types or self._preset)
+        return not (self._fresh or self._accepted or self._records or self._types or self._preset or self._failed)
 
     @property
     def has_acknowledgements(self) -> bool:
-        return bool(self._types or self._preset or self._accepted)
+        return bool(self._types or self._preset or self._failed or self._accepted)
 
     def acknowledge(self, offset: int, kind: AcknowledgeType) -> bool:
         """Acknowledge a delivered record; False if it is not in flight here."""
@@ -192,9 +191,16 @@ class Delivery:
 
     def override(self, offset: int, kind: AcknowledgeType) -> bool:
         """Change what was preset for an offset that could not be delivered; False if it is none."""
-        if offset not in self._failed:
+        found = next((run for run in self._failed.values() if run.first <= offset <= run.last), None)
+        if found is None:
             return False
-        self._types[offset] = kind
+        changed = {first: run for first, run in self._failed.items() if run is not found}
+        for first, last, type_ in (
+            (found.first, offset - 1, found.type), (offset, offset, kind), (offset + 1, found.last, found.type),
+        ):  # fmt: skip
+            if first <= last:
+                changed[first] = AcknowledgementRun(first, last, type_)
+        self._failed = changed
         return True
 
     def accept_rest(self) -> None:
@@ -250,34 +256,33 @@ class Delivery:
         Acknowledgements that come after the end of their lock are apart from the others: a broker refuses all
         acknowledgements of a partition in one request if it has to refuse one of them.
         """
-        types = self._types
+        types, failed = self._types, {} if is_early else self._failed
         if is_early and types:
             self._look_up()  # an interrupt may have left it half done
-            left_out = self._failed if has_window else self._failed.union(self._renewing_offsets())
-            if left_out:
-                types = {offset: kind for offset, kind in types.items() if offset not in left_out}
-        preset = list(self._preset.values())
-        if not (types or preset or self._accepted):
+            if not has_window and RENEW in types.values():
+                types = {offset: kind for offset, kind in types.items() if kind != RENEW}
+        on_time, settled = types, [*self._preset.values(), *failed.values()]
+        if not (types or settled or self._accepted):
             return None
-        late = self.lock.lost_among(types)
-        on_time = types
         parts: list[tuple[GatheredAcknowledgements, Waiting]] = []
-        if late:
-            parts.append(self._part({offset: types[offset] for offset in late}, preset, numbers, is_late=True))
-            on_time = {offset: kind for offset, kind in types.items() if offset not in set(late)}
-            preset = []
-        if on_time or preset or self._accepted:
-            parts.append(self._part(on_time, preset, numbers, is_late=False))
+        late = {offset: types[offset] for offset in self.lock.lost_among(types)}
+        late_runs = {run: None for run in settled if self.lock.is_lost(run.first)}
+        if late or late_runs:
+            parts.append(self._part(late, list(late_runs), numbers, is_late=True))
+            on_time = {offset: kind for offset, kind in types.items() if offset not in late}
+            settled = [run for run in settled if run not in late_runs]
+        if on_time or settled or self._accepted:
+            parts.append(self._part(on_time, settled, numbers, is_late=False))
         renewing: dict[int, Record] = {}
         if not has_window and RENEW in types.values():
             renewing = {o: self._records[o] for o, kind in types.items() if kind == RENEW and o in self._records}
-        return Leaving(tuple(parts), types, renewing)
+        return Leaving(tuple(parts), types, failed, renewing)
 
     def _part(
-        self, types: dict[int, int], preset: list[AcknowledgementRun], numbers: Iterator[int], *, is_late: bool
+        self, types: dict[int, int], settled: list[AcknowledgementRun], numbers: Iterator[int], *, is_late: bool
     ) -> tuple[GatheredAcknowledgements, Waiting]:
-        accepted = [run for records in self._accepted for run in _accepting(records)]
-        runs = tuple(merged([*accepted, *(_runs_of_types(types) if types else ()), *preset]))
+        accepted = [] if is_late else [run for records in self._accepted for run in _accepting(records)]
+        runs = tuple(merged([*accepted, *(_runs_of_types(types) if types else ()), *settled]))
         waiting = {offset: self._waiting[offset] for offset in types if offset in self._waiting}
         number = next(numbers)
         return (
@@ -299,12 +304,12 @@ class Delivery:
                 if kind != RENEW or not has_window:
                     self._records.pop(offset, None)
                 self._waiting.pop(offset, None)
+        if leaving.failed is self._failed:
+            self._failed = {}
         if types is self._types:
-            self._failed = set()
             self._types = {}
         else:
             for offset in types:
-                self._failed.discard(offset)
                 self._types.pop(offset, None)
 
     def waiting(self) -> Waiting:
@@ -314,7 +319,7 @@ class Delivery:
     def count_open(self) -> int:
         """Open window: the delivered records without a final acknowledgement."""
         renewals = list(self._types.values()).count(RENEW)
-        return sum(map(len, self._fresh)) + len(self._records) - (len(self._types) - len(self._failed) - renewals)
+        return sum(map(len, self._fresh)) + len(self._records) - (len(self._types) - renewals)
 
     def first_open(self) -> int | None:
         """The lowest offset without a final acknowledgement. Any thread may ask while others change what is held."""
@@ -324,9 +329,9 @@ class Delivery:
         return min(open_ones, default=None)
 
     def check(self) -> None:
-        """Invariants: every type belongs to something delivered or failed."""
+        """Invariants: every type belongs to something delivered."""
         for offset in self._types:
-            assert offset in self._records or offset in self._failed, f"{self.partition}@{offset} was never delivered"
+            assert offset in self._records, f"{self.partition}@{offset} was never delivered"
         for records in (*self._fresh, *self._accepted):
             assert records, "an empty list of records is kept"
             offsets = list(map(_offset_of, records))

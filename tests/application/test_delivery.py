@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 from itertools import count
 from typing import Any
 from uuid import UUID
@@ -14,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from kafka_share.application.delivery import Delivery, runs_of
 from kafka_share.core.events import FetchedPartition, GatheredAcknowledgements
+from kafka_share.core.fetching.answers import MAX_ACQUIRED_OFFSETS
 from kafka_share.core.fetching.offsets import AcknowledgementRun as Run
 from kafka_share.locks import AcquisitionLock, LockGeneration
 from kafka_share.protocol.share_values import GAP
@@ -136,6 +138,30 @@ def test_a_failed_offset_keeps_its_preset_type_when_nobody_overrides_it() -> Non
     assert holder.unacknowledged == 0
     holder.accept_rest()
     assert said(holder) == (Run(5, 6, RELEASE),)
+
+
+def test_millions_of_failed_offsets_stay_one_run_and_can_be_overridden_one_by_one() -> None:
+    """A broker names them in a few bytes."""
+    last = MAX_ACQUIRED_OFFSETS - 1
+    holder = holding()
+    tracemalloc.start()
+    try:
+        holder.fail([Run(0, last, REJECT)])
+        assert holder.override(7, RELEASE)
+        assert holder.override(0, ACCEPT)
+        assert holder.override(last, RELEASE)
+        assert not holder.override(last + 1, RELEASE)
+        assert said(holder) == (Run(0, 0, ACCEPT), Run(1, 6, REJECT), Run(7, 7, RELEASE), Run(8, last - 1, REJECT),
+                                    Run(last, last, RELEASE))  # fmt: skip
+        assert holder.is_done
+        lock = AcquisitionLock(1_000, LockGeneration(), lambda: 0)
+        lock.lose(1, last)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (lock.is_lost(0), lock.is_lost(1), lock.is_lost(last), lock.is_lost(last + 1)) == (False, True, True, False)
+    assert lock.lost_among([0, 1, 2]) == [1, 2]
+    assert peak < 1_000_000
 
 
 def test_only_failed_offsets_can_be_overridden_and_only_delivered_ones_acknowledged() -> None:

@@ -6,6 +6,8 @@ Pure functions, used by `node_exchange`. Answers may be hostile: what cannot be 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from heapq import heappop, heappush
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
@@ -24,8 +26,12 @@ if TYPE_CHECKING:
 Find: TypeAlias = Callable[[UUID, int], TopicIdPartition | None]
 """The partition that a topic id and a number mean, if it was asked for."""
 
-MAX_ACQUIRED_OFFSETS = 1 << 24
-"""More offsets in one partition of one answer cannot be real: brokers lock at most some ten thousand records."""
+MAX_ACQUIRED_OFFSETS = 1 << 21
+"""More offsets in one partition of one answer cannot be real.
+
+Brokers lock ten thousand records at most (share.partition.max.record.locks), rounded up to the end of a record batch,
+and no producer makes one of two million.
+"""
 
 
 @attrs.frozen
@@ -69,42 +75,59 @@ def read_fetch(response: ShareFetchResponse, find: Find) -> Iterator[PartitionAn
 def clean_acquired(ranges: Iterable[AcquiredRange]) -> tuple[tuple[AcquiredRange, ...], bool]:
     """What a broker said it acquired → ascending ranges without overlap, and whether anything was impossible.
 
-    Of an offset that is named twice the first mention counts (KAFKA-19789). Negative or reversed ranges, and ranges
+    Of an offset that is named twice the first mention counts (KAFKA-19789). Negative or reversed ranges, and what is
     beyond `MAX_ACQUIRED_OFFSETS` in all, are left out and make the second value true.
     """
-    kept: list[AcquiredRange] = []
-    room = MAX_ACQUIRED_OFFSETS
-    impossible = False
-    for first, last, count in ranges:
-        if first < 0 or last < first or last - first >= room:
-            impossible = True
-            continue
-        new = AcquiredRange(first, last, max(count, 1))
-        if not kept or kept[-1].last < first:
-            parts = [new]
-            kept.append(new)
-        else:
-            parts = _outside(new, kept)
-            kept = sorted(kept + parts)
-        room -= sum(part.last - part.first + 1 for part in parts)
-    return tuple(kept), impossible
+    named = list(ranges)
+    possible = [
+        AcquiredRange(first, last, max(count, 1))
+        for first, last, count in named
+        if 0 <= first <= last < first + MAX_ACQUIRED_OFFSETS
+    ]
+    has_impossible = len(possible) < len(named)
+    if any(before.last >= after.first for before, after in pairwise(possible)):
+        possible = _disjoint(possible)
+    kept = possible[: _count_within(possible, MAX_ACQUIRED_OFFSETS)]
+    return tuple(kept), has_impossible or len(kept) < len(possible)
 
 
-def _outside(new: AcquiredRange, kept: list[AcquiredRange]) -> list[AcquiredRange]:
-    """The parts of a range that ascending, disjoint ranges do not cover."""
+def _disjoint(ranges: list[AcquiredRange]) -> list[AcquiredRange]:
+    """Ascending ranges with the same offsets, each from the first range that names it.
+
+    One walk over the offsets at which something begins or ends: a hostile answer has a hundred thousand ranges.
+    """
+    by_first = sorted(range(len(ranges)), key=lambda index: ranges[index].first)
+    reached: list[int] = []
+    """A heap of those that begin at or before `offset`: the first mention is at the top."""
     parts: list[AcquiredRange] = []
-    first = new.first
-    for other in kept:
-        if other.last < first:
+    sources: list[int] = []
+    at = offset = 0
+    while at < len(by_first) or reached:
+        if not reached:
+            offset = max(offset, ranges[by_first[at]].first)
+        while at < len(by_first) and ranges[by_first[at]].first <= offset:
+            heappush(reached, by_first[at])
+            at += 1
+        index = reached[0]
+        last = ranges[index].last
+        if last < offset:
+            heappop(reached)
             continue
-        if other.first > new.last:
-            break
-        if other.first > first:
-            parts.append(AcquiredRange(first, other.first - 1, new.delivery_count))
-        first = other.last + 1
-    if first <= new.last:
-        parts.append(AcquiredRange(first, new.last, new.delivery_count))
+        if at < len(by_first):
+            last = min(last, ranges[by_first[at]].first - 1)
+        if sources and sources[-1] == index and parts[-1].last == offset - 1:
+            parts[-1] = parts[-1]._replace(last=last)
+        else:
+            parts.append(AcquiredRange(offset, last, ranges[index].delivery_count))
+            sources.append(index)
+        offset = last + 1
     return parts
+
+
+def _count_within(ranges: list[AcquiredRange], limit: int) -> int:
+    """How many of the ranges have no more than `limit` offsets together."""
+    sizes = accumulate(r.last - r.first + 1 for r in ranges)
+    return next((at for at, size in enumerate(sizes) if size > limit), len(ranges))
 
 
 def read_acknowledge(response: ShareAcknowledgeResponse, find: Find) -> Iterator[PartitionAnswer]:

@@ -116,10 +116,23 @@ def test_each_offset_is_acquired_once_with_its_first_count_when_ranges_are_in_di
     assert all(before.last < after.first for before, after in pairwise(cleaned))
 
 
+@pytest.mark.parametrize("is_descending", [True, False], ids=["descending", "the last one again and again"])
+def test_a_hundred_thousand_ranges_in_disorder_take_no_quadratic_time(is_descending: bool) -> None:
+    """An answer of two megabytes held the heartbeats up for minutes."""
+    count = 100_000
+    ascending = [AcquiredRange(3 * n, 3 * n + 1, 1) for n in range(count)]
+    named = ascending[::-1] if is_descending else [*ascending, *ascending[-1:] * count]
+    assert clean_acquired(named) == (tuple(ascending), False)
+
+
 def test_impossible_ranges_are_left_out_when_a_broker_names_them() -> None:
     good = AcquiredRange(5, 6, 2)
     bad = [AcquiredRange(-1, 3, 1), AcquiredRange(9, 8, 1), AcquiredRange(10, 10 + MAX_ACQUIRED_OFFSETS, 1)]
     assert clean_acquired([*bad, good]) == ((good,), True)
+    half = MAX_ACQUIRED_OFFSETS // 2
+    low, high = AcquiredRange(0, half - 1, 1), AcquiredRange(half, 2 * half - 1, 2)
+    assert clean_acquired([high, low]) == ((low, high), False)
+    assert clean_acquired([high, AcquiredRange(2 * half, 2 * half, 1), low]) == ((low, high), True)
     assert clean_acquired([AcquiredRange(5, 6, -3)]) == ((AcquiredRange(5, 6, 1),), False)
 
 
