@@ -1,12 +1,9 @@
-"""`kafka-share doctor`, `watch` and `export-lag` as they are typed, on the reference broker."""
+"""`kafka-share doctor` and `watch` as they are typed, on the reference broker."""
 
 from __future__ import annotations
 
 import json
 import struct
-import subprocess
-import sys
-import urllib.request
 from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
@@ -14,7 +11,6 @@ from uuid import UUID
 import kafka
 import pytest
 from click.testing import CliRunner, Result
-from support.documentation import environment
 from support.waiting import poll_while
 
 from kafka_share import AcknowledgeType, KafkaShareAdmin, KafkaShareConsumer
@@ -23,7 +19,6 @@ from kafka_share.broker import ReferenceBroker
 from kafka_share.cli.doctor.facts import gather
 from kafka_share.cli.doctor.history import StateKey
 from kafka_share.cli.doctor.state_log import log_partition
-from kafka_share.cli.export_lag.exporter import LagCollector
 from kafka_share.cli.main import main as cli
 
 GROUP, TOPIC = "workers", "orders"
@@ -186,37 +181,3 @@ def test_watch_says_what_is_wrong_when_the_group_does_not_exist(broker: Referenc
     result = run(broker, "watch", "--group", "nobody", "--count", "2", "--interval", "100")
     assert result.exit_code == 1
     assert result.stderr.count("nobody") >= 2
-
-
-def test_lag_and_members_are_exported_when_prometheus_asks(broker: ReferenceBroker) -> None:
-    """Each scrape shows lag, start offset and members of every share group as they are then."""
-    for number in range(3):
-        broker.produce(TOPIC, b"%d" % number)
-    command = ["export-lag", "--listen", "127.0.0.1", "--port", "0", "--bootstrap-server", broker.bootstrap_servers]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "kafka_share.cli.main", *command], stdout=subprocess.PIPE, text=True, env=environment()
-    )
-    try:
-        assert process.stdout is not None
-        url = process.stdout.readline().split()[-1]
-        with member(broker, share_acknowledgement_mode="explicit", max_poll_records=1) as consumer:
-            [record] = consumer.poll(timeout_ms=30_000)
-            consumer.acknowledge(record)
-            consumer.commit_sync()
-            with urllib.request.urlopen(url, timeout=30) as answer:
-                lines = answer.read().decode().splitlines()
-    finally:
-        process.terminate()
-        process.communicate()
-    assert f'kafka_share_group_lag{{group="{GROUP}",partition="0",topic="{TOPIC}"}} 2.0' in lines
-    assert f'kafka_share_group_members{{group="{GROUP}",state="Stable"}} 1.0' in lines
-    assert "kafka_share_cluster_up 1.0" in lines
-
-
-def test_the_cluster_is_shown_as_down_when_it_does_not_answer() -> None:
-    """A scrape while no broker answers is no error of the exporter: the cluster counts as down."""
-    with ReferenceBroker() as broker:
-        admin = KafkaShareAdmin(bootstrap_servers=broker.bootstrap_servers, default_api_timeout_ms=200)
-    with admin:
-        [family] = LagCollector(admin, [GROUP]).collect()
-    assert (family.name, [sample.value for sample in family.samples]) == ("kafka_share_cluster_up", [0])
