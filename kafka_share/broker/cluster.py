@@ -25,6 +25,7 @@ from kafka_share.broker.share.node import ShareNode
 from kafka_share.broker.share.share_coordinator import ShareCoordinator
 from kafka_share.broker.share.share_groups import ShareGroups
 from kafka_share.broker.storage import appending
+from kafka_share.broker.storage.produce_queue import ProduceQueue
 from kafka_share.broker.storage.topics import Topics
 from kafka_share.errors import (
     CoordinatorNotAvailableError,
@@ -47,7 +48,9 @@ if TYPE_CHECKING:
     from kafka_share.broker.configs.configs import GroupSettings
     from kafka_share.broker.events import RequestContext
     from kafka_share.broker.kafka_version import Behaviour
+    from kafka_share.broker.storage.produced_batch import Checking
     from kafka_share.broker.storage.topics import Partition, Topic
+    from kafka_share.protocol.record_batches import RecordBatch
 
 _HASH_MASK: Final = 2**32 - 1
 
@@ -84,6 +87,7 @@ class Cluster:
         self.transactions = Transactions(self, self.classic_groups.offsets)
         self.share_nodes = {node_id: self._new_share_node(node_id) for node_id in node_ids}
         self.fetches = DelayedFetches()
+        self.produces = ProduceQueue()
         self._alive = list(node_ids)
         self._next_producer_id = 0
 
@@ -202,11 +206,19 @@ class Cluster:
         for node in self.share_nodes.values():
             node.topic_deleted(topic.id, now_ms)
 
+    def check_produced(self, partition: Partition, records: bytes) -> Checking:
+        """Check in turns what a producer has sent; ends with the batch. Raises `Refusal`."""
+        return appending.check(self.configs, partition, records)
+
     def append(self, partition: Partition, records: bytes, now_ms: int) -> tuple[int, int]:
-        """Append what was produced (see `appending.append`) and wake who waits for it. Raises `Refusal`."""
+        """Check at once and append what a test has written. Raises `Refusal`."""
+        return self.append_batch(partition, appending.check_at_once(self.configs, partition, records), now_ms)
+
+    def append_batch(self, partition: Partition, batch: RecordBatch, now_ms: int) -> tuple[int, int]:
+        """Append what was checked (see `appending.append`) and wake who waits for it. Raises `Refusal`."""
         if partition.leader_id not in self._alive:
             raise Refusal(LeaderNotAvailableError, "the partition has no leader")
-        appended = appending.append(self.configs, partition, records, now_ms)
+        appended = appending.append(self.configs, partition, batch, now_ms)
         self._log_advanced(partition, now_ms)
         return appended
 

@@ -49,7 +49,7 @@ class Server(Protocol):
         """How long the rest of a request may be on its way."""
 
     def request_arrived(self, connection: Connection, arrived: RequestArrived, size: int) -> None:
-        """The request is in work until `Connection.answer` or `end_without_answer`."""
+        """The request is in work until `Connection.answer`, also if it wants no answer."""
 
     def answer_later(self, connection: Connection, frame: bytes, delay_ms: int) -> None:
         """Call `finish` with the frame when this time has passed."""
@@ -116,6 +116,9 @@ class Connection(asyncio.Protocol):
         context = reply.context
         if not self._conversation.awaits(context):
             return
+        if not self._conversation.wants_answer:
+            self._end_without_answer()
+            return
         try:
             frame = encode_response(context.correlation_id, reply.response, context.api_version)
         except LocalProtocolError as error:
@@ -136,7 +139,7 @@ class Connection(asyncio.Protocol):
         elif kind is not FaultKind.LOSE_REPLY:
             self.finish(frame)
 
-    def end_without_answer(self) -> None:
+    def _end_without_answer(self) -> None:
         """The request in work asks for no answer; a fault that closes the connection still does."""
         if self.fault is not None and self.fault.kind in (FaultKind.DROP_AFTER, FaultKind.CUT_FRAME):
             self.abort()

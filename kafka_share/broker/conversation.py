@@ -110,6 +110,11 @@ class Conversation:
         """Whether this is the request in work."""
         return self.in_work is not None and self.in_work.context is context
 
+    @property
+    def wants_answer(self) -> bool:
+        """Whether the request in work is to be answered: a Produce request may say no."""
+        return self.in_work is not None and bool(self.in_work.request.expect_response())
+
     def ended(self) -> None:
         """The request in work has its answer, or gets none."""
         self.in_work = None

@@ -53,6 +53,9 @@ class BrokerMachine:
                 self._replies.append(Reply(result.context, share_fetch.fetch_answer(cluster, result)))
         for delayed in cluster.fetches.take_due(now_ms):
             self._replies.append(Reply(delayed.context, fetch.answer(cluster, delayed.context, delayed.request)))
+        produced = cluster.produces.poll(now_ms)
+        if produced is not None:
+            self._replies.append(Reply(*produced))
         replies, self._replies = self._replies, []
         return replies
 
@@ -61,7 +64,7 @@ class BrokerMachine:
         cluster = self.cluster
         times = [node.wake_at_ms() for node in cluster.share_nodes.values()]
         times += [cluster.share_groups.wake_at_ms(), cluster.classic_groups.wake_at_ms()]
-        times += [cluster.transactions.wake_at_ms(), cluster.fetches.wake_at_ms()]
+        times += [cluster.transactions.wake_at_ms(), cluster.fetches.wake_at_ms(), cluster.produces.wake_at_ms()]
         return min((at_ms for at_ms in times if at_ms is not None), default=None)
 
     def check(self) -> None:

@@ -220,8 +220,6 @@ class BrokerServer:
         else:
             self.machine.handle(arrived, self.clock.now_ms())
             self.run()
-            if not request.expect_response():
-                connection.end_without_answer()
 
     def answer_later(self, connection: Connection, frame: bytes, delay_ms: int) -> None:
         at_ms = self.clock.now_ms() + delay_ms
@@ -261,9 +259,10 @@ class BrokerServer:
         at_ms = self.machine.wake_at_ms()
         if self._delayed:
             at_ms = self._delayed[0][0] if at_ms is None else min(at_ms, self._delayed[0][0])
-        if at_ms is None or self.clock.manual:
+        now_ms = self.clock.now_ms()
+        if at_ms is None or (self.clock.manual and at_ms > now_ms):
             return
-        wait_ms = min(max(at_ms - self.clock.now_ms(), 0), _MAX_TIMER_MS)
+        wait_ms = min(max(at_ms - now_ms, 0), _MAX_TIMER_MS)
         self._timer = asyncio.get_running_loop().call_later(wait_ms / 1_000, self._timer_fired)
 
     def _timer_fired(self) -> None:

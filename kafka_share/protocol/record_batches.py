@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kafka_share.protocol.record_batch import RecordBatch
-from kafka_share.protocol.record_encoder import control_batch, encode_batch, with_offsets
+from kafka_share.protocol.record_encoder import control_batch, encode_batch, with_append_time, with_offsets
 from kafka_share.protocol.record_format import (
     LENGTH_END,
     MAGIC,
@@ -23,7 +23,6 @@ from kafka_share.protocol.record_format import (
     RecordTuple,
     UnsupportedBatchError,
 )
-from kafka_share.protocol.record_headers import EncodedHeaders
 
 __all__ = [
     "BatchTooLargeError",
@@ -35,7 +34,7 @@ __all__ = [
     "control_batch",
     "encode_batch",
     "iter_batches",
-    "validate_produced",
+    "with_append_time",
     "with_offsets",
 ]
 
@@ -69,35 +68,3 @@ def _batch(magic: int, data: bytes | memoryview) -> RecordBatch:
     from kafka_share.protocol.legacy_batches import LegacyBatch  # no producer has written any since 2017
 
     return LegacyBatch(data)
-
-
-def validate_produced(data: bytes | memoryview) -> list[RecordBatch]:
-    """The batches of a Produce request for one partition, checked as a broker has to before it stores them.
-
-    Source: Kafka's `LogValidator`. Every byte has to belong to a whole batch of format 2; checksums, numbers of records
-    and offsets have to agree, offsets inside a batch have no holes, and clients may not write control batches. Raises
-    `RecordBatchError`. Holds one record at a time.
-    """
-    batches = list(iter_batches(data))
-    if not batches or sum(len(batch.data) for batch in batches) != len(data):
-        raise CorruptBatchError("the record batch is missing or cut off")
-    for batch in batches:
-        if batch.magic != MAGIC:
-            raise CorruptBatchError(f"producers write record batches of format {MAGIC}, not {batch.magic}")
-        batch.verify_crc()
-        if batch.is_control:
-            raise CorruptBatchError("producers may not write control batches")
-        if batch.producer_id >= 0 and batch.base_sequence < 0:
-            raise CorruptBatchError("a batch with a producer id needs a sequence number")
-        if not batch.last_offset - batch.base_offset + 1 == batch.record_count == _count_checked(batch):
-            raise CorruptBatchError(f"{batch!r} claims {batch.record_count} records")
-    return batches
-
-
-def _count_checked(batch: RecordBatch) -> int:
-    count = 0
-    for *_, headers in batch.iter_records():
-        count += 1
-        if isinstance(headers, EncodedHeaders):
-            headers.check()
-    return count

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from kafka_share.errors import LocalProtocolError
 from kafka_share.protocol.crc import crc32c
@@ -30,6 +30,10 @@ from kafka_share.records import TimestampType
 
 RecordToWrite: TypeAlias = "tuple[int, int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]"
 """A `RecordTuple`, but the headers may be any sequence."""
+
+
+_MAX_TIMESTAMP_AT: Final = 35
+"""Where the highest timestamp stands in a batch."""
 
 
 def encode_batch(
@@ -123,6 +127,20 @@ def with_offsets(batch: bytes | memoryview, base_offset: int, partition_leader_e
         )
     except struct.error as error:
         raise LocalProtocolError(f"offset {base_offset} or leader epoch {partition_leader_epoch}: {error}") from error
+
+
+def with_append_time(batch: bytes | memoryview, at_ms: int) -> bytes:
+    """The bytes of one batch whose records all have this time, as a broker sets it on append (`LogAppendTime`)."""
+    attributes = int.from_bytes(batch[CHECKED_FROM : CHECKED_FROM + 2], "big") | LOG_APPEND_TIME_BIT
+    checked = b"".join(
+        (
+            attributes.to_bytes(2, "big"),
+            batch[CHECKED_FROM + 2 : _MAX_TIMESTAMP_AT],
+            struct.pack(">q", at_ms),
+            batch[_MAX_TIMESTAMP_AT + 8 :],
+        )
+    )
+    return b"".join((batch[:CRC_AT], crc32c(checked).to_bytes(4, "big"), checked))
 
 
 def _encode_records(records: Sequence[RecordToWrite], base_offset: int) -> bytes:

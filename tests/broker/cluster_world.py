@@ -48,7 +48,8 @@ class World:
         context = RequestContext(connection, node, "127.0.0.1", request.API_KEY, version, self._correlation_id, "test")
         self.machine.handle(RequestArrived(context, request), self.now_ms)
         self.take_answers()
-        return self.late.pop(self._correlation_id, None)
+        answer = self.late.pop(self._correlation_id, None)
+        return answer if request.expect_response() else None
 
     @property
     def last_id(self) -> int:

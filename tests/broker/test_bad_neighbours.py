@@ -23,10 +23,14 @@ from kafka_share.broker.handlers.handler_table import HANDLERS
 from kafka_share.broker.machine import BrokerMachine
 from kafka_share.broker.request_log import RequestLog
 from kafka_share.broker.server import BrokerServer
+from kafka_share.broker.storage.produced_batch import AT_ONCE_BYTES
 from kafka_share.protocol.cluster import MetadataRequest
+from kafka_share.protocol.logs import ProduceRequest
 from kafka_share.protocol.messages import encode_request
+from kafka_share.protocol.record_batches import encode_batch
 from kafka_share.protocol.share_group import ShareGroupHeartbeatRequest
 from kafka_share.protocol.topics import CreatePartitionsRequest
+from kafka_share.pytest_plugin import ShareTopicFactory
 
 ALL_TOPICS = encode_request(MetadataRequest(topics=None), 12, 1, "many")
 ONE_MORE = encode_request(MetadataRequest(topics=None), 12, 1, "one")
@@ -203,3 +207,22 @@ def test_a_connection_is_closed_when_the_rest_of_a_request_does_not_come() -> No
         return found
 
     asyncio.run(use())
+
+
+# ---- records that take long to check
+
+
+@pytest.mark.share_broker(clock=BrokerClock(manual=True))
+def test_records_that_take_several_turns_are_checked_while_the_clock_stands_still(
+    share_broker: ReferenceBroker, share_topic: ShareTopicFactory
+) -> None:
+    topic = share_topic()
+    large = encode_batch([(0, 1, None, bytes(8 * AT_ONCE_BYTES), [])], codec="zstd")
+    data = ProduceRequest.TopicProduceData
+    parts = [data(name=topic, partition_data=[data.PartitionProduceData(index=0, records=large)])]
+    with WireConnection(share_broker.bootstrap_servers) as client:
+        unanswered = ProduceRequest(acks=0, timeout_ms=1_000, topic_data=parts)
+        client.send_bytes(encode_request(unanswered, 9, 0, "wire"))
+        client.send(ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=parts), 9)
+        assert client.receive().responses[0].partition_responses[0].base_offset == 1
+    assert len(share_broker.records(topic)) == 2

@@ -10,6 +10,7 @@ from broker.cluster_world import START_MS, World, batch
 from kafka_share.errors import (
     CorruptMessageError,
     FencedLeaderEpochError,
+    InvalidRecordError,
     InvalidRequestError,
     InvalidRequiredAcksError,
     MessageTooLargeError,
@@ -107,7 +108,8 @@ def test_a_batch_is_refused_when_something_about_it_is_wrong() -> None:
     topic = world.topic("t")
     good = batch(1)
     assert produce(world, topic, good[:-1] + b"\xff").error_code == CorruptMessageError.code
-    assert produce(world, topic, b"").error_code == CorruptMessageError.code
+    assert produce(world, topic, b"").error_code == InvalidRecordError.code
+    assert produce(world, topic, good + good).error_code == InvalidRecordError.code
     assert produce(world, topic, batch(50)).error_code == MessageTooLargeError.code
     assert produce(world, topic, good, acks=2).error_code == InvalidRequiredAcksError.code
     assert produce(world, topic, good, index=1).error_code == UnknownTopicOrPartitionError.code

@@ -21,7 +21,6 @@ from kafka_share.protocol.record_batches import (
     control_batch,
     encode_batch,
     iter_batches,
-    validate_produced,
     with_offsets,
 )
 from kafka_share.protocol.record_format import CODEC_NAMES, Codec
@@ -284,33 +283,6 @@ def test_nothing_but_a_record_batch_error_is_raised_when_the_records_are_random(
 def test_records_are_refused_when_a_batch_cannot_hold_them(records: Any) -> None:
     with pytest.raises(LocalProtocolError):
         encode_batch(records, base_offset=5)
-
-
-def test_batches_are_given_when_a_producer_wrote_them_well() -> None:
-    data = encode_batch(
-        [(0, 1, None, b"a", []), (1, 1, None, b"b", [])], codec="snappy", producer_id=4, base_sequence=0
-    )
-    assert [batch.data for batch in validate_produced(data + data)] == [data, data]
-
-
-@pytest.mark.parametrize(
-    ("data", "problem"),
-    [
-        (b"", "missing or cut off"),
-        (encode_batch([(0, 1, None, b"a", [])])[:-1], "missing or cut off"),
-        (encode_batch([(0, 1, None, b"a", [])]) + b"\0", "missing or cut off"),
-        (encode_batch([(0, 1, None, b"a", [])])[:-3] + b"xyz", "checksum"),
-        (control_batch("commit", producer_id=1, producer_epoch=0, timestamp=0), "control"),
-        (encode_batch([(0, 1, None, b"a", [])], producer_id=3), "sequence"),
-        (encode_batch([(0, 1, None, b"a", []), (2, 1, None, b"b", [])]), "claims 2 records"),
-        (sealed_body(bytes.fromhex("12 00 00 00 01 02 76 02 01 00")), "header has an impossible length"),
-        (bytes.fromhex("00000000 00000000 0000000e 7d3c8b0e 00 00 ffffffff ffffffff"), "format 2, not 0"),
-    ],
-    ids=["nothing", "cut", "more", "checksum", "control", "sequence", "hole", "header", "old format"],
-)
-def test_a_produced_batch_is_refused_when_a_broker_may_not_store_it(data: bytes, problem: str) -> None:
-    with pytest.raises(CorruptBatchError, match=problem):
-        validate_produced(data)
 
 
 def test_records_are_refused_before_they_are_made_when_they_are_too_many() -> None:

@@ -1,8 +1,9 @@
 """Produce (0): append record batches to the logs of partitions that this node leads.
 
-- acks 1 and -1 are the same here, since replicas share one log; acks 0 gets no answer at all. Other values are
-  INVALID_REQUIRED_ACKS.
-- Batches are checked as by Kafka: format 2, CRC, compression that can be opened, size within `max.message.bytes`.
+- acks 1 and -1 are the same here, since replicas share one log; with acks 0 the driver throws the answer away. Other
+  values are INVALID_REQUIRED_ACKS.
+- For each partition there is one batch, checked as by Kafka: format 2, CRC, compression that can be opened, size within
+  `max.message.bytes`. Where that takes long, others get their turn meanwhile, and the answer comes later.
 - An idempotent producer's sequence numbers are checked; a repeated batch is answered with the offset that it has got.
 - A transactional batch needs the producer's open transaction; the partition has been added to it, or is added by this
   request from version 12 on (KIP-890). The request has to name the transactional id, and only then may it have such
@@ -13,7 +14,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafka_share.broker.refusals import Refusal
 from kafka_share.errors import (
@@ -26,25 +27,67 @@ from kafka_share.protocol.logs import ProduceRequest, ProduceResponse
 from kafka_share.protocol.record_batches import RecordBatchError, iter_batches
 
 if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
     from kafka_share.broker.cluster import Cluster
     from kafka_share.broker.events import RequestContext
     from kafka_share.broker.storage.topics import Partition, Topic
+    from kafka_share.protocol.record_batches import RecordBatch
 
 _LEADER_SINCE_VERSION: Final = 10
 _IMPLICIT_SINCE_VERSION: Final = 12
 _IDS_SINCE_VERSION: Final = 13
 
 _ACKS: Final = (-1, 0, 1)
+_PARTITIONS_AT_ONCE: Final = 8
+"""Checked in one turn at most."""
 
 _PartitionAnswer = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
 
 
+_Checked: TypeAlias = "list[RecordBatch | Refusal]"
+"""For each partition of the request, in order."""
+
+
 def handle(cluster: Cluster, context: RequestContext, request: ProduceRequest, now_ms: int) -> ProduceResponse | None:
+    """The answer, also where the producer wants none; None while records that take long are checked."""
+
+    def finish(checked: _Checked, finished_at_ms: int) -> ProduceResponse:
+        return _append_all(cluster, context, request, iter(checked), finished_at_ms)
+
+    return cluster.produces.begin(context, _check_all(cluster, context, request, now_ms), finish, now_ms)
+
+
+def _check_all(
+    cluster: Cluster, context: RequestContext, request: ProduceRequest, now_ms: int
+) -> Generator[None, None, _Checked]:
+    checked: _Checked = []
+    for topic in request.topic_data:
+        found = _topic(cluster, context, topic)
+        for data in topic.partition_data:
+            records = bytes(data.records or b"")
+            if len(checked) % _PARTITIONS_AT_ONCE == _PARTITIONS_AT_ONCE - 1:
+                yield
+            try:
+                partition = _writable(cluster, context, request, found, data.index, records, now_ms)
+                checked.append((yield from cluster.check_produced(partition, records)))
+            except Refusal as refusal:
+                checked.append(refusal)
+    return checked
+
+
+def _append_all(
+    cluster: Cluster,
+    context: RequestContext,
+    request: ProduceRequest,
+    checked: Iterator[RecordBatch | Refusal],
+    now_ms: int,
+) -> ProduceResponse:
     responses = []
     for topic in request.topic_data:
         found = _topic(cluster, context, topic)
         partitions = [
-            _produce(cluster, context, request, found, data.index, bytes(data.records or b""), now_ms)
+            _append(cluster, context, request, found, data.index, next(checked), now_ms)
             for data in topic.partition_data
         ]
         responses.append(
@@ -52,8 +95,6 @@ def handle(cluster: Cluster, context: RequestContext, request: ProduceRequest, n
                 name=topic.name, topic_id=topic.topic_id, partition_responses=partitions
             )
         )
-    if request.acks == 0:
-        return None
     return ProduceResponse(responses=responses)
 
 
@@ -63,23 +104,40 @@ def _topic(cluster: Cluster, context: RequestContext, asked: ProduceRequest.Topi
     return None if asked.topic_id is None else cluster.topics.by_id(asked.topic_id)
 
 
-def _produce(
+def _writable(
     cluster: Cluster,
     context: RequestContext,
     request: ProduceRequest,
     topic: Topic | None,
     index: int,
-    records: bytes,
+    records: bytes | memoryview,
+    now_ms: int,
+) -> Partition:
+    """The partition, if this producer may write there now. Raises `Refusal`."""
+    if request.acks not in _ACKS:
+        raise Refusal(InvalidRequiredAcksError, f"acks must be -1, 0 or 1, not {request.acks}")
+    if topic is None and context.api_version >= _IDS_SINCE_VERSION:
+        raise Refusal(UnknownTopicIdError, "there is no topic of this id")
+    partition = cluster.led_partition(context, topic, index, -1)
+    _require_transaction(cluster, context, request, partition, records, now_ms)
+    return partition
+
+
+def _append(
+    cluster: Cluster,
+    context: RequestContext,
+    request: ProduceRequest,
+    topic: Topic | None,
+    index: int,
+    checked: RecordBatch | Refusal,
     now_ms: int,
 ) -> _PartitionAnswer:
     try:
-        if request.acks not in _ACKS:
-            raise Refusal(InvalidRequiredAcksError, f"acks must be -1, 0 or 1, not {request.acks}")
-        if topic is None and context.api_version >= _IDS_SINCE_VERSION:
-            raise Refusal(UnknownTopicIdError, "there is no topic of this id")
-        partition = cluster.led_partition(context, topic, index, -1)
-        _require_transaction(cluster, context, request, partition, records, now_ms)
-        base_offset, append_time_ms = cluster.append(partition, records, now_ms)
+        if isinstance(checked, Refusal):
+            raise checked
+        # Once more: leader and transaction may have changed while the records were checked.
+        partition = _writable(cluster, context, request, topic, index, checked.data, now_ms)
+        base_offset, append_time_ms = cluster.append_batch(partition, checked, now_ms)
     except Refusal as refusal:
         return _refused(context, topic, index, refusal)
     return _PartitionAnswer(
@@ -97,12 +155,12 @@ def _require_transaction(
     context: RequestContext,
     request: ProduceRequest,
     partition: Partition,
-    records: bytes,
+    records: bytes | memoryview,
     now_ms: int,
 ) -> None:
     """Raises `Refusal` for transactional batches outside of their producer's transaction."""
     try:
-        batches = list(iter_batches(records))
+        batches = list(iter_batches(memoryview(records)))
     except RecordBatchError:
         # Appending looks closer and says what is wrong.
         return

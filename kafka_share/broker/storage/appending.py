@@ -9,19 +9,17 @@ import struct
 from typing import TYPE_CHECKING, Final
 
 from kafka_share.broker.refusals import Refusal
+from kafka_share.broker.storage.produced_batch import checking
 from kafka_share.broker.storage.producers import AppendedBatch, SequenceVerdict
 from kafka_share.errors import (
-    CorruptMessageError,
     InvalidProducerEpochError,
-    InvalidRecordError,
-    MessageTooLargeError,
     OutOfOrderSequenceNumberError,
 )
-from kafka_share.protocol.record_batches import RecordBatchError, encode_batch, validate_produced
-from kafka_share.records import TimestampType
+from kafka_share.protocol.record_batches import encode_batch, with_append_time
 
 if TYPE_CHECKING:
     from kafka_share.broker.configs.configs import Configs
+    from kafka_share.broker.storage.produced_batch import Checking
     from kafka_share.broker.storage.topics import Partition
     from kafka_share.protocol.record_batches import RecordBatch
 
@@ -33,24 +31,37 @@ _COMMIT: Final = 1
 NO_APPEND_TIME: Final = -1
 
 
-def append(configs: Configs, partition: Partition, records: bytes, now_ms: int) -> tuple[int, int]:
-    """Append the batches; answers (base offset, append time, -1 if the topic keeps the producer's times).
+def check(configs: Configs, partition: Partition, records: bytes) -> Checking:
+    """Check in turns what a producer has sent for the partition; ends with the batch. Raises `Refusal`."""
+    return checking(records, int(configs.topic_value(partition.topic, "max.message.bytes")))
+
+
+def check_at_once(configs: Configs, partition: Partition, records: bytes) -> RecordBatch:
+    """The same in one go, for records that a test writes."""
+    turns = check(configs, partition, records)
+    while True:
+        try:
+            next(turns)
+        except StopIteration as done:
+            batch: RecordBatch = done.value
+            return batch
+
+
+def append(configs: Configs, partition: Partition, batch: RecordBatch, now_ms: int) -> tuple[int, int]:
+    """Append a batch that was checked; returns (base offset, append time, -1 if the topic keeps the producer's times).
 
     A repeated batch of an idempotent producer is not appended again and gets the offset of the first time.
     """
-    batches = _checked(configs, partition, records)
-    topic = partition.topic
-    if batches[0].producer_id >= 0:
-        duplicate = _check_sequence(partition, batches[0])
+    if batch.producer_id >= 0:
+        duplicate = _check_sequence(partition, batch)
         if duplicate is not None:
             return duplicate.base_offset, NO_APPEND_TIME
-    append_time_ms = NO_APPEND_TIME
-    if configs.topic_value(topic, "message.timestamp.type") == "LogAppendTime":
-        append_time_ms = now_ms
-        records = b"".join(_with_append_time(batch, now_ms) for batch in batches)
-    base_offset, _ = partition.log.append(records, partition.leader_epoch, now_ms)
-    if batches[0].producer_id >= 0:
-        _remember(partition, batches[0], base_offset)
+    data, append_time_ms = bytes(batch.data), NO_APPEND_TIME
+    if configs.topic_value(partition.topic, "message.timestamp.type") == "LogAppendTime":
+        data, append_time_ms = with_append_time(data, now_ms), now_ms
+    base_offset, _ = partition.log.append(data, partition.leader_epoch, now_ms)
+    if batch.producer_id >= 0:
+        _remember(partition, batch, base_offset)
     return base_offset, append_time_ms
 
 
@@ -64,20 +75,6 @@ def marker(producer_id: int, producer_epoch: int, *, committed: bool, now_ms: in
         is_transactional=True,
         is_control=True,
     )
-
-
-def _checked(configs: Configs, partition: Partition, records: bytes) -> list[RecordBatch]:
-    limit = int(configs.topic_value(partition.topic, "max.message.bytes"))
-    try:
-        batches = validate_produced(records)
-    except RecordBatchError as error:
-        raise Refusal(CorruptMessageError, str(error)) from None
-    for batch in batches:
-        if len(batch.data) > limit:
-            raise Refusal(MessageTooLargeError, f"a batch of {len(batch.data)} bytes is over the limit of {limit}")
-    if len(batches) > 1 and any(batch.producer_id >= 0 for batch in batches):
-        raise Refusal(InvalidRecordError, "an idempotent producer sends one batch per partition and request")
-    return batches
 
 
 def _check_sequence(partition: Partition, batch: RecordBatch) -> AppendedBatch | None:
@@ -102,17 +99,3 @@ def _remember(partition: Partition, batch: RecordBatch, base_offset: int) -> Non
 def _last_sequence(batch: RecordBatch) -> int:
     last: int = (batch.base_sequence + batch.record_count - 1) % _SEQUENCES
     return last
-
-
-def _with_append_time(batch: RecordBatch, now_ms: int) -> bytes:
-    assert batch.codec != "unknown", "a batch that was checked can be opened"
-    return encode_batch(
-        [(offset, now_ms, key, value, headers) for offset, _, key, value, headers in batch.records()],
-        base_offset=batch.base_offset,
-        codec=batch.codec,
-        timestamp_type=TimestampType.LOG_APPEND_TIME,
-        producer_id=batch.producer_id,
-        producer_epoch=batch.producer_epoch,
-        base_sequence=batch.base_sequence,
-        is_transactional=batch.is_transactional,
-    )

@@ -1,0 +1,277 @@
+"""What a producer sends for a partition: accepted and refused as by Kafka 4.3.1, and checked in turns."""
+
+from __future__ import annotations
+
+import struct
+import tracemalloc
+from random import Random
+from typing import Any
+
+import pytest
+from broker.cluster_world import START_MS, World, batch
+
+from kafka_share.broker.events import RequestArrived, RequestContext
+from kafka_share.broker.refusals import Refusal
+from kafka_share.broker.storage.produced_batch import AT_ONCE_BYTES, AT_ONCE_RECORDS, checking
+from kafka_share.errors import CorruptMessageError, InvalidRecordError, MessageTooLargeError
+from kafka_share.protocol.compression import compress
+from kafka_share.protocol.crc import crc32c
+from kafka_share.protocol.handshake import ApiVersionsRequest
+from kafka_share.protocol.logs import ProduceRequest
+from kafka_share.protocol.record_batches import RecordBatch, control_batch, encode_batch, iter_batches
+from kafka_share.protocol.record_format import Codec
+from kafka_share.protocol.varint import zigzag
+from kafka_share.records import TimestampType
+
+GOOD = encode_batch([(0, 1, None, b"a", [])])
+LIMIT = 1_048_588
+
+
+def run(records: bytes, max_bytes: int = LIMIT) -> tuple[RecordBatch, int]:
+    """The batch, and in how many turns it was checked."""
+    turns, number = checking(records, max_bytes), 1
+    while True:
+        try:
+            next(turns)
+        except StopIteration as done:
+            return done.value, number
+        number += 1
+
+
+def record(headers: bytes = b"\0", value: bytes = b"") -> bytes:
+    body = b"\0\0\0\1" + zigzag(len(value)) + value + headers
+    return zigzag(len(body)) + body
+
+
+def sealed(records: bytes, codec: Codec = "none", count: int = 1) -> bytes:
+    """A batch around any bytes, with the checksum that belongs to them."""
+    body = compress(codec, records)
+    attributes = ("none", "gzip", "snappy", "lz4", "zstd").index(codec)
+    checked = struct.pack(">hiqqqhii", attributes, count - 1, START_MS, START_MS, -1, -1, -1, count) + body
+    return struct.pack(">qiibI", 0, 9 + len(checked), 0, 2, crc32c(checked)) + checked
+
+
+def header_bomb(count: int) -> bytes:
+    """One record of `count` headers of two bytes each; zstd makes next to nothing of them."""
+    return sealed(record(zigzag(count) + b"\0\1" * count), "zstd")
+
+
+# ---- what is accepted and refused; each was answered so by Kafka 4.3.1
+
+
+def test_a_batch_is_taken_when_a_producer_wrote_it_well() -> None:
+    data = encode_batch(
+        [(0, 1, None, b"a", []), (1, 1, b"k", None, [("h", b"1")])], codec="snappy", producer_id=4, base_sequence=0
+    )
+    assert bytes(run(data)[0].data) == data
+
+
+def test_what_is_cut_off_behind_the_batch_is_ignored() -> None:
+    assert bytes(run(GOOD + GOOD[:-3])[0].data) == GOOD
+
+
+def test_a_header_name_that_is_not_utf_8_is_no_reason_to_refuse() -> None:
+    data = sealed(record(zigzag(1) + zigzag(5) + b"na\xffme" + zigzag(1) + b"x"))
+    ((*_, headers),) = run(data)[0].records()
+    assert headers == (("na\N{REPLACEMENT CHARACTER}me", b"x"),)
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "problem"),
+    [
+        pytest.param(b"", InvalidRecordError, "missing or cut off", id="nothing"),
+        pytest.param(GOOD[:-1], InvalidRecordError, "missing or cut off", id="cut"),
+        pytest.param(GOOD + GOOD, InvalidRecordError, "one record batch per partition", id="two"),
+        pytest.param(
+            bytes.fromhex("00000000 00000000 0000000e 7d3c8b0e 00 00 ffffffff ffffffff"),
+            InvalidRecordError,
+            "format 2, not 0",
+            id="old format",
+        ),
+        pytest.param(GOOD[:16] + b"\3" + GOOD[17:], CorruptMessageError, "unknown format 3", id="new format"),
+        pytest.param(GOOD[:-1] + b"x", CorruptMessageError, "checksum", id="checksum"),
+        pytest.param(
+            encode_batch([(0, 1, None, bytes(LIMIT), [])])[:-1] + b"x", MessageTooLargeError, "limit", id="too large"
+        ),
+        pytest.param(
+            control_batch("commit", producer_id=1, producer_epoch=0, timestamp=0),
+            CorruptMessageError,
+            "control",
+            id="control",
+        ),
+        pytest.param(
+            encode_batch([(0, 1, None, b"a", [])], producer_id=3), CorruptMessageError, "sequence", id="sequence"
+        ),
+        pytest.param(
+            encode_batch([(0, 1, None, b"a", []), (2, 1, None, b"b", [])]),
+            CorruptMessageError,
+            "claims 2 records",
+            id="hole",
+        ),
+        pytest.param(
+            sealed(record(zigzag(1) + zigzag(-2) + b"\0")), CorruptMessageError, "impossible length", id="header"
+        ),
+        pytest.param(sealed(record(zigzag(2) + b"\0\1")), CorruptMessageError, "headers", id="headers missing"),
+        pytest.param(sealed(bytes(200 * 1024 * 1024), "zstd"), CorruptMessageError, "allowed", id="bomb"),
+    ],
+)
+def test_a_batch_is_refused_when_a_broker_may_not_store_it(
+    data: bytes, error: type[InvalidRecordError], problem: str
+) -> None:
+    with pytest.raises(Refusal, match=problem) as refused:
+        run(data)
+    assert refused.value.code == error.code
+
+
+# ---- memory and turns
+
+
+def test_headers_by_the_million_cost_no_more_memory_than_their_bytes() -> None:
+    count = 200_000
+    data = header_bomb(count)
+    assert len(data) < 1_000
+    tracemalloc.start()
+    try:
+        found, turns = run(data)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found.record_count == 1
+    assert turns >= count // AT_ONCE_RECORDS
+    assert peak < 16 * 2 * count  # the buffers of the codec grow by steps
+
+
+def test_small_batches_are_checked_in_one_turn() -> None:
+    assert run(batch(1_000, codec="lz4"))[1] == 1
+
+
+def test_nothing_large_is_opened_in_the_first_turn() -> None:
+    data = sealed(record(value=bytes(20 * AT_ONCE_BYTES)), "zstd")
+    turns = checking(data, LIMIT)
+    tracemalloc.start()
+    try:
+        next(turns)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2 * AT_ONCE_BYTES
+    with pytest.raises(StopIteration):
+        next(turns)
+
+
+def test_many_records_are_checked_in_turns() -> None:
+    count = 3 * AT_ONCE_RECORDS
+    body = b"".join(
+        zigzag(5 + len(delta)) + b"\0\0" + delta + b"\1\1\0" for delta in (zigzag(number) for number in range(count))
+    )
+    assert run(sealed(body, "zstd", count))[1] > 3
+
+
+# ---- in the broker
+
+
+class Busy(World):
+    """A world in which producers have their turns: nothing is polled unless the test does it."""
+
+    def send(self, request: Any, version: int, connection: int) -> RequestContext:
+        self._correlation_id += 1
+        context = RequestContext(connection, 1, "127.0.0.1", request.API_KEY, version, self._correlation_id, "test")
+        self.machine.handle(RequestArrived(context, request), self.now_ms)
+        return context
+
+    def answered(self) -> set[int]:
+        """One poll of the machine; the connections that get an answer."""
+        return {reply.context.connection_id for reply in self.machine.poll(self.now_ms)}
+
+
+def produce_request(topic: Any, *records: bytes, acks: int = -1) -> ProduceRequest:
+    data = ProduceRequest.TopicProduceData
+    partitions = [data.PartitionProduceData(index=index, records=one) for index, one in enumerate(records)]
+    return ProduceRequest(
+        acks=acks, timeout_ms=1_000, topic_data=[data(name=topic.name, topic_id=topic.id, partition_data=partitions)]
+    )
+
+
+def ping() -> ApiVersionsRequest:
+    return ApiVersionsRequest(client_software_name="c", client_software_version="1")
+
+
+def test_others_are_answered_while_the_records_of_one_are_checked() -> None:
+    """A hundred batches that take long: each poll gives them a turn, and others their answers."""
+    world = Busy()
+    topic = world.topic("t", partitions=100)
+    heavy = produce_request(topic, *[header_bomb(2 * AT_ONCE_RECORDS)] * 100)
+    world.send(heavy, 9, connection=1)
+    polls = 0
+    while True:
+        world.send(ping(), 4, connection=2)
+        world.send(produce_request(topic, batch()), 9, connection=3)
+        polls += 1
+        answered = world.answered()
+        assert {2, 3} <= answered
+        if 1 in answered:
+            break
+        assert world.machine.wake_at_ms() == 0, "it wants to go on as soon as others have had their turn"
+    assert polls > 200
+    assert world.machine.wake_at_ms() is None
+    assert topic.partitions[99].log.high_watermark == 1
+    assert topic.partitions[0].log.high_watermark == polls + 1
+
+
+def test_only_one_large_batch_is_open_at_a_time_and_the_first_to_come_is_the_first_to_end() -> None:
+    world = Busy()
+    topic = world.topic("t")
+    large = 8 * AT_ONCE_BYTES
+    heavy = sealed(record(zigzag(2 * AT_ONCE_RECORDS) + b"\0\1" * 2 * AT_ONCE_RECORDS, value=bytes(large)), "zstd")
+    tracemalloc.start()
+    try:
+        for connection in range(4):
+            world.send(produce_request(topic, heavy), 9, connection)
+        order: list[int] = []
+        while len(order) < 4:
+            order += world.answered()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert order == list(range(4))
+    assert peak < 4 * large
+
+
+def test_nothing_is_written_when_the_leader_has_moved_while_records_were_checked() -> None:
+    world = Busy(nodes=2)
+    topic = world.topic("t", replication_factor=2)
+    world.send(produce_request(topic, header_bomb(5 * AT_ONCE_RECORDS)), 9, connection=1)
+    world.cluster.move_leader(topic.partitions[0], 2, world.now_ms)
+    replies: list[Any] = []
+    while not replies:
+        replies = world.machine.poll(world.now_ms)
+    assert replies[0].response.responses[0].partition_responses[0].error_code == 6
+    assert topic.partitions[0].log.high_watermark == 0
+
+
+def test_records_get_the_brokers_time_when_the_topic_says_so() -> None:
+    world = World(config={"log.message.timestamp.type": "LogAppendTime"})
+    topic = world.topic("t")
+    sent = batch(3, timestamp=5, codec="gzip")
+    world.ask(produce_request(topic, sent), 9)
+    (stored,) = topic.partitions[0].log.read(0, 10_000, 3)
+    (found,) = iter_batches(stored.data)
+    found.verify_crc()
+    assert found.timestamp_type is TimestampType.LOG_APPEND_TIME
+    assert [timestamp for _, timestamp, *_ in found.records()] == [START_MS] * 3
+    assert stored.data[61:] == sent[61:], "the records are as the producer has compressed them"
+
+
+def test_random_bytes_are_refused_or_taken_and_nothing_else() -> None:
+    random = Random(7)
+    good = bytearray(batch(3, codec="zstd"))
+    refused = []
+    for _ in range(300):
+        data = bytearray(good)
+        data[random.randrange(len(data))] = random.randrange(256)
+        data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
+        try:
+            run(bytes(data))
+        except Refusal as refusal:
+            refused.append(refusal.code)
+    assert set(refused) == {CorruptMessageError.code, InvalidRecordError.code}
