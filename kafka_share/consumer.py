@@ -88,9 +88,9 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
     so many records may be without an acknowledgement. They are acknowledged in any order and from any thread, and
     `acknowledge_with_result` answers a future for each.
 
-    One thread at a time may use a consumer. Any thread may call `wakeup`, and in an open window `acknowledge` and
-    `acknowledge_with_result`. A second thread otherwise gets `ConcurrentUseError`. Use it as a context manager, or
-    call `close`.
+    One thread at a time may use a consumer. Any thread may call `wakeup` and `close`, and in an open window
+    `acknowledge` and `acknowledge_with_result`. A second thread otherwise gets `ConcurrentUseError`. Use it as a
+    context manager, or call `close`.
 
     Raises `ConfigurationError` for a setting that is unknown, inapplicable or out of range.
     """
@@ -207,6 +207,8 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
         while not self._closed:
             try:
                 yield from self._poll("iteration", self._calls.read(_ITERATION_POLL_MS, loop.has_ended))
+            except ConsumerClosedError:
+                return  # another thread closes it
             finally:
                 self._stop_reading(loop)
 
@@ -214,7 +216,8 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
         """The loop may be over. If an interrupt strikes before this is done, the next call does it."""
         reading = self._application.reading
         if not self._closed and reading is not None and reading.is_over == loop.has_ended and reading.rest:
-            self._call("iteration", self._calls.stop_reading)
+            with contextlib.suppress(ConsumerClosedError):  # another thread closes it, and releases them
+                self._call("iteration", self._calls.stop_reading)
 
     @property
     def acquisition_lock_timeout_ms(self) -> int | None:
@@ -347,9 +350,14 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
         Returns without an error even if no broker can be reached, at the latest after `timeout_ms` (default: 30 s),
         give or take a moment for the last outcomes. Calling it again does nothing. An interrupt
         (Ctrl-C) while it waits ends the background thread at once, and leaves the rest to the broker.
+
+        Any thread may call it. A poll or commit_sync that waits in another thread raises `ConsumerClosedError`, and a
+        loop over the consumer ends; what runs there (a deserializer, the callback) is waited for. Raises
+        `ConcurrentUseError` if that does not end in time.
         """
         limit_ms = DEFAULT_CLOSE_TIMEOUT_MS if timeout_ms is None else checked_timeout(timeout_ms)
-        self._call("close", partial(self._close, limit_ms), when_closed=True)
+        ends_at_ms = monotonic_ms() + limit_ms
+        self._call("close", lambda: self._close(max(0, ends_at_ms - monotonic_ms())), closes_by_ms=ends_at_ms)
 
     def _close(self, limit_ms: int) -> None:
         if self._closed or self._driver is None:
@@ -406,6 +414,7 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
             wait = next(call)
             while True:
                 try:
+                    self._give_way()
                     left_ms = wait.deadline_at_ms - self._driver.now_ms()
                     self._driver.mailbox.wait(max(0, left_ms), with_records=wait.with_records)
                 except BaseException as error:  # noqa: BLE001 - the call ends by it
@@ -416,11 +425,11 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
             result: T = end.value
             return result
 
-    def _call(self, method: str, function: Callable[[], T], *, when_closed: bool = False) -> T:
+    def _call(self, method: str, function: Callable[[], T], *, closes_by_ms: int | None = None) -> T:
         """Call a function inside of the guard."""
         if self._has_window and self._driver is not None and self._driver.is_current_thread:
             raise ConcurrentUseError(f"{method} must not be called from a done callback of a future")
-        self._enter(method, when_closed=when_closed)
+        self._enter(method, closes_by_ms=closes_by_ms)
         try:
             result = function()
             self._one_caller.leave()
@@ -429,16 +438,37 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
             self._one_caller.leave()
             raise
 
-    def _enter(self, method: str, *, when_closed: bool = False) -> None:
-        """Take the guard: one caller at a time, none from inside the callback, none after close or in a child."""
+    def _enter(self, method: str, *, closes_by_ms: int | None = None) -> None:
+        """Take the guard: one caller at a time, none from inside the callback, none after close or in a child.
+
+        A closing caller has until `closes_by_ms`: it ends the call of another thread, and waits for it.
+        """
         self._origin.demand()
         if not (self._one_caller.lock.acquire(blocking=False) or self._one_caller.is_free(self)):
-            if self._callback_thread == threading.get_ident():
-                raise ConcurrentUseError(f"{method} must not be called from the acknowledgement commit callback")
-            raise ConcurrentUseError(f"{method} was called while another thread uses this consumer")
-        if (self._closed or self._calls.is_closing) and not when_closed:
+            self._displace(method, closes_by_ms)
+        if (self._closed or self._calls.is_closing) and closes_by_ms is None:
             self._one_caller.leave()
             raise ConsumerClosedError("This consumer has already been closed.")
+
+    def _displace(self, method: str, closes_by_ms: int | None) -> None:
+        """Somebody is inside. Raises unless this is a close from another thread, which gets in."""
+        if self._callback_thread == threading.get_ident():
+            raise ConcurrentUseError(f"{method} must not be called from the acknowledgement commit callback")
+        if self._one_caller.is_nested(self):
+            raise ConcurrentUseError(f"{method} was called from inside another call of this consumer")
+        if closes_by_ms is None:
+            if self._one_caller.is_wanted or self._calls.is_closing:
+                raise ConsumerClosedError("This consumer is being closed by another thread.")
+            raise ConcurrentUseError(f"{method} was called while another thread uses this consumer")
+        assert self._driver is not None
+        left_s = max(0, closes_by_ms - monotonic_ms()) / 1000
+        if not self._one_caller.wait(self, left_s, self._driver.mailbox.interrupt):
+            raise ConcurrentUseError(f"{method} has waited in vain for the call of another thread to end")
+
+    def _give_way(self) -> None:
+        """Before each wait: another thread wants to close."""
+        if self._one_caller.is_wanted and not self._calls.is_closing:
+            raise ConsumerClosedError("This consumer is being closed by another thread.")
 
 
 class _Loop:

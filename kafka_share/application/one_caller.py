@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, Final
+
+_LOOK_S: Final = 0.05
+"""How often to look whether the one who is inside has gone without giving the lock back."""
 
 
 class OneCaller:
@@ -21,10 +25,33 @@ class OneCaller:
         self._codes: frozenset[CodeType] = frozenset(method.__code__ for method in methods)
         self.lock = threading.Lock()
         """Whoever acquires it is inside. Who does not asks `is_free`."""
+        self.is_wanted = False
+        """Somebody waits to come in: a call that waits inside should end."""
 
     def is_free(self, owner: object) -> bool:
         """Called by one of the methods that found the lock taken: whether its holder has gone, so that it is inside."""
         return not self._is_inside(owner)
+
+    def wait(self, owner: object, timeout_s: float, nudge: Callable[[], None]) -> bool:
+        """Wait until the one who is inside has gone; `nudge` makes a waiting call look at `is_wanted`.
+
+        Called by one of the methods. Returns whether its caller is inside now; False: the time is over.
+        """
+        ends_at_s = time.monotonic() + timeout_s
+        self.is_wanted = True
+        try:
+            nudge()
+            while not (self.lock.acquire(timeout=_LOOK_S) or self.is_free(owner)):
+                if time.monotonic() >= ends_at_s:
+                    return False
+                nudge()
+            return True
+        finally:
+            self.is_wanted = False
+
+    def is_nested(self, owner: object) -> bool:
+        """Called by one of the methods: whether it was called from inside another one, on the same thread."""
+        return self._count_calls(sys._getframe(), owner) > 1
 
     def leave(self) -> None:
         try:

@@ -89,10 +89,10 @@ DIFFERENCES: Final[Mapping[str, Difference]] = {
     "poll/second-thread": _deliberate(
         "[subscribe:ConcurrentUseError(), subscription:ConcurrentUseError(), commit_sync:ConcurrentUseError(), "
         "commit_async:ConcurrentUseError(), callback:ConcurrentUseError(), lock:ConcurrentUseError(), metrics:false, "
-        "close:ConcurrentUseError(), unsubscribe:ConcurrentUseError(), poll:ConcurrentUseError()<0.7s, first:0, "
-        "after:0]",
-        "second-poll-raises",
-        "poll from a second thread raises at once, as every other method does, instead of waiting.",
+        "close:ok, unsubscribe:ConsumerClosedError(), poll:ConsumerClosedError()<0.7s, first:ConsumerClosedError(), "
+        "after:ConsumerClosedError()]",
+        "close-ends-a-poll",
+        "close from a second thread ends the poll of the first and closes the consumer.",
     ),
     "poll/wakeup-before-commitSync": _deliberate("WakeupError() then {t1-0=ok} then poll 0", _COMMIT, _WAITED),
     "explicit/ack-errors": _idiom(
