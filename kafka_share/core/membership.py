@@ -124,6 +124,10 @@ SERIES_LIMIT_MS: Final = 5_000
 """The series ends after this time or two intervals of the server, whichever is shorter."""
 MIN_INTERVAL_MS: Final = 50
 """A broker that asks for heartbeats more often is not believed."""
+STEADY_MS: Final = 5_000
+"""A member that is fenced sooner after its join waits before it joins again."""
+CHANGES_AT_ONCE: Final = 3
+"""So many changed assignments in a row are answered without a pause. (A rolling start of members brings some.)"""
 DEFAULT_INTERVAL_MS: Final = 5_000
 """Until a broker has named the interval (group.share.heartbeat.interval.ms)."""
 
@@ -152,6 +156,10 @@ class Membership:
         self._troubles = context.troubles
         self._measurements = context.measurements
         self._backoff = context.new_backoff()
+        self._rejoins = context.new_backoff(free_failures=1)
+        self._changes = context.new_backoff(free_failures=CHANGES_AT_ONCE)
+        """Paces heartbeats while each answer brings another assignment."""
+        self._joined_at_ms = 0
         self._polled = False
         self._poll_ends_at_ms = 0
         self._sent_names: frozenset[str] | None = None
@@ -298,14 +306,14 @@ class Membership:
         if self._retry_at_ms is not None:
             return self._retry_at_ms
         if self.state is not State.STABLE or self._sent_names != self.subscription:
-            return 0
+            return self._changes.ready_at_ms
         due_at_ms = self._sent_at_ms + self._interval_ms
         if self._series_ends_at_ms is not None:
             step_ms = SERIES_MS[self._series_step] if self._series_step < len(SERIES_MS) else SERIES_STEP_MS
             next_at_ms = self._sent_at_ms + step_ms
             if next_at_ms <= self._series_ends_at_ms:
                 due_at_ms = min(due_at_ms, next_at_ms)
-        return due_at_ms
+        return max(due_at_ms, self._changes.ready_at_ms)
 
     # ---- heartbeats
 
@@ -370,6 +378,7 @@ class Membership:
         was_joining = self.state is State.JOINING
         self.epoch = response.member_epoch
         if was_joining:
+            self._joined_at_ms = now_ms
             self._outputs.note("joined", member_epoch=self.epoch)
         if response.heartbeat_interval_ms > 0:
             self._interval_ms = max(response.heartbeat_interval_ms, MIN_INTERVAL_MS)
@@ -377,11 +386,15 @@ class Membership:
         self._coordinator.confirmed()
         self._reported = None
         self._troubles.end(self)
-        is_new = False
+        is_new, version = False, self.assignment_version
         if response.assignment is not None:
             is_new = self._take_assignment(response, now_ms) or (was_joining and bool(self.assignment))
         if was_joining and not self.assignment:
             self._await_assignment(self.subscription, now_ms)
+        if version != self.assignment_version:
+            self._changes.failed(now_ms)
+        else:
+            self._changes.succeeded()
         self._go(Trigger.ASSIGNED if is_new else Trigger.CONFIRMED)
 
     def _take_assignment(self, response: ShareGroupHeartbeatResponse, now_ms: int) -> bool:
@@ -449,10 +462,15 @@ class Membership:
             self.fail(error, now_ms)
 
     def _fenced(self, why: str, now_ms: int) -> None:
-        """Join again at once; if that is refused too, with back-off."""
+        """Join again at once; with back-off if that is refused too, or again and again soon after the join."""
         self._outputs.note("fenced", error=why)
         if self.state is State.JOINING:
             self._back_off(now_ms)
+        else:
+            if now_ms - self._joined_at_ms >= STEADY_MS:
+                self._rejoins.succeeded()
+            self._rejoins.failed(now_ms)
+            self._retry_at_ms = self._rejoins.ready_at_ms
         self._go(Trigger.REFUSED)
 
     def _back_off(self, now_ms: int) -> None:

@@ -25,6 +25,11 @@ from kafka_share.records import Node
 if TYPE_CHECKING:
     from kafka_share.protocol.cluster import MetadataResponse
 
+MAX_UNCONFIRMED_NODES = 8
+"""Addresses that brokers have named with a new leader and that no Metadata answer has confirmed; more are not believed.
+
+Each may cost a connection, and a broker that makes them up could name one with every answer.
+"""
 _MIN_VERSION = 10
 """The first with topic ids in the answer (KIP-516)."""
 _WRONG_PORT: Final = "if this is the port of a controller, bootstrap_servers has to name the listener of a broker"
@@ -58,6 +63,7 @@ class Metadata:
         self._troubles = context.troubles
         self._backoff = context.new_backoff()
         self._brokers: dict[int, Node] = {}
+        self._unconfirmed: dict[int, None] = {}
         self._topics: dict[UUID, _Topic] = {}
         self._interest: frozenset[str] = frozenset()
         self._complained: dict[str, None] = {}
@@ -150,11 +156,19 @@ class Metadata:
         named = next((node for node in nodes if node.id == leader_id), None)
         if named is None and leader_id not in self._brokers:
             return False
-        if named is not None:
-            self._brokers[leader_id] = named
+        if named is not None and named != self._brokers.get(leader_id) and not self._believe(named):
+            return False
         topic.leaders[partition] = (leader_id, epoch)
         self._outputs.note("leader-moved", topic=topic.name, partition=partition, node_id=leader_id)
         self.version += 1
+        return True
+
+    def _believe(self, node: Node) -> bool:
+        """Take over an address that a broker has named, until the metadata show whether it is one."""
+        if node.id not in self._unconfirmed and len(self._unconfirmed) >= MAX_UNCONFIRMED_NODES:
+            return False
+        self._unconfirmed[node.id] = None
+        self._brokers[node.id] = node
         return True
 
     # ---- refreshing
@@ -245,6 +259,7 @@ class Metadata:
             elif (new.host, new.port) != (old.host, old.port):
                 self._outputs.add(Disconnect(node_id))
         self._brokers = brokers
+        self._unconfirmed = {node_id: None for node_id in self._unconfirmed if node_id not in brokers}
 
     def _take_topics(self, response: MetadataResponse, asked: frozenset[str], now_ms: int) -> None:
         invalid: list[str] = []
@@ -299,7 +314,7 @@ class Metadata:
             if index < 0:
                 continue
             old = known.get(index)
-            if old is not None and 0 <= partition.leader_epoch < old[1]:
+            if old is not None and 0 <= partition.leader_epoch < old[1] and old[0] in self._brokers:
                 topic.leaders[index] = old  # a broker that lags behind
             else:
                 topic.leaders[index] = (partition.leader_id, partition.leader_epoch)

@@ -22,7 +22,7 @@ from kafka_share.errors import AuthenticationError, KafkaShareError, RemoteProto
 from kafka_share.network.blocking import call_in_thread
 from kafka_share.network.connections import ConnectionOwner
 from kafka_share.network.dialing import dial
-from kafka_share.network.framing import FrameReceiver
+from kafka_share.network.framing import MAX_FRAME_BYTES, MAX_HANDSHAKE_FRAME_BYTES, FrameReceiver
 from kafka_share.network.handshake import Challenge
 from kafka_share.network.sasl import SaslClient
 from kafka_share.network.tls import tls_error
@@ -55,7 +55,7 @@ class Connection(asyncio.BufferedProtocol):
         self._now_ms = surroundings.now_ms
         settings = surroundings.settings
         self._dialogue = Dialogue(node, channel, settings, owner.measurements, self._now_ms())
-        self._receiver = FrameReceiver()
+        self._receiver = FrameReceiver(MAX_HANDSHAKE_FRAME_BYTES)
         self._sasl = SaslClient(settings)
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -174,6 +174,7 @@ class Connection(asyncio.BufferedProtocol):
         elif isinstance(output, Challenge):
             self._start(partial(self._answer, output))
         elif isinstance(output, Opened):
+            self._receiver.max_frame_bytes = MAX_FRAME_BYTES
             self._owner.opened(self)
         elif isinstance(output, Served):
             self._owner.served(self)

@@ -18,6 +18,9 @@ SMALLEST_FRAME_BYTES: Final = 4
 """A response begins with its correlation id."""
 MAX_FRAME_BYTES: Final = 256 * 1024 * 1024
 """An answer that claims to be longer is refused and its connection closed."""
+MAX_HANDSHAKE_FRAME_BYTES: Final = 64 * 1024
+"""The same until the connection is open: what is decoded costs up to twenty times its bytes, and nobody has been asked
+for a password yet."""
 STAGING_BYTES: Final = 64 * 1024
 _TLS_ALERT: Final = b"\x15\x03"
 _TLS_HANDSHAKE: Final = b"\x16\x03"
@@ -27,11 +30,11 @@ class FrameReceiver:
     """Hands out the buffer to receive into, and the frames that have become complete.
 
     Not more than one frame of `max_frame_bytes` is held at a time, and `STAGING_BYTES` beside it. A frame that was
-    handed out keeps up to `STAGING_BYTES` alive as long as it is read.
+    handed out keeps up to `STAGING_BYTES` alive as long as it is read. `max_frame_bytes` may be changed between frames.
     """
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
-        self._max_frame_bytes = max_frame_bytes
+        self.max_frame_bytes = max_frame_bytes
         self._staging = memoryview(bytearray(STAGING_BYTES))
         self._staged = 0
         self._frame: bytearray | None = None
@@ -95,10 +98,10 @@ class FrameReceiver:
             raise AuthenticationError("the peer speaks TLS: its listener needs security_protocol SSL or SASL_SSL")
         if not self._started and header == b"HTTP":
             raise RemoteProtocolError("the peer is an HTTP server, not a Kafka broker")
-        if not SMALLEST_FRAME_BYTES <= length <= self._max_frame_bytes:
+        if not SMALLEST_FRAME_BYTES <= length <= self.max_frame_bytes:
             raise RemoteProtocolError(
                 f"the peer announced an answer of {length} bytes; allowed are {SMALLEST_FRAME_BYTES} to "
-                f"{self._max_frame_bytes}"
+                f"{self.max_frame_bytes}"
             )
         self._started = True
         return length

@@ -34,6 +34,8 @@ from kafka_share.records import Node
 
 MAX_WAITING: Final = 1_000
 """Requests that wait for one connection. A core has a handful; more means that it sends without looking."""
+SHORTEST_SESSION_MS: Final = 1_000
+"""Sessions that end sooner are not renewed in time: the connection breaks, and is opened with back-off."""
 REAUTHENTICATE_AFTER: Final = 0.85
 """Part of the session's lifetime after which it is renewed (Java: 85 to 95 %)."""
 
@@ -203,7 +205,8 @@ class Dialogue:
     def _authenticated(self, lifetime_ms: int, now_ms: int) -> None:
         measured = self._measurements.reauthentications if self._has_opened else self._measurements.authentications
         measured.record(now_ms - self._sasl_began_at_ms, now_ms)
-        self._reauthenticate_at_ms = now_ms + int(lifetime_ms * REAUTHENTICATE_AFTER) if lifetime_ms else None
+        session_ms = max(lifetime_ms, SHORTEST_SESSION_MS)
+        self._reauthenticate_at_ms = now_ms + int(session_ms * REAUTHENTICATE_AFTER) if lifetime_ms > 0 else None
 
     def _open(self, now_ms: int) -> None:
         if not self._has_opened:

@@ -19,6 +19,9 @@ from kafka_share.protocol.codegen import FIXED_FORMATS, FIXED_SIZES, Source, fie
 from kafka_share.protocol.schema import Field, Struct, schema_of
 from kafka_share.protocol.varint import read_unsigned
 
+MAX_TAGGED_FIELDS: Final = 1_000
+"""In one section. Kafka's messages have less than ten; an unknown one costs many times its bytes."""
+
 _NO_OPERATIONS = -(2**31)
 """What a broker sends if it was not asked for the authorized operations."""
 
@@ -249,8 +252,8 @@ def _read_tags(
     count, position = read_unsigned(data, position)
     unknown: dict[str, bytes] = {}
     previous = -1
-    if 2 * count > len(data) - position:
-        _fail("there are more tagged fields than the message has bytes for")
+    if 2 * count > len(data) - position or count > MAX_TAGGED_FIELDS:
+        _fail(f"there are {count} tagged fields, which are too many")
     for _ in range(count):
         tag, position = read_unsigned(data, position)
         size, position = read_unsigned(data, position)

@@ -21,6 +21,7 @@ from core.scripted_cluster import (
 )
 
 from kafka_share.core.events import Channel, CloseRequested, ConnectionLost
+from kafka_share.core.metadata import MAX_UNCONFIRMED_NODES
 from kafka_share.errors import (
     BrokerUnreachableError,
     NotLeaderOrFollowerError,
@@ -30,7 +31,7 @@ from kafka_share.errors import (
 from kafka_share.protocol.cluster import MetadataRequest
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
-from kafka_share.records import TopicIdPartition
+from kafka_share.records import Node, TopicIdPartition
 
 AGAIN = tp()._replace(topic_id=U)
 """Partition 0 of t, after the topic was deleted and created again: same name, other id."""
@@ -151,6 +152,25 @@ def test_a_partition_is_in_one_session_at_a_time_when_its_leader_moves_to_and_fr
                 h.answer(send, fetch_answer())
         assert sessions.with_partition() == [3 - leader]
     assert not h.errors
+
+
+def test_few_nodes_are_believed_when_a_broker_names_a_new_one_with_every_answer() -> None:
+    """Each costs a connection. The metadata, which name none of them, have the last word."""
+    h = Harness({tp(): 1}).joined(timeout_ms=60_000)
+    for number in range(100, 140):
+        for send in list(h.data_pending):
+            named = Node(number, "made.up", number)
+            moved = fetch_data(tp(), error=6, leader=(number, number))
+            h.answer(send, fetch_answer(moved, endpoints=[named]))
+        h.advance(100)
+    asked = {send.node.id for _, send in h.sent if isinstance(send.request, ShareFetchRequest)}
+    assert 1 < len(asked) <= 1 + MAX_UNCONFIRMED_NODES
+    before = len(h.sent)
+    for _ in range(20):
+        for send in list(h.data_pending):
+            h.answer(send, fetch_answer())
+        h.advance(100)
+    assert {send.node.id for _, send in h.sent[before:] if isinstance(send.request, ShareFetchRequest)} == {1}
 
 
 class Sessions:

@@ -11,8 +11,8 @@ from network.peer import Accepted, Client, Peer, ask, frame, metadata, talking
 from kafka_share.core.events import Channel, ConnectionLost, Disconnect, RequestFailed, ResponseReceived, Send
 from kafka_share.errors import BrokerUnreachableError, RemoteProtocolError, UnsupportedVersionError
 from kafka_share.network.connection import Connection
-from kafka_share.network.framing import MAX_FRAME_BYTES
-from kafka_share.protocol.cluster import MetadataRequest
+from kafka_share.network.framing import MAX_FRAME_BYTES, MAX_HANDSHAKE_FRAME_BYTES
+from kafka_share.protocol.cluster import MetadataRequest, MetadataResponse
 from kafka_share.protocol.handshake import ApiVersionsResponse
 from kafka_share.records import Node
 
@@ -452,3 +452,32 @@ def test_failure_is_warned_of_once_when_a_broker_stays_down(caplog: pytest.LogCa
             client.do(ask(peer, send_id))
             failure(client.next_event(), send_id)
     assert len([record for record in caplog.records if record.levelname == "WARNING"]) == 1
+
+
+def test_a_large_answer_is_refused_until_the_connection_is_open() -> None:
+    """A decoded answer costs many times its bytes, and nobody knows yet who the peer is."""
+
+    def script(connection: Accepted) -> None:
+        request = connection.read()
+        ranges = [ApiVersionsResponse.ApiVersion(api_key=3, min_version=0, max_version=1)] * 20_000
+        connection.answer(request, ApiVersionsResponse(error_code=0, api_keys=ranges))
+        connection.expect_end()
+
+    with talking(script) as (client, peer):
+        client.do(ask(peer))
+        error = failure(client.next_event())
+        assert isinstance(error, RemoteProtocolError)
+        assert f"allowed are 4 to {MAX_HANDSHAKE_FRAME_BYTES}" in str(error)
+
+
+def test_a_large_answer_is_taken_when_the_connection_is_open() -> None:
+    def script(connection: Accepted) -> None:
+        connection.negotiate()
+        large = metadata("a cluster")
+        large.brokers = [MetadataResponse.MetadataResponseBroker(node_id=1, host="h" * 30_000, port=9)] * 9
+        connection.answer(connection.read(), large)
+        connection.expect_end()
+
+    with talking(script) as (client, peer):
+        client.do(ask(peer))
+        expect_answer(client)

@@ -478,6 +478,14 @@ def test_authentication_waits_for_the_answers_when_the_session_s_time_is_over() 
     assert names(talk.sleep_until_woken()) == ["Close", "ConnectionLost"]  # idle: this session has no end
 
 
+def test_authentication_is_not_repeated_without_end_when_a_session_lasts_for_a_millisecond() -> None:
+    talk = choosing_the_mechanism()
+    talk.log_in(lifetime_ms=1)
+    before_ms = talk.now_ms
+    talk.sleep_until_woken()
+    assert talk.now_ms - before_ms == 850
+
+
 def test_it_is_lost_when_authenticating_again_is_refused() -> None:
     talk = authenticating_again()
     talk.answer(mechanisms(0, "PLAIN"))

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from protocol.message_values import ALL_VERSIONS, messages
 
 from kafka_share.errors import RemoteProtocolError
+from kafka_share.protocol.decoder import MAX_TAGGED_FIELDS
+from kafka_share.protocol.handshake import ApiVersionsResponse
 from kafka_share.protocol.messages import (
     MESSAGES,
     decode_request,
@@ -20,6 +22,7 @@ from kafka_share.protocol.messages import (
     encode_request,
     encode_response,
 )
+from kafka_share.protocol.varint import unsigned
 
 thorough = settings(deadline=None, max_examples=200, suppress_health_check=list(HealthCheck))
 quick = settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
@@ -185,6 +188,18 @@ def test_a_struct_with_a_known_tagged_field_of_a_wrong_length_is_refused_when_de
     assert whole.finalized_features_epoch == 0
     with pytest.raises(RemoteProtocolError, match="does not have the length"):
         decode_response(18, 3, body + b"\x09" + bytes(9))
+
+
+def test_a_message_is_refused_when_it_has_thousands_of_tagged_fields() -> None:
+    """Each costs twenty times its bytes; Kafka's messages have less than ten."""
+    known = frame_of(ApiVersionsResponse(api_keys=[]), 3)
+    for count in (MAX_TAGGED_FIELDS, MAX_TAGGED_FIELDS + 1):
+        frame = known[:-1] + unsigned(count) + b"".join(unsigned(tag) + b"\0" for tag in range(100, 100 + count))
+        if count == MAX_TAGGED_FIELDS:
+            assert len(decode(ApiVersionsResponse, 3, frame).unknown_tags) == count
+        else:
+            with pytest.raises(RemoteProtocolError, match="1001 tagged fields"):
+                decode(ApiVersionsResponse, 3, frame)
 
 
 def test_lists_are_not_shared_when_two_messages_lack_the_same_tagged_array() -> None:

@@ -89,11 +89,13 @@ TRANSITIONS: Final[Mapping[tuple[State, Trigger], State]] = MappingProxyType(
 
 DEFAULT_INTERVAL_MS: Final = 300_000
 """Where a broker names no interval."""
+MIN_INTERVAL_MS: Final = 100
 MAX_INTERVAL_MS: Final = 24 * 3_600_000
-"""A broker that asks for a longer one is not believed."""
+"""A broker that asks for a shorter or longer one is not believed. Kafka lets nobody set less (interval.ms, KIP-714)."""
 RETRY_MS: Final = 1_000
+"""The shortest pause after an error."""
 RETRY_MAX_MS: Final = 60_000
-"""Back-off after a request without an answer."""
+"""What it grows to after requests without an answer."""
 LAST_PUSH_LIMIT_MS: Final = 1_000
 """Closing waits no longer for the last push."""
 
@@ -393,11 +395,11 @@ class TelemetryPush:
         interval_ms = DEFAULT_INTERVAL_MS if self._subscription is None else self._subscription.interval_ms
         if isinstance(error, _AT_ONCE):
             # A broker that refuses what it has just named would be asked in a circle.
-            self._due_at_ms = now_ms + (interval_ms if self._refused_in_a_row else 0)
+            self._due_at_ms = now_ms + (max(interval_ms, RETRY_MS) if self._refused_in_a_row else 0)
             self._refused_in_a_row += 1
             self._go(Trigger.REFUSED)
         elif isinstance(error, _AFTER_INTERVAL) or error.retriable:
-            self._due_at_ms = now_ms + interval_ms
+            self._due_at_ms = now_ms + max(interval_ms, RETRY_MS)
             self._go(Trigger.REFUSED)
         else:
             self._stop(str(error))
@@ -433,7 +435,7 @@ def _subscription(response: GetTelemetrySubscriptionsResponse) -> Subscription:
     known = [CODEC_NAMES[code] for code in response.accepted_compression_types if 0 <= code < len(CODEC_NAMES)]
     return Subscription(
         id=response.subscription_id,
-        interval_ms=min(interval_ms, MAX_INTERVAL_MS) if interval_ms > 0 else DEFAULT_INTERVAL_MS,
+        interval_ms=max(MIN_INTERVAL_MS, min(interval_ms, MAX_INTERVAL_MS)) if interval_ms > 0 else DEFAULT_INTERVAL_MS,
         max_bytes=max(0, response.telemetry_max_bytes),
         is_delta=response.delta_temporality,
         requested=tuple(response.requested_metrics),

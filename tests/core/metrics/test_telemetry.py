@@ -365,6 +365,22 @@ def test_it_is_asked_anew_at_once_when_the_subscription_has_changed(code: int) -
     question(harness)
 
 
+@pytest.mark.parametrize("code", [0, UNKNOWN_SUBSCRIPTION, THROTTLED, TOO_LARGE])
+def test_a_broker_gets_no_torrent_when_it_asks_for_one(code: int) -> None:
+    """Kafka allows no interval below 100 ms; after an error a second passes."""
+    harness = pushing("", push_interval_ms=1)
+    sent = 0
+    for _ in range(2_000):
+        for send in harness.asked(PushTelemetryRequest):
+            sent += 1
+            harness.answer(send, pushed(code))
+        for send in harness.asked(GetTelemetrySubscriptionsRequest):
+            sent += 1
+            harness.answer(send, subscription("", push_interval_ms=1))
+        harness.advance(5)
+    assert sent <= (101 if code == 0 else 50)
+
+
 @pytest.mark.parametrize("code", [THROTTLED, TOO_LARGE])
 def test_it_is_asked_anew_after_the_interval_when_a_push_was_too_much(code: int) -> None:
     """Throttled and oversized pushes wait for an interval, and nothing is raised."""
