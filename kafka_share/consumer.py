@@ -46,10 +46,11 @@ from kafka_share.errors import (
     KafkaShareError,
     printable,
 )
+from kafka_share.network import at_exit
 from kafka_share.network.background import ConsumerBackground
 from kafka_share.network.driver import DEFAULT_STOP_TIMEOUT_MS, monotonic_ms
-from kafka_share.network.forks import Origin
 from kafka_share.network.futures import OutcomeFuture
+from kafka_share.network.process import Origin
 from kafka_share.records import (
     AcknowledgementCommitCallback,
     AcknowledgeType,
@@ -135,6 +136,8 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
         self._driver = ConsumerBackground(core, config, application=self._application)
         self._calls = ConsumerCalls(self._application, self._driver, api_timeout_ms=config.default_api_timeout_ms)
         self._driver.start()
+        self._exit = _Exit(self)
+        at_exit.register_client(self._exit)
         if names:
             self._calls.subscribe(names)
 
@@ -245,7 +248,7 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
             raise not_a_record(record)
         kind = type if isinstance(type, AcknowledgeType) else acknowledge_type(type)
         if self._has_window:
-            self._origin.demand()
+            self._origin.enter()
             self._calls.acknowledge_delivery(record, kind, None)
             return
         # Not through `_call`: called for each record, this saves most of the call's time.
@@ -272,7 +275,7 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
         kind = acknowledge_type(type)
         if not self._has_window:
             raise IllegalStateError("acknowledge_with_result needs an open window: set explicit_window_records")
-        self._origin.demand()
+        self._origin.enter()
         assert self._driver is not None
         future = OutcomeFuture(self._driver.callbacks)
         self._calls.acknowledge_delivery(record, kind, future.resolve)
@@ -362,6 +365,7 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
     def _close(self, limit_ms: int) -> None:
         if self._closed or self._driver is None:
             return
+        self._warn_of_released()
         ends_at_ms = self._driver.now_ms() + limit_ms + LAST_OUTCOMES_MS
         try:
             if not self._calls.is_closing:
@@ -371,8 +375,22 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
                 left_ms = max(0, ends_at_ms - self._driver.now_ms())
                 self._driver.stop(min(left_ms, DEFAULT_STOP_TIMEOUT_MS))
                 self._closed = True
+                at_exit.forget_client(self._exit)
         for error in iter(self._application.reports.pop_error, None):
             log.warning("closed with an error that no poll has raised: %s", printable(str(error)))
+
+    def _warn_of_released(self) -> None:
+        count = 0 if self._calls.is_closing else self._application.unaccepted
+        if count:
+            log.warning(
+                "kafka_share: %d records of the last poll were not accepted and are released, to be delivered again: "
+                "if they were processed, call commit_sync() before close",
+                count,
+            )
+
+    def _has_ended(self) -> bool:
+        """Whether there is nothing to close here (any more)."""
+        return self._closed or self._calls.is_closing or self._origin.is_elsewhere
 
     def __enter__(self) -> Self:
         if self._closed:
@@ -385,7 +403,7 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
 
     def __del__(self) -> None:
         driver = getattr(self, "_driver", None)
-        if driver is None or self._closed or self._calls.is_closing or self._origin.is_elsewhere:
+        if driver is None or self._has_ended():
             return
         warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=2)
         with contextlib.suppress(KafkaShareError):
@@ -436,6 +454,7 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
             return result
         except BaseException:
             self._one_caller.leave()
+            self._origin.hold_daemon()
             raise
 
     def _enter(self, method: str, *, closes_by_ms: int | None = None) -> None:
@@ -443,7 +462,7 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
 
         A closing caller has until `closes_by_ms`: it ends the call of another thread, and waits for it.
         """
-        self._origin.demand()
+        self._origin.enter()
         if not (self._one_caller.lock.acquire(blocking=False) or self._one_caller.is_free(self)):
             self._displace(method, closes_by_ms)
         if (self._closed or self._calls.is_closing) and closes_by_ms is None:
@@ -469,6 +488,40 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
         """Before each wait: another thread wants to close."""
         if self._one_caller.is_wanted and not self._calls.is_closing:
             raise ConsumerClosedError("This consumer is being closed by another thread.")
+
+
+class _Exit:
+    """Closes a consumer at the end of the process, if nobody has: what it has acknowledged leaves, then it leaves."""
+
+    def __init__(self, consumer: KafkaShareConsumer[Any, Any]) -> None:
+        self._consumer = weakref.ref(consumer)
+        self._steps: Steps[None] | None = None
+
+    def begin_exit(self, timeout_ms: int) -> None:
+        consumer = self._consumer()
+        if consumer is None or consumer._driver is None or consumer._has_ended():
+            return
+        warnings.warn(f"{consumer!r} was not closed", ResourceWarning, source=consumer, stacklevel=2)
+        now_ms = consumer._driver.now_ms()
+        try:
+            consumer._enter("close", closes_by_ms=now_ms + timeout_ms // 2)
+        except ConcurrentUseError:  # a daemon thread does not come out of its call, and may be changing what there is
+            consumer._calls.is_closing = True
+            consumer._driver.post(CloseRequested((), now_ms + timeout_ms))
+        else:
+            self._steps = consumer._calls.close(timeout_ms)
+            next(self._steps)
+            consumer._one_caller.leave()
+
+    def finish_exit(self, timeout_ms: int) -> None:
+        consumer = self._consumer()
+        if consumer is None or consumer._driver is None or consumer._closed or consumer._origin.is_elsewhere:
+            return
+        ends_at_ms = consumer._driver.now_ms() + timeout_ms
+        if self._steps is not None:
+            consumer._block(self._steps)
+        consumer._driver.stop(max(LAST_OUTCOMES_MS, ends_at_ms - consumer._driver.now_ms()))
+        consumer._closed = True
 
 
 class _Loop:

@@ -297,6 +297,11 @@ class ApplicationSide:
         if self.reading is not None and not self.explicit and self._protects_locks:
             self.deliveries.accept(self.reading.take_passed())
 
+    @property
+    def unaccepted(self) -> int:
+        """Implicit mode: how many records of the last poll nothing has accepted, unless a loop has them."""
+        return 0 if self.explicit or self.reading is not None else self.deliveries.unacknowledged
+
     # ---- acknowledgements
 
     def demand_all_acknowledged(self) -> None:

@@ -1,22 +1,44 @@
-"""Stops the drivers whose threads still run when the process ends.
+"""Closes the clients that are open, and stops the drivers whose threads still run, when the process ends.
 
-A daemon thread inside an event loop must not meet an interpreter that is being taken apart.
+What was acknowledged leaves, records that are held are given back, and members leave their groups, as far as a short
+time allows; the clients use that time together. Daemon threads that call a client from then on are held. A daemon
+thread inside an event loop must not meet an interpreter that is being taken apart.
 """
 
 from __future__ import annotations
 
 import atexit
+import logging
+import time
 import weakref
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-_TIMEOUT_MS: Final = 500
+from kafka_share.network import process
+
+log = logging.getLogger(__name__)
+
+TIMEOUT_MS: Final = 3_000
+"""For closing all clients; a cluster that answers needs a hundredth of it."""
+_STOP_TIMEOUT_MS: Final = 500
 
 
 class Stoppable(Protocol):
     def stop(self, timeout_ms: int) -> None: ...
 
 
+class Closable(Protocol):
+    """A client whose closing can begin without waiting."""
+
+    def begin_exit(self, timeout_ms: int) -> None:
+        """Begin to close; `finish_exit` follows."""
+
+    def finish_exit(self, timeout_ms: int) -> None:
+        """Wait for the end."""
+
+
 _RUNNING: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
+_OPEN: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
 
 
 def register(driver: Stoppable) -> None:
@@ -29,9 +51,35 @@ def forget(driver: Stoppable) -> None:
     _RUNNING.discard(driver)
 
 
-def _stop_all() -> None:
-    for driver in tuple(_RUNNING):
-        driver.stop(_TIMEOUT_MS)
+def register_client(client: Closable) -> None:
+    """It is open. It is not kept alive by this."""
+    _OPEN.add(client)
 
 
-atexit.register(_stop_all)
+def forget_client(client: Closable) -> None:
+    """It has been closed."""
+    _OPEN.discard(client)
+
+
+def _end_all() -> None:
+    process.begin_to_end()
+    ends_at = time.monotonic() + TIMEOUT_MS / 1000
+    try:
+        clients: list[Closable] = list(_OPEN)
+        for steps in ([client.begin_exit for client in clients], [client.finish_exit for client in clients]):
+            for step in steps:
+                _run(step, max(0, int((ends_at - time.monotonic()) * 1000)))
+        for driver in tuple(_RUNNING):
+            driver.stop(_STOP_TIMEOUT_MS)
+    except KeyboardInterrupt:
+        pass  # somebody does not want to wait; the brokers take back what is held, in their time
+
+
+def _run(step: Callable[[int], None], timeout_ms: int) -> None:
+    try:
+        step(timeout_ms)
+    except Exception:
+        log.exception("a client could not be closed at the end of the process")
+
+
+atexit.register(_end_all)

@@ -12,9 +12,9 @@ from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.events import ClientInstanceIdWanted
 from kafka_share.errors import ConsumerClosedError
 from kafka_share.network.driver import CoreDriver, monotonic_ms
-from kafka_share.network.forks import Origin
 from kafka_share.network.futures import DoneCallbacks
 from kafka_share.network.mailbox import Application, ConsumerPort, Mailbox
+from kafka_share.network.process import Origin
 from kafka_share.network.turns import Core
 
 

@@ -22,8 +22,8 @@ from kafka_share.errors import ConsumerClosedError, IllegalStateError, InternalE
 from kafka_share.network import at_exit
 from kafka_share.network.connection import Connection, Surroundings
 from kafka_share.network.connections import Connections
-from kafka_share.network.forks import Origin
 from kafka_share.network.logs import log_event
+from kafka_share.network.process import Origin
 from kafka_share.network.sasl import load_mechanisms
 from kafka_share.network.tls import make_ssl_context
 from kafka_share.network.turns import ApplicationPort, Core, Turns

@@ -38,8 +38,8 @@ from kafka_share.core.events import (
 )
 from kafka_share.core.metrics.measurements import Measurements
 from kafka_share.errors import ConsumerClosedError, InternalError
-from kafka_share.network.forks import Origin
 from kafka_share.network.futures import DoneCallbacks
+from kafka_share.network.process import Origin
 
 MAX_PENDING: Final = 100_000
 """Far more than a working core puts without being asked; beyond it the core is broken and the thread ends."""

@@ -75,9 +75,9 @@ def test_only_the_other_half_comes_back_when_half_was_acknowledged(
 
 @pytest.mark.behaviour("misuse and close")
 def test_last_batch_is_released_when_an_implicit_consumer_closes(
-    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """In implicit mode close accepts nothing: the next member gets the records of the last poll."""
+    """In implicit mode close accepts nothing, and says so: the next member gets the records of the last poll."""
     produce_values(broker, topic, 300)
     consumer = make_consumer(topic, max_poll_records=70)
     last: list[int] = []
@@ -87,6 +87,8 @@ def test_last_batch_is_released_when_an_implicit_consumer_closes(
         seen += len(last)
     consumer.close()
     assert 0 < len(last) < 300
+    (warning,) = [record for record in caplog.records if "commit_sync" in record.getMessage()]
+    assert (warning.levelname, warning.args) == ("WARNING", (len(last),))
     assert offsets(left_for_others(broker, make_consumer, topic)) == last
 
 
