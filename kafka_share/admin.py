@@ -6,6 +6,7 @@ same ones.
 
 from __future__ import annotations
 
+import secrets
 import warnings
 from collections.abc import Iterable, Mapping
 from typing import Literal, Never, NoReturn, Self, Unpack
@@ -28,6 +29,7 @@ from kafka_share.config import ShareAdminConfig, demand_keywords
 from kafka_share.core.admin import cluster as cluster_operations
 from kafka_share.core.admin import configs as config_operations
 from kafka_share.core.admin import groups as group_operations
+from kafka_share.core.admin import loaded as loaded_operations
 from kafka_share.core.admin import log_offsets as log_operations
 from kafka_share.core.admin import share_offsets as offset_operations
 from kafka_share.core.admin import topics as topic_operations
@@ -98,6 +100,16 @@ class KafkaShareAdmin:
     ) -> dict[str, KafkaShareError | None]:
         """Forget the offsets of whole topics. Raises what concerns the group, such as `NonEmptyGroupError`."""
         return self._calls.run(offset_operations.delete_share_group_offsets(group_id, topics), timeout_ms)
+
+    def loaded_share_partitions(
+        self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, bool | KafkaShareError]:
+        """Whether each partition is held in its leader's memory for this group: then a reset does not reach it.
+
+        It is for as long as a process that was a member is connected. Asks for READ on group and topics.
+        """
+        operation = loaded_operations.loaded_share_partitions(group_id, partitions, secrets.token_urlsafe(16))
+        return self._calls.run(operation, timeout_ms)
 
     def delete_share_groups(
         self, group_ids: Iterable[str], *, timeout_ms: int | None = None

@@ -7,6 +7,7 @@ up nothing but itself.
 from __future__ import annotations
 
 import asyncio
+import secrets
 import warnings
 from collections.abc import Iterable, Mapping
 from typing import Literal, Never, NoReturn, Self, TypeVar, Unpack
@@ -29,6 +30,7 @@ from kafka_share.config import ShareAdminConfig, demand_keywords
 from kafka_share.core.admin import cluster as cluster_operations
 from kafka_share.core.admin import configs as config_operations
 from kafka_share.core.admin import groups as group_operations
+from kafka_share.core.admin import loaded as loaded_operations
 from kafka_share.core.admin import log_offsets as log_operations
 from kafka_share.core.admin import share_offsets as offset_operations
 from kafka_share.core.admin import topics as topic_operations
@@ -95,6 +97,13 @@ class AsyncShareAdmin:
     ) -> dict[str, KafkaShareError | None]:
         """As `KafkaShareAdmin.delete_share_group_offsets`."""
         return await self._run(offset_operations.delete_share_group_offsets(group_id, topics), timeout_ms)
+
+    async def loaded_share_partitions(
+        self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, bool | KafkaShareError]:
+        """As `KafkaShareAdmin.loaded_share_partitions`."""
+        operation = loaded_operations.loaded_share_partitions(group_id, partitions, secrets.token_urlsafe(16))
+        return await self._run(operation, timeout_ms)
 
     async def delete_share_groups(
         self, group_ids: Iterable[str], *, timeout_ms: int | None = None

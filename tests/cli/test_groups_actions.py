@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 from cli.groups_situation import Result, consumer, run
-from support.waiting import poll_until
+from support.waiting import poll_until, wait_until
 
 from kafka_share.admin import KafkaShareAdmin
 from kafka_share.admin_values import GroupState, ShareGroupDescription, SharePartitionOffset
@@ -20,7 +21,7 @@ from kafka_share.cli.groups.rules import Options
 from kafka_share.errors import TopicAuthorizationFailedError
 from kafka_share.records import Node, TopicPartition
 
-LIST_GROUPS, LIST_OFFSETS, DESCRIBE_OFFSETS = 16, 2, 90
+LIST_GROUPS, LIST_OFFSETS, DESCRIBE_OFFSETS, SHARE_FETCH = 16, 2, 90, 78
 CLUSTER_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_SERVER_ERROR = 31, 29, -1
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -154,6 +155,31 @@ def test_partitions_that_are_refused_fail_the_reset(tool: Tool) -> None:
     assert "ACL" in result.stdout
 
 
+def test_a_misspelt_config_is_not_unset_with_success(tool: Tool) -> None:
+    """Brokers take it in silence to unset what does not exist; the tool names the configs that there are."""
+    result = tool.run("--alter", "--group", "g", "--delete-config", "share.lock.duration.ms", code=2)
+    assert "there is no config share.lock.duration.ms of groups" in result.stdout
+    assert "share.record.lock.duration.ms" in result.stdout
+    assert (
+        "is so already"
+        in tool.run("--alter", "--group", "g", "--delete-config", "share.record.lock.duration.ms").stdout
+    )
+
+
+def test_all_topics_of_a_group_without_offsets_is_remarked_on(tool: Tool) -> None:
+    """The empty table of Kafka's own tool comes with what to do instead."""
+    result = tool.reset("--all-topics", "--to-latest", "--dry-run", group="new")
+    assert result.stdout.splitlines()[1:] == ["GROUP           TOPIC           PARTITION  NEW-OFFSET"]
+    assert "name topics with --topic" in result.stderr
+
+
+def test_a_list_of_a_cluster_without_share_groups_says_why_it_is_empty(capsys: pytest.CaptureFixture[str]) -> None:
+    with ReferenceBroker(share_version=0) as broker:
+        result = run(capsys, "--bootstrap-server", broker.bootstrap_servers, "--list")
+    assert (result.stdout, result.code) == ("", 0)
+    assert "share groups are switched off in this cluster" in result.stderr
+
+
 # ---- members that were connected
 
 
@@ -163,23 +189,56 @@ def consume_all(tool: Tool, group: str) -> None:
         poll_until(one, 1)
 
 
-def test_a_reset_warns_when_the_group_has_had_members(tool: Tool) -> None:
-    """Leaders that still have the partition loaded are not told of an alter: standard error says so."""
+@contextlib.contextmanager
+def connected(tool: Tool, group: str) -> Iterator[None]:
+    """A process that was a member and is still connected to the brokers."""
+    tool.broker.set_group_config(group, share_auto_offset_reset="earliest")
+    with consumer(tool.broker, group, "t") as one:
+        poll_until(one, 1)
+        one.commit_sync()
+        one.unsubscribe()
+        yield
+
+
+def wait_until_unloaded(tool: Tool, group: str) -> None:
+    with KafkaShareAdmin(bootstrap_servers=tool.broker.bootstrap_servers) as admin:
+        places = [TopicPartition("t", number) for number in (0, 1)]
+        wait_until(lambda: True not in admin.loaded_share_partitions(group, places).values())
+
+
+@pytest.mark.behaviour("administration")
+def test_a_reset_warns_when_leaders_would_not_hear_of_it(tool: Tool) -> None:
+    """kafka-share-groups warns of a reset only if leaders still have partitions in memory, and names them."""
+    with connected(tool, "g"):
+        assert tool.reset("--topic", "t", "--to-earliest", "--dry-run").stderr == ""
+        result = tool.reset("--topic", "t", "--to-earliest", "--execute")
+        assert "leaders still have t-0" in result.stderr
+        assert rows(result) == [["0", "0"], ["1", "0"]]
+    wait_until_unloaded(tool, "g")
+    assert tool.reset("--topic", "t", "--to-earliest", "--execute").stderr == ""
     consume_all(tool, "g")
-    assert tool.reset("--topic", "t", "--to-earliest", "--dry-run").stderr == ""
-    result = tool.reset("--topic", "t", "--to-earliest", "--execute")
-    assert "group 'g' has had members" in result.stderr
-    assert rows(result) == [["0", "0"], ["1", "0"]]
 
 
-def test_deletions_warn_when_the_group_has_had_members(tool: Tool) -> None:
+def test_deletions_warn_when_leaders_would_not_hear_of_them(tool: Tool) -> None:
     """The same is true of offsets that are deleted, alone or with their group."""
-    consume_all(tool, "g")
-    assert "has had members" in tool.run("--delete-offsets", "--group", "g", "--topic", "t").stderr
-    assert "has had members" in tool.run("--delete", "--group", "g").stderr
+    with connected(tool, "g"):
+        assert "leaders still have t-0" in tool.run("--delete-offsets", "--group", "g", "--topic", "t").stderr
+    wait_until_unloaded(tool, "g")
+    with connected(tool, "h"):
+        assert "leaders still have t-0" in tool.run("--delete", "--group", "h").stderr
+    assert tool.run("--delete", "--group", "g").stderr == ""
     tool.reset("--topic", "t", "--to-latest", "--execute", group="never-used")
     assert tool.run("--delete-offsets", "--group", "never-used", "--topic", "t").stderr == ""
     assert tool.run("--delete", "--group", "never-used").stderr == ""
+
+
+def test_a_reset_warns_when_it_cannot_be_told_whether_leaders_hear_of_it(tool: Tool) -> None:
+    """Without the right to ask, the old advice is given."""
+    consume_all(tool, "g")
+    for node in (1, 2, 3):
+        tool.broker.faults.fail(SHARE_FETCH, TOPIC_AUTHORIZATION_FAILED, node_id=node)
+    result = tool.reset("--topic", "t", "--to-earliest", "--execute")
+    assert "in memory cannot be told: TOPIC_AUTHORIZATION_FAILED" in result.stderr
 
 
 # ---- the cluster in trouble

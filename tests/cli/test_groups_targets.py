@@ -54,7 +54,11 @@ def test_a_time_is_utc_unless_it_says_otherwise(text: str, expected: int) -> Non
     assert parse_time_ms(text) == expected
 
 
-@pytest.mark.parametrize("text", ["nonsense", "2023-11-14", "2023-13-14T00:00:00.000", "2023-11-14T25:00", "", "T"])
+def test_a_day_is_its_first_moment_in_utc() -> None:
+    assert parse_time_ms("2023-11-14") == parse_time_ms("2023-11-14T00:00:00.000Z")
+
+
+@pytest.mark.parametrize("text", ["nonsense", "2023-11-1", "2023-13-14T00:00:00.000", "2023-11-14T25:00", "", "T"])
 def test_what_is_no_time_is_refused_with_an_example(text: str) -> None:
     """The message shows how a time is written."""
     with pytest.raises(ToolFailedError, match="is not a time") as refused:
@@ -66,8 +70,10 @@ def test_a_span_is_an_iso_duration() -> None:
     """Days, hours, minutes and seconds; backwards only."""
     assert parse_span_ms("PT1H30M") == 5_400_000
     assert parse_span_ms("P2D") == 172_800_000
-    for text in ("1h", "-PT1H", "P", ""):
-        with pytest.raises(ToolFailedError, match="such as PT1H30M"):
+    assert parse_span_ms("1h30m") == 5_400_000
+    assert parse_span_ms("2d4s") == 172_804_000
+    for text in ("1", "1m1h", "h", "-1h", "-PT1H", "P", ""):
+        with pytest.raises(ToolFailedError, match="such as 1h30m"):
             parse_span_ms(text)
 
 

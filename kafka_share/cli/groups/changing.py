@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import click
 
@@ -13,16 +13,20 @@ from kafka_share.admin import KafkaShareAdmin
 from kafka_share.admin_values import ConfigChange, ShareGroupDescription
 from kafka_share.cli.endings import Problem, ToolFailedError, problem_of, with_remedy
 from kafka_share.cli.groups import documents, tables
+from kafka_share.cli.groups.loaded import still_loaded
 from kafka_share.cli.groups.reading import chosen_groups, show_json, type_of_other
 from kafka_share.cli.groups.reset import plan_reset
 from kafka_share.cli.groups.rules import Options
 from kafka_share.cli.groups.targets import offsets_as_csv, parse_config_changes
 from kafka_share.cli.output import print_line
-from kafka_share.errors import BrokerError, GroupIdNotFoundError, KafkaShareError, NonEmptyGroupError
+from kafka_share.errors import (
+    BrokerError,
+    GroupIdNotFoundError,
+    InvalidConfigError,
+    KafkaShareError,
+    NonEmptyGroupError,
+)
 from kafka_share.records import TopicPartition
-
-_EPOCH_OF_A_NEW_GROUP = 1
-"""The highest group epoch of a group that never had a member: 1 from Kafka 4.3 on, 0 before."""
 
 
 def run_delete(admin: KafkaShareAdmin, options: Options) -> bool:
@@ -42,6 +46,7 @@ def run_delete(admin: KafkaShareAdmin, options: Options) -> bool:
         elif group.members:
             problems[group_id] = Problem(NonEmptyGroupError.name, _has_members(group))
     empty = [group_id for group_id in group_ids if group_id not in problems]
+    loaded = {group_id: still_loaded(admin, described[group_id], options.timeout_ms) for group_id in empty}
     results = admin.delete_share_groups(empty, timeout_ms=options.timeout_ms) if empty else {}
     problems.update({group_id: problem_of(error) for group_id, error in results.items() if error is not None})
     outcome = {group_id: problems.get(group_id) for group_id in group_ids}
@@ -50,14 +55,14 @@ def run_delete(admin: KafkaShareAdmin, options: Options) -> bool:
     else:
         click.echo(tables.deletions(outcome), nl=False)
     for group_id in [group_id for group_id in empty if group_id not in problems]:
-        _warn_if_it_had_members(described[group_id])
+        loaded[group_id].warn()
     return complete and not problems
 
 
 def run_delete_offsets(admin: KafkaShareAdmin, options: Options) -> bool:
     """Forget the offsets of whole topics; topic:0 is taken for a topic of that name, as Kafka's tool does."""
     group_id, topics = options.group[0], list(dict.fromkeys(options.topic))
-    before = _described(admin, options)
+    loaded = still_loaded(admin, _described(admin, options), options.timeout_ms)
     outcome: dict[str, Problem | None]
     try:
         results = admin.delete_share_group_offsets(group_id, topics, timeout_ms=options.timeout_ms)
@@ -71,7 +76,7 @@ def run_delete_offsets(admin: KafkaShareAdmin, options: Options) -> bool:
     else:
         click.echo(tables.topic_results(outcome), nl=False)
     if any(problem is None for problem in outcome.values()):
-        _warn_if_it_had_members(before)
+        loaded.warn()
     return not any(outcome.values())
 
 
@@ -90,12 +95,17 @@ def run_reset_offsets(admin: KafkaShareAdmin, options: Options) -> bool:
         raise before
     plan = plan_reset(admin, options)
     errors: Mapping[TopicPartition, KafkaShareError | None] = {}
+    loaded = None
     if options.execute and plan.offsets:
+        loaded = still_loaded(admin, before, options.timeout_ms, plan.offsets)
         errors = admin.alter_share_group_offsets(group_id, plan.offsets, timeout_ms=options.timeout_ms)
     failed = {tp: error for tp, error in errors.items() if error is not None}
     if failed:
         listed = "; ".join(f"{tp}: {with_remedy(error)}" for tp, error in failed.items())
         raise ToolFailedError(f"{len(failed)} of {len(plan.offsets)} offsets were not altered: {listed}")
+    if options.all_topics and not options.topic and not plan.offsets:
+        text = "Warning: the group has no offsets yet, so --all-topics names no partition; name topics with --topic."
+        print_line(text, err=True)
     if options.json:
         show_json(documents.new_offsets(group_id, plan.offsets, plan.warnings, executed=options.execute))
     else:
@@ -103,8 +113,8 @@ def run_reset_offsets(admin: KafkaShareAdmin, options: Options) -> bool:
             print_line(f"Warn: {warning}.", err=options.export, spaced=True)
         table = offsets_as_csv(plan.offsets) if options.export else tables.new_offsets(group_id, plan.offsets)
         click.echo(table, nl=False)
-    if options.execute and plan.offsets:
-        _warn_if_it_had_members(before)
+    if loaded is not None:
+        loaded.warn()
     return True
 
 
@@ -112,12 +122,24 @@ def run_alter(admin: KafkaShareAdmin, options: Options) -> bool:
     """Set and unset configs of a group, and wait until every broker shows them. All or none of them."""
     group_id = options.group[0]
     wanted = parse_config_changes(options.add_config, options.delete_config)
+    _look_for_names(admin, options, [name for name, value in wanted.items() if value is None])
     changes = admin.ensure_group_config(group_id, wanted, timeout_ms=options.timeout_ms)
     if options.json:
         show_json(documents.config_changes(group_id, changes))
         return True
     print_line(f"Group {group_id}: {'; '.join(_shown(name, changes.get(name)) for name in wanted)}.")
     return True
+
+
+def _look_for_names(admin: KafkaShareAdmin, options: Options, names: Iterable[str]) -> None:
+    """Unsetting a config that does not exist succeeds; a misspelt name must not. Raises `ToolFailedError`."""
+    known = admin.describe_group_configs([options.group[0]], timeout_ms=options.timeout_ms)[options.group[0]]
+    unknown = [] if isinstance(known, KafkaShareError) else [name for name in names if name not in known]
+    if unknown:
+        assert not isinstance(known, KafkaShareError), "without the names none is unknown"
+        share = ", ".join(sorted(name for name in known if name.startswith("share.")))
+        text = f"there is no config {', '.join(unknown)} of groups; those of share groups are {share}"
+        raise ToolFailedError(text, "value", code=InvalidConfigError.name)
 
 
 def _shown(name: str, change: ConfigChange | None) -> str:
@@ -135,15 +157,3 @@ def _has_members(group: ShareGroupDescription) -> str:
     return (
         f"group '{group.group_id}' has {len(group.members)} member(s): stop them first, --describe --members shows them"
     )
-
-
-def _warn_if_it_had_members(group: ShareGroupDescription | KafkaShareError) -> None:
-    """Brokers do not tell what a leader has loaded, nor when the last member left; only that there was one."""
-    if isinstance(group, ShareGroupDescription) and group.group_epoch > _EPOCH_OF_A_NEW_GROUP:
-        print_line(
-            f"Warning: group '{group.group_id}' has had members. If a process of theirs is still connected to the "
-            "brokers, or was a moment ago, the leaders of the partitions go on with the old offsets and may write them "
-            "over these: let all such processes end, then look at --describe and repeat this if need be.",
-            err=True,
-            spaced=True,
-        )

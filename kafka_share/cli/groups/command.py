@@ -82,10 +82,10 @@ def _flag(name: str, text: str) -> Callable[[Callable[..., Any]], Callable[..., 
 @_flag("--to-latest", "New offset: the end of the log.")
 @_flag("--to-current", "New offset: the present one, for --export and to forget delivery counts.")
 @click.option(
-    "--to-datetime", metavar="TIME", help="New offset: the first record at or after this time (UTC, or +02:00)."
+    "--to-datetime", metavar="TIME", help="New offset: the first record at or after this time or day (UTC, or +02:00)."
 )
 @click.option("--to-offset", type=click.IntRange(0, MAX_OFFSET), metavar="N", help="New offset: this one.")
-@click.option("--by-duration", metavar="SPAN", help="New offset: the first record of the last PT1H30M, P2D, ….")
+@click.option("--by-duration", metavar="SPAN", help="New offset: the first record of the last 1h30m, 2d, PT1H30M, ….")
 @click.option(
     "--shift-by",
     type=click.IntRange(-MAX_OFFSET, MAX_OFFSET),

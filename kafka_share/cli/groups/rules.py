@@ -93,8 +93,10 @@ _LIST_STATES: Final = (GroupState.EMPTY, GroupState.STABLE, GroupState.DEAD)
 def check(options: Options) -> str:
     """The chosen action, one of `ACTIONS`."""
     actions = [action for action in ACTIONS if options.given(action)]
-    if len(actions) != 1:
-        raise click.UsageError(f"choose exactly one of {_shown(ACTIONS)}")
+    if not actions:
+        raise click.UsageError(f"an action is missing: one of {_shown(ACTIONS)}")
+    if len(actions) > 1:
+        raise click.UsageError(f"one action at a time, not {_shown(actions)}")
     action = actions[0]
     for name in dict.fromkeys(name for takes in _TAKES.values() for name in takes):
         if options.given(name) and name not in _TAKES[action]:
@@ -137,8 +139,9 @@ def _check_delete(options: Options) -> None:
 
 
 def _check_delete_offsets(options: Options) -> None:
-    if not options.group or not options.topic:
-        raise click.UsageError("--delete-offsets needs --group and --topic")
+    missing = [name for name in ("group", "topic") if not options.given(name)]
+    if missing:
+        raise click.UsageError(f"--delete-offsets needs {_shown(missing, ' and ')}")
     _one_group(options)
 
 
@@ -153,11 +156,15 @@ def _check_alter(options: Options) -> None:
 def _check_reset(options: Options) -> None:
     if not options.group:
         raise click.UsageError("--reset-offsets needs --group")
-    if options.dry_run == options.execute:
-        raise click.UsageError("--reset-offsets needs one of --dry-run (show what would be done) and --execute")
+    if options.dry_run and options.execute:
+        raise click.UsageError("--reset-offsets takes --dry-run or --execute, not both")
+    if not options.dry_run and not options.execute:
+        raise click.UsageError("--reset-offsets needs --dry-run (show what would be done) or --execute")
     targets = [target for target in TARGETS if options.given(target)]
-    if len(targets) != 1:
-        raise click.UsageError(f"--reset-offsets needs exactly one of {_shown(TARGETS)}")
+    if not targets:
+        raise click.UsageError(f"--reset-offsets needs a new offset: one of {_shown(TARGETS)}")
+    if len(targets) > 1:
+        raise click.UsageError(f"--reset-offsets takes one new offset, not {_shown(targets)}")
     _one_group(options)
     scoped = bool(options.topic) or options.all_topics
     if options.from_file is not None and scoped:
@@ -168,8 +175,10 @@ def _check_reset(options: Options) -> None:
 
 def _either_groups_or_all(options: Options) -> None:
     action = "--describe" if options.describe else "--delete"
-    if bool(options.group) == options.all_groups:
-        raise click.UsageError(f"{action} needs --group or --all-groups, not both")
+    if options.group and options.all_groups:
+        raise click.UsageError(f"{action} takes --group or --all-groups, not both")
+    if not options.group and not options.all_groups:
+        raise click.UsageError(f"{action} needs --group or --all-groups")
 
 
 def _one_group(options: Options) -> None:
@@ -191,5 +200,5 @@ def _option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _shown(names: Iterable[str]) -> str:
-    return ", ".join(_option(name) for name in names)
+def _shown(names: Iterable[str], between: str = ", ") -> str:
+    return between.join(_option(name) for name in names)

@@ -19,6 +19,8 @@ from kafka_share.records import TopicPartition
 _TIME: Final = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,3})\d*)?)?(Z|([+-])(\d\d)(?::?(\d\d))?)?", re.ASCII
 )
+_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_SHORT_SPAN: Final = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -45,10 +47,12 @@ def parse_time_ms(text: str) -> int:
 
     Raises `ToolFailedError` if it is none.
     """
-    found = _TIME.fullmatch(text.strip())
+    given = text.strip()
+    found = _TIME.fullmatch(f"{given}T00:00" if _DATE.fullmatch(given) else given)
     if found is None:
         raise ToolFailedError(
-            f"--to-datetime {text!r} is not a time such as 2026-01-31T13:00:00.000, in UTC, or with +02:00 behind it",
+            f"--to-datetime {text!r} is not a time such as 2026-01-31T13:00:00.000, in UTC, or with +02:00 behind it, "
+            "nor a day such as 2026-01-31",
             "value",
         )
     year, month, day, hour, minute, second, fraction, zone, sign, ahead_h, ahead_min = found.groups()
@@ -64,13 +68,17 @@ def parse_time_ms(text: str) -> int:
 
 
 def parse_span_ms(text: str) -> int:
-    """Milliseconds of an ISO-8601 duration such as PT1H or P2DT30M. Raises `ToolFailedError` if it is none."""
+    """Milliseconds of a span such as 1h30m, or of an ISO-8601 duration such as PT1H30M. Raises `ToolFailedError`."""
+    short = _SHORT_SPAN.fullmatch(text.strip())
+    if short is not None and short[0]:
+        days, hours, minutes, seconds = (int(number or 0) for number in short.groups())
+        return (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1_000
     try:
         span_ms = parse_duration_ms(text.strip())
     except ValueError:
         span_ms = -1
     if span_ms < 0:
-        raise ToolFailedError(f"--by-duration {text!r} is not a span of time such as PT1H30M or P2D", "value")
+        raise ToolFailedError(f"--by-duration {text!r} is not a span of time such as 1h30m, 2d, or PT1H30M", "value")
     return span_ms
 
 
