@@ -173,10 +173,10 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
         acknowledgements of other threads to make room.
 
         Raises `IllegalStateError` without a subscription, or in explicit mode without a window while a delivered record
-        has not been acknowledged; `RecordDeserializationError` or `CorruptRecordError` for a record that cannot be
-        delivered (go on polling); `WakeupError` after `wakeup`; `BrokerError`, `AuthenticationError`,
-        `RemoteProtocolError` and others of `kafka_share.errors` for what the background side met, and again at the end
-        of each later poll without records, until it has passed;
+        has not been acknowledged; `RecordDeserializationError`, `CorruptRecordError` or `UnsupportedRecordError` for
+        what cannot be delivered, when all else at hand has been (go on polling); `WakeupError` after `wakeup`;
+        `BrokerError`, `AuthenticationError`, `RemoteProtocolError` and others of `kafka_share.errors` for what the
+        background side met, and again at the end of each later poll without records, until it has passed;
         `BrokerUnreachableError` once per outage, when no broker has answered for `default_api_timeout_ms`.
         Acknowledgements are never lost by an exception.
         """

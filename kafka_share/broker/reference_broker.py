@@ -301,9 +301,10 @@ class ReferenceBroker:
     def append_batches(self, topic: str, batches: bytes, partition: int = 0) -> int:
         """Append record batches as they are, without the checks of a producer's; returns the offset of the first.
 
-        For logs that time or damage made: holes that compaction left, a wrong checksum, other codecs. The batches get
-        the next offsets. Raises `RemoteProtocolError` for bytes that cannot even be told apart into batches, and
-        `InvalidArgumentError` if there is no whole batch.
+        For logs that time or damage made: holes that compaction left, a wrong checksum, other codecs, old formats. The
+        batches get the next offsets; messages of the formats 0 and 1 keep theirs, which have to follow.
+        Raises `RemoteProtocolError` for bytes that cannot even be told apart into batches, and `InvalidArgumentError`
+        if there is no whole batch, or a message whose offset the log has.
         """
         if next(iter_batches(batches), None) is None:
             raise InvalidArgumentError("these bytes hold no whole record batch")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import struct
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -13,6 +11,7 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.old_messages import old_message, old_set
 
 from kafka_share.application.decoding import Decoder, PartitionDecoding, Problem, Record
 from kafka_share.core.events import FetchedPartition
@@ -309,7 +308,11 @@ def test_one_unreadable_batch_costs_its_neighbours_nothing_when_three_were_fetch
 def test_records_of_old_formats_are_delivered_when_an_old_log_has_them(magic: int) -> None:
     """Messages of the record formats 0 and 1, single and compressed, are delivered as Java delivers them."""
     records = (
-        old_message(magic, 0) + old_message(magic, 1) + old_set(magic, [2, 4]) + old_set(magic, [6, 7]) + batch([8])
+        old_message(magic, 0, value_of(0))
+        + old_message(magic, 1, value_of(1))
+        + old_set(magic, values_at(2, 4))
+        + old_set(magic, values_at(6, 7))
+        + batch([8])
     )
     outcome = decode(fetched(records, (1, 8, 1)))
     assert list(outcome.records) == [1, 2, 4, 6, 7, 8]
@@ -321,22 +324,19 @@ def test_records_of_old_formats_are_delivered_when_an_old_log_has_them(magic: in
 @pytest.mark.parametrize("magic", [0, 1])
 def test_only_one_old_message_is_rejected_when_it_is_damaged(magic: int) -> None:
     """A message begins with its last offset: what follows is not its own."""
-    records = old_message(magic, 0) + with_bad_crc(old_set(magic, [1, 2])) + old_set(magic, [3, 4]) + batch([5])
+    records = (
+        old_message(magic, 0, value_of(0))
+        + with_bad_crc(old_set(magic, values_at(1, 2)))
+        + old_set(magic, values_at(3, 4))
+        + batch([5])
+    )
     outcome = decode(fetched(records, (0, 5, 1)))
     assert list(outcome.records) == [0, 3, 4, 5]
     assert outcome.failed == {1: REJECT, 2: REJECT}
 
 
-def old_message(magic: int, offset: int, value: bytes | None = None, codec: int = 0) -> bytes:
-    content = value_of(offset) if value is None else value
-    checked = struct.pack(">bb", magic, codec) + (struct.pack(">q", 1000) if magic else b"")
-    checked += struct.pack(">ii", -1, len(content)) + content
-    return struct.pack(">qiI", offset, 4 + len(checked), zlib.crc32(checked)) + checked
-
-
-def old_set(magic: int, offsets: list[int]) -> bytes:
-    inner = [old_message(magic, o - offsets[0] if magic else o, value_of(o)) for o in offsets]
-    return old_message(magic, offsets[-1], zlib.compress(b"".join(inner), wbits=31), codec=1)
+def values_at(*offsets: int) -> dict[int, bytes]:
+    return {offset: value_of(offset) for offset in offsets}
 
 
 def test_only_acquired_offsets_are_rejected_when_a_damaged_batch_holds_more() -> None:

@@ -9,6 +9,7 @@ import pytest
 from facade.delivery_checks import Outcomes, counted, left_for_others, only_result, produce_one_batch, produce_values
 from facade.fetch_tampering import FetchTampering, in_batch
 from support.consumers import Consumer, MakeConsumer
+from support.old_messages import TIMESTAMP, old_message, old_set
 from support.waiting import offsets, poll_once_more, poll_until, poll_until_raises, poll_while
 from support.wire_connection import WireConnection
 
@@ -336,6 +337,24 @@ def test_records_come_when_the_name_of_a_header_is_not_utf_8(
     assert answer.responses[0].partition_responses[0].error_code == 0
     records = poll_until(make_consumer(topic), 3)
     assert [tuple(r.headers) for r in records] == [(), (("na\ufffdme", b"x"),), ()]
+
+
+@pytest.mark.behaviour("fetching")
+@pytest.mark.parametrize("magic", [0, 1])
+def test_records_come_when_an_old_log_has_them_in_an_old_format(
+    magic: int, broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
+) -> None:
+    """Records of the formats 0 and 1, which brokers serve from the logs of old clusters as they are, are delivered."""
+    old = old_message(magic, 0, b"0") + old_set(magic, {1: b"1", 2: b"2"}) + old_message(magic, 3, b"3")
+    assert broker.append_batches(topic, old) == 0
+    assert broker.produce(topic, b"4") == 4
+    with pytest.raises(InvalidArgumentError, match="keeps its offset"):
+        broker.append_batches(topic, old)
+    consumer = make_consumer(topic)
+    records = poll_until(consumer, 5)
+    assert [(r.offset, r.value, r.delivery_count) for r in records] == [(n, b"%d" % n, 1) for n in range(5)]
+    assert [r.timestamp for r in records[:4]] == [TIMESTAMP if magic else -1] * 4
+    assert set(consumer.commit_sync().values()) == {None}
 
 
 @pytest.mark.behaviour("bad records")

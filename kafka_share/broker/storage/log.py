@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 
-from kafka_share.errors import OffsetOutOfRangeError
+from kafka_share.errors import InvalidArgumentError, OffsetOutOfRangeError
 from kafka_share.protocol.record_batches import RecordBatch, iter_batches, with_offsets
+from kafka_share.protocol.record_format import MAGIC
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -118,18 +119,26 @@ class MemoryLog:
         if not self._epochs or self._epochs[-1][0] < leader_epoch:
             self._epochs.append((leader_epoch, first))
         for produced in iter_batches(records):
-            moved = with_offsets(produced.data, self._end_offset, leader_epoch)
-            self._append_batch(moved, now_ms)
+            self._append_batch(self._placed(produced, leader_epoch), now_ms)
         assert self._end_offset > first, "nothing was appended"
         return first, self._end_offset - 1
 
-    def _append_batch(self, data: bytes, now_ms: int) -> None:
-        batch = RecordBatch(data)
+    def _placed(self, batch: RecordBatch, leader_epoch: int) -> RecordBatch:
+        """The batch at the end of the log. A message of an old format has its offsets inside, and keeps them."""
+        if batch.magic == MAGIC:
+            return RecordBatch(with_offsets(batch.data, self._end_offset, leader_epoch))
+        if batch.last_offset < self._end_offset:
+            raise InvalidArgumentError(
+                f"a message of format {batch.magic} keeps its offset, {batch.last_offset}, and the log has that already"
+            )
+        return batch
+
+    def _append_batch(self, batch: RecordBatch, now_ms: int) -> None:
         stored = StoredBatch(
-            base_offset=batch.base_offset,
+            base_offset=self._end_offset,
             last_offset=batch.last_offset,
             max_timestamp=batch.max_timestamp,
-            data=data,
+            data=bytes(batch.data),
             is_control=batch.is_control,
             is_transactional=batch.is_transactional,
             producer_id=batch.producer_id,
@@ -183,7 +192,8 @@ class MemoryLog:
         for stored in self._batches:
             if stored.max_timestamp < timestamp or stored.last_offset < self._start_offset:
                 continue
-            for offset, record_timestamp, *_ in RecordBatch(stored.data).records():
+            (batch,) = iter_batches(stored.data)
+            for offset, record_timestamp, *_ in batch.iter_records():
                 if record_timestamp >= timestamp and offset >= self._start_offset:
                     return offset, record_timestamp
         return None
