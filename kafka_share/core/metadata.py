@@ -36,6 +36,12 @@ _WRONG_PORT: Final = "if this is the port of a controller, bootstrap_servers has
 MISSING_MS: Final = 10_000
 """A topic that is missing for so long is logged; a shorter time passes while somebody creates it."""
 
+PAUSE_PART: Final = 10
+"""Between two refreshes passes a tenth of the time for which something has been missing, if that is longer than the
+retry back-off: a leader is found soon after it is elected, and what stays missing costs less and less."""
+MAX_PAUSE_MS: Final = 10_000
+"""The longest such pause. (A topic id that no broker knows may stay in an assignment for ever.)"""
+
 
 def usable_node(node_id: int, host: str | None, port: int, rack: str | None = None) -> Node | None:
     """A node as a broker described it, unless it cannot exist."""
@@ -62,6 +68,9 @@ class Metadata:
         self._outputs = context.outputs
         self._troubles = context.troubles
         self._backoff = context.new_backoff()
+        self._missing_since_ms: int | None = None
+        """When the first refresh was sent that something made necessary which is missing to this day."""
+        self._ready_at_ms = 0
         self._brokers: dict[int, Node] = {}
         self._unconfirmed: dict[int, None] = {}
         self._topics: dict[UUID, _Topic] = {}
@@ -134,7 +143,7 @@ class Metadata:
         self.version += 1
         if is_new:
             self._is_needed = True
-            self._backoff.succeeded()
+            self.confirmed()
         elif self._expires_at_ms is None:
             self._expires_at_ms = now_ms + self._config.metadata_max_age_ms
 
@@ -145,6 +154,13 @@ class Metadata:
     def confirmed(self) -> None:
         """Nothing is missing: the next need is served at once."""
         self._backoff.succeeded()
+        self._ready_at_ms = 0
+        self._missing_since_ms = None
+
+    def missing_anew(self) -> None:
+        """What may be missing now is something else than before: it has been missing for no time."""
+        self._ready_at_ms = min(self._ready_at_ms, self._backoff.ready_at_ms)
+        self._missing_since_ms = None
 
     def leader_moved(self, topic_id: UUID, partition: int, leader_id: int, epoch: int, nodes: Iterable[Node]) -> bool:
         """A broker named the new leader (KIP-951). False if that is of no use: no newer, or an unknown node."""
@@ -184,8 +200,8 @@ class Metadata:
                 self._wake_at_ms = due_at_ms
                 return
             self._is_needed = True
-        if now_ms < self._backoff.ready_at_ms:
-            self._wake_at_ms = self._backoff.ready_at_ms
+        if now_ms < self._ready_at_ms:
+            self._wake_at_ms = self._ready_at_ms
             return
         node, at_ms = self.some_node(now_ms)
         if node is None:
@@ -215,9 +231,17 @@ class Metadata:
         )
         self._asked = self._interest
         self._is_needed = False
-        self._backoff.failed(now_ms)  # paces the next refresh, until somebody confirms that nothing is missing
+        self._pace(now_ms)
         timeout_ms = self._config.request_timeout_ms
         self._requests.send(node, Channel.CONTROL, request, timeout_ms, self._answered, self._failed, _MIN_VERSION)
+
+    def _pace(self, now_ms: int) -> None:
+        """When the next refresh may leave, unless somebody confirms before that nothing is missing."""
+        self._backoff.failed(now_ms)
+        if self._missing_since_ms is None:
+            self._missing_since_ms = now_ms
+        pause_ms = min((now_ms - self._missing_since_ms) // PAUSE_PART, MAX_PAUSE_MS)
+        self._ready_at_ms = max(self._backoff.ready_at_ms, now_ms + pause_ms)
 
     def wake_at_ms(self) -> int | None:
         return self._wake_at_ms
@@ -225,6 +249,7 @@ class Metadata:
     def _failed(self, error: KafkaShareError, now_ms: int) -> None:
         self._asked = None
         self._is_needed = True
+        self.missing_anew()  # during an outage nobody knows what is missing
         if isinstance(error, UnsupportedVersionError):
             error = UnsupportedVersionError(f"{str(error).removeprefix(f'{error.name}: ')}; {_WRONG_PORT}")
             self._troubles.begin(self, error, now_ms, is_fatal=True)
@@ -245,7 +270,7 @@ class Metadata:
         self.version += 1
         if asked != self._interest:
             self._is_needed = True
-            self._backoff.succeeded()
+            self.confirmed()
 
     def _take_brokers(self, response: MetadataResponse) -> None:
         nodes = [usable_node(b.node_id, b.host, b.port, b.rack) for b in response.brokers]

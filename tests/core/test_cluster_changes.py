@@ -265,3 +265,33 @@ def test_the_requests_stay_few_when_every_session_is_refused() -> None:
     assert 5 <= len(h.sent_of(ShareFetchRequest)) <= 20
     assert all(request.share_session_epoch == 0 for _, request in h.sent_of(ShareFetchRequest))
     assert not h.errors
+
+
+@pytest.mark.parametrize("missing", [tp(topic="u"), tp(7)], ids=["topic id", "partition"])
+def test_what_stays_missing_is_asked_for_less_and_less(missing: TopicIdPartition) -> None:
+    """An assignment that nobody can resolve, after a broker's mistake, does not cost a question a second for ever."""
+    harness = Harness()
+    unknown = TopicIdPartition(UUID(int=999), "t", 0) if missing.topic == "u" else missing
+    harness.heartbeat = lambda request: heartbeat_answer(1, [unknown, tp()] if request.member_epoch == 0 else None)
+    harness.subscribe("t")
+
+    def asked_at_ms(span_ms: int) -> list[int]:
+        began_ms, before = harness.now_ms, len(harness.sent_of(MetadataRequest))
+        while harness.now_ms < began_ms + span_ms:
+            harness.start_poll(500)
+            for send in harness.data_pending:
+                harness.answer(send, fetch_answer())
+            harness.advance(500)
+        return [at_ms for at_ms, _ in harness.sent_of(MetadataRequest)][before:]
+
+    soon = asked_at_ms(10_000)
+    assert all(after - before <= 1_300 for before, after in pairwise(soon)), "a new leader is found soon"
+    asked_at_ms(120_000)
+    later = asked_at_ms(60_000)
+    assert 5 <= len(later) <= 6
+    harness.heartbeat = lambda request: heartbeat_answer(2, [tp(3), tp()])
+    assert len(asked_at_ms(3_000)) >= 3, "something else is missing: that is asked for at once"
+    asked_at_ms(60_000)
+    harness.leaders[tp(3)] = 1
+    asked_at_ms(7_000)
+    assert harness.core._fetching._wanted.now() == {1: (tp(3), tp())}

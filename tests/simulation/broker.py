@@ -106,7 +106,7 @@ class SimulatedBroker:
     # ---- called by the network
 
     def accepts(self, node_id: int) -> bool:
-        return self.running[node_id]
+        return self.running.get(node_id, False)
 
     def opened(self, wire: Wire) -> None:
         self._listening[wire.id] = _Listening(wire, Conversation(wire.id, wire.node_id, "10.0.0.1"))

@@ -6,21 +6,33 @@ up is decided by `kafka_share.network.wire`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
 
 from simulation.network import Network
 from simulation.virtual_time import VirtualTime
 
 from kafka_share.core.events import Channel, Send
-from kafka_share.errors import KafkaShareError
+from kafka_share.errors import AuthenticationError, KafkaShareError, RemoteProtocolError
 from kafka_share.network.connections import ConnectionOwner
-from kafka_share.network.framing import LENGTH_BYTES
+from kafka_share.network.framing import FrameReceiver
 from kafka_share.network.handshake import Challenge
 from kafka_share.network.wire import Close, Dialogue, Opened, Served, Write
 from kafka_share.records import Node
 
 if TYPE_CHECKING:
     from simulation.driver import SimulatedDriver
+
+
+PORT: Final = 9092
+"""Every simulated broker listens there."""
+NOBODY: Final = -1
+
+
+def number_of(node: Node) -> int:
+    """The simulated broker at this address; `NOBODY` for an address that no broker has."""
+    number = node.host.removeprefix("node")
+    return int(number) if node.port == PORT and number.isascii() and number.isdecimal() else NOBODY
 
 
 class SimulatedConnection:
@@ -42,8 +54,9 @@ class SimulatedConnection:
         self._network = network
         self._time = time
         self._dialogue = Dialogue(node, channel, process.config, owner.measurements, process.now_ms())
+        self._receiver = FrameReceiver()
         self._timer_at_ms: int | None = None
-        self._wire = network.open(process, int(node.host.removeprefix("node")), self)
+        self._wire = network.open(process, number_of(node), self)
         self._run()
 
     def send(self, send: Send) -> None:
@@ -61,12 +74,26 @@ class SimulatedConnection:
         self._dialogue.connected(self._process.now_ms())
         self._run_all()
 
-    def received(self, frame: bytes) -> None:
-        self._dialogue.received(memoryview(frame)[LENGTH_BYTES:], self._process.now_ms())
+    def received(self, data: bytes) -> None:
+        try:
+            for frame in self._frames(data):
+                self._dialogue.received(frame, self._process.now_ms())
+        except (RemoteProtocolError, AuthenticationError) as error:
+            self._dialogue.received_nonsense(error, self._process.now_ms())
         self._run_all()
 
+    def _frames(self, data: bytes) -> Iterator[memoryview]:
+        """The frames that these bytes complete, cut as the product cuts them."""
+        rest = memoryview(data)
+        while rest and not self._dialogue.is_closed:
+            buffer = self._receiver.buffer()
+            count = min(len(buffer), len(rest))
+            buffer[:count], rest = rest[:count], rest[count:]
+            yield from self._receiver.received(count)
+
     def broken(self, why: str) -> None:
-        self._dialogue.lost(ConnectionError(why), self._process.now_ms())
+        is_mid_frame = self._receiver.is_mid_frame
+        self._dialogue.lost(ConnectionError(why), self._process.now_ms(), is_mid_frame=is_mid_frame)
         self._run_all()
 
     # ---- the dialogue's outputs

@@ -28,6 +28,8 @@ class WantedPartitions:
             return {}
         key = (membership.assignment_version, self._metadata.version, membership.subscription)
         if key != self._made_for:
+            if self._made_for is None or self._made_for[0] != membership.assignment_version:
+                self._metadata.missing_anew()
             self._made_for = key
             self._wanted, self._is_incomplete = self._by_leader(membership.assignment, membership.subscription)
         if self._is_incomplete:
