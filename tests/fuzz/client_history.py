@@ -11,10 +11,11 @@ from __future__ import annotations
 import random
 from collections import Counter
 from typing import Final
+from uuid import UUID
 
 import attrs
 from fuzz.fuzzed_network import FuzzedNetwork
-from fuzz.lies import Lie
+from fuzz.lies import Effect, Lie
 from fuzz.outcomes_audit import OutcomesAudit
 from simulation.books import BookKey, Books
 from simulation.broker import SimulatedBroker
@@ -46,7 +47,7 @@ GROUP: Final = "g"
 
 @attrs.frozen
 class Outcome:
-    """How a seed ended. `complaint` is None for a good end; `excuse` is the lie that kept records from being settled."""
+    """How a seed ended. `complaint`: what went wrong; `excuse`: the lies that kept records from being settled."""
 
     seed: int
     virtual_ms: int
@@ -167,19 +168,39 @@ class ClientHistory:
         self.trace.add("SANE", f"after {self.mutated} mutations; lies: {[str(lie) for lie in self.network.lies]}")
 
     def _settle(self) -> None:
-        limit_ms = self.time.now_ms + SETTLE_LIMIT_MS
+        """Every record ends; a client that was told to be silent has its time when the silence is over."""
+        lies = self.network.lies
+        silences = [lie.until_ms for lie in lies if lie.effect is Effect.SILENCE]
+        limit_ms = max([self.time.now_ms, *silences]) + SETTLE_LIMIT_MS
         while (missing := self._unsettled()) is not None and self.time.now_ms < limit_ms:
             self.time.run_until(self.time.now_ms + 250)
         if missing is None:
             return
-        lies = self._lies_at(limit_ms)
-        if not lies:
-            raise ComplaintError(f"{missing}, {SETTLE_LIMIT_MS} ms after the last mutation, and no lie explains it")
-        self.excuse = "; ".join(map(str, lies))
+        reasons = [lie for lie in lies if self._is_believed(lie)]
+        if not reasons:
+            raise ComplaintError(f"{missing}, {SETTLE_LIMIT_MS} ms after the last lie, and none that lasts explains it")
+        self.excuse = "; ".join(map(str, reasons))
         self.trace.add("EXCUSED", missing, self.excuse)
 
-    def _lies_at(self, now_ms: int) -> list[Lie]:
-        return [lie for lie in self.network.lies if lie.until_ms > self._sane_at_ms]
+    def _is_believed(self, lie: Lie) -> bool:
+        """Whether a client is still kept from its work by what it was told."""
+        client = next(client for client in self.clients if client.name == lie.client)
+        membership = client.driver.core._membership
+        if lie.effect is Effect.SILENCE:
+            return False
+        if lie.effect is Effect.INTERVAL:
+            return lie.until_ms > self.time.now_ms
+        if lie.effect is Effect.ASSIGNMENT:
+            return sorted(membership.assignment) != self._true_assignment(client)
+        if lie.effect is Effect.VERSIONS and any(wire.id == lie.wire_id for wire in self.network.wires_of(lie.client)):
+            return True
+        return membership.is_fatal
+
+    def _true_assignment(self, client: SimulatedClient) -> list[tuple[UUID, int]]:
+        """What the coordinator has assigned to a client."""
+        group = self.broker.cluster.share_groups.group(GROUP)
+        member = None if group is None else group.members.get(client.member_id)
+        return [] if member is None else sorted(member.assigned)
 
     def _unsettled(self) -> str | None:
         """What has not ended yet."""

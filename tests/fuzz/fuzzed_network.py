@@ -82,4 +82,4 @@ class FuzzedNetwork(Network):
         if told is not None:
             self._trace.count("mutated answer that can be read")
             self._trace.add("TOLD", name, repr(told)[:2_000])
-            self.lies += lasting_lies(answer.api_key, name, truth, told, self._time.now_ms)
+            self.lies += lasting_lies(answer.api_key, name, wire.id, truth, told, self._time.now_ms)

@@ -98,34 +98,34 @@ def first_message(data: bytes, answer: Answer) -> ApiMessage | None:
 # ---- bytes
 
 
-def _flipped(answer: Answer, _: Sequence[Answer], source: random.Random) -> bytes:
+def _flipped(answer: Answer, older: Sequence[Answer], source: random.Random) -> bytes:
     data = bytearray(answer.frame)
     for _ in range(source.choice((1, 1, 2, 4))):
         data[source.randrange(LENGTH_BYTES, len(data))] ^= 1 << source.randrange(8)
     return bytes(data)
 
 
-def _cut(answer: Answer, _: Sequence[Answer], source: random.Random) -> bytes:
+def _cut(answer: Answer, older: Sequence[Answer], source: random.Random) -> bytes:
     return answer.frame[: source.randrange(1, len(answer.frame))]
 
 
-def _shortened(answer: Answer, _: Sequence[Answer], source: random.Random) -> bytes:
+def _shortened(answer: Answer, older: Sequence[Answer], source: random.Random) -> bytes:
     rest = answer.frame[LENGTH_BYTES : source.randrange(LENGTH_BYTES, len(answer.frame))]
     return _framed(rest)
 
 
-def _length(answer: Answer, _: Sequence[Answer], source: random.Random) -> bytes:
+def _length(answer: Answer, older: Sequence[Answer], source: random.Random) -> bytes:
     true = len(answer.frame) - LENGTH_BYTES
     length = source.choice((*_LENGTHS, true + source.choice((-5, -1, 1, 4, 1000))))
     return length.to_bytes(LENGTH_BYTES, "big", signed=True) + answer.frame[LENGTH_BYTES:]
 
 
-def _other_id(answer: Answer, _: Sequence[Answer], source: random.Random) -> bytes:
+def _other_id(answer: Answer, older: Sequence[Answer], source: random.Random) -> bytes:
     number = source.choice((answer.correlation_id + 1, answer.correlation_id - 1, 0, -1, 2**31 - 1))
     return _with_id(answer.frame, number)
 
 
-def _twice(answer: Answer, _: Sequence[Answer], source: random.Random) -> bytes:
+def _twice(answer: Answer, older: Sequence[Answer], source: random.Random) -> bytes:
     return answer.frame * 2
 
 
@@ -138,11 +138,11 @@ def _repeated(answer: Answer, older: Sequence[Answer], source: random.Random) ->
     return _with_id(source.choice(alike or [answer]).frame, answer.correlation_id)
 
 
-def _silence(answer: Answer, _: Sequence[Answer], source: random.Random) -> bytes:
+def _silence(answer: Answer, older: Sequence[Answer], source: random.Random) -> bytes:
     return b""
 
 
-def _garbage(answer: Answer, _: Sequence[Answer], source: random.Random) -> bytes:
+def _garbage(answer: Answer, older: Sequence[Answer], source: random.Random) -> bytes:
     rest = source.randbytes(len(answer.frame) - 8)
     return answer.frame[:8] + rest if source.random() < 0.5 else source.randbytes(len(answer.frame))
 

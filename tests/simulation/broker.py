@@ -23,6 +23,7 @@ from kafka_share.broker.error_answers import error_answer
 from kafka_share.broker.events import ConnectionClosed, Reply, RequestArrived, RequestContext
 from kafka_share.broker.kafka_version import behaviour_of
 from kafka_share.broker.machine import BrokerMachine
+from kafka_share.errors import RemoteProtocolError
 from kafka_share.protocol.messages import encode_response
 from kafka_share.records import Node
 
@@ -126,10 +127,14 @@ class SimulatedBroker:
 
     def _pump(self, listening: _Listening) -> None:
         while listening.wire.id in self._listening:
-            arrived = listening.conversation.next_request(self.cluster.api_versions)
+            try:
+                arrived = listening.conversation.next_request(self.cluster.api_versions)
+            except RemoteProtocolError as error:  # a version that is not offered, as a client may believe it was
+                self._network.cut(listening.wire, f"the broker closed the connection: {error}")
+                return
             if arrived is None:
                 return
-            assert isinstance(arrived, RequestArrived), "clients ask for versions that are offered"
+            assert isinstance(arrived, RequestArrived), "clients ask for the versions in one that is offered"
             self._request(listening, arrived)
 
     def _request(self, listening: _Listening, arrived: RequestArrived) -> None:
