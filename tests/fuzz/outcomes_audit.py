@@ -42,7 +42,9 @@ class OutcomesAudit:
 
     def posted(self, gathered: tuple[GatheredAcknowledgements, ...]) -> None:
         for one in gathered:
-            self._open[one.number] += len(one.runs)
+            if one.is_own:  # locks that the client keeps by itself: nobody is told
+                continue
+            self._open[one.number] = len(one.runs)
 
     def reported(self, outcome: AcknowledgementOutcome) -> None:
         for ended in outcome.ended:
