@@ -351,7 +351,7 @@ class ReferenceBroker:
         """Have clients push the metrics whose names begin so ("*": all); without any name nothing is wanted any more.
 
         From then on connections are offered GetTelemetrySubscriptions and PushTelemetry (KIP-714), which needs the
-        extra `telemetry`. `codecs` are those that pushes may be compressed with, the preferred one first.
+        extra `metrics-push`. `codecs` are those that pushes may be compressed with, the preferred one first.
         """
         wanted = MetricsSubscription(metrics, interval_ms, max_bytes, delta, tuple(codecs)) if metrics else None
         self._call(lambda: self._cluster.want_client_metrics(wanted))

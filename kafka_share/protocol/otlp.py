@@ -1,7 +1,7 @@
 """Metrics in the format of OpenTelemetry (OTLP, protobuf), as brokers take them from clients (KIP-714).
 
 Called by the client core to push and by the reference broker to look at what arrived. The messages are those of the
-package opentelemetry-proto, which is imported by the first call: it comes with the extra `telemetry`, and without it
+package opentelemetry-proto, which is imported by the first call: it comes with the extra `metrics-push`, and without it
 `encode` and `decode` raise ImportError.
 """
 

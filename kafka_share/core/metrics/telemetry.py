@@ -269,7 +269,7 @@ class TelemetryPush:
             try:
                 metrics = compress(subscription.codec, otlp.encode(self._batch(points, subscription, now_ms)))
             except ImportError as error:
-                self._outputs.note("telemetry-unavailable", error=f"install kafka-share[telemetry] ({error})")
+                self._outputs.note("telemetry-unavailable", error=f"install kafka-share[metrics-push] ({error})")
                 self._stop("no encoder")
                 return None
             if not 0 < subscription.max_bytes < len(metrics):

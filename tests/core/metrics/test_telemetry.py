@@ -322,7 +322,7 @@ def test_one_warning_tells_what_to_install_when_the_encoder_is_missing(monkeypat
     harness.advance(100 * INTERVAL_MS)
     assert harness.sent_of(PushTelemetryRequest) == []
     (log,) = [log for log in harness.logs if log.event == "telemetry-unavailable"]
-    assert "kafka-share[telemetry]" in str(log.fields["error"])
+    assert "kafka-share[metrics-push]" in str(log.fields["error"])
 
 
 def test_the_rack_is_named_when_the_client_has_one() -> None:
