@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -73,7 +75,8 @@ def test_a_failed_look_is_a_json_line_as_well(
     assert Cluster(MISSING, SNAPSHOT).watch(monkeypatch, 2, as_json=True)
     failed, seen = map(json.loads, capsys.readouterr().out.splitlines())
     assert set(failed) == {"time", "error"}
-    assert "there is no group g" in failed["error"]
+    assert failed["error"]["code"] == "GROUP_ID_NOT_FOUND"
+    assert "there is no group g" in failed["error"]["message"]
     assert (seen["lag"], seen["partitions"][0]["end_offset"]) == (4, 10)
 
 
@@ -81,3 +84,31 @@ def test_interrupting_is_no_failure(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     """Ctrl-C ends the command as a success, whatever the last look brought."""
     assert Cluster(MISSING, KeyboardInterrupt()).watch(monkeypatch)
     assert "there is no group g" in capsys.readouterr().err
+
+
+@contextlib.contextmanager
+def keyboard(monkeypatch: pytest.MonkeyPatch, typed: bytes) -> Iterator[int]:
+    """Standard input is a terminal at which something has been typed; its number."""
+    ours, tools = os.openpty()
+    with open(tools, closefd=True) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        os.write(ours, typed)
+        yield tools
+    os.close(ours)
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="a terminal is simulated by openpty")
+def test_q_ends_the_watch_and_leaves_the_terminal_as_it_was(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Other keys do nothing; q ends the pause at once, and it is no failure."""
+    import termios
+
+    with keyboard(monkeypatch, b"xq") as terminal:
+        before = termios.tcgetattr(terminal)
+        cluster = Cluster(SNAPSHOT)
+        monkeypatch.setattr(looking, "take_snapshots", cluster.take_snapshots)
+        admin: Any = None
+        assert watch_group(admin, "g", 3_600_000, None, as_json=False)
+        assert termios.tcgetattr(terminal) == before
+    assert len(capsys.readouterr().out.splitlines()) == 1

@@ -18,7 +18,7 @@ Examples:
 
 \b
 Exit codes:
-  0  the asked number of looks was taken, or Ctrl-C ended it
+  0  the asked number of looks was taken, or q or Ctrl-C ended it
   1  the last look failed
   2  an option is wrong or missing
 """

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import TypeAlias
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
@@ -19,6 +19,7 @@ from kafka_share.cli.endings import problem_of, with_remedy
 from kafka_share.cli.group_snapshot import take_snapshots
 from kafka_share.cli.harmless import harmless
 from kafka_share.cli.output import print_document, print_line
+from kafka_share.cli.watch.keys import Pause, quit_by_key
 from kafka_share.cli.watch.rates import Rates, Reading
 from kafka_share.cli.watch.view import line, screen
 from kafka_share.errors import KafkaShareError
@@ -27,10 +28,10 @@ Show: TypeAlias = Callable[[Reading | KafkaShareError], None]
 
 
 def watch_group(admin: KafkaShareAdmin, group: str, interval_ms: int, count: int | None, *, as_json: bool) -> bool:
-    """Look `count` times (None: until Ctrl-C, which is no failure); returns whether the last look succeeded."""
+    """Look `count` times (None: until q or Ctrl-C, which are no failures); returns whether the last look succeeded."""
     ok = True
-    with _shower(as_json) as show, contextlib.suppress(KeyboardInterrupt):
-        for reading in _readings(admin, group, interval_ms, count):
+    with quit_by_key() as (pause, has_key), _shower(as_json, has_key) as show, contextlib.suppress(KeyboardInterrupt):
+        for reading in _readings(admin, group, interval_ms, count, pause):
             ok = not isinstance(reading, KafkaShareError)
             show(reading)
         return ok
@@ -38,14 +39,12 @@ def watch_group(admin: KafkaShareAdmin, group: str, interval_ms: int, count: int
 
 
 def _readings(
-    admin: KafkaShareAdmin, group: str, interval_ms: int, count: int | None
+    admin: KafkaShareAdmin, group: str, interval_ms: int, count: int | None, pause: Pause
 ) -> Iterator[Reading | KafkaShareError]:
     rates = Rates()
     for number in itertools.count():
-        if number == count:
+        if number == count or (number and pause(interval_ms / 1000)):
             return
-        if number:
-            time.sleep(interval_ms / 1000)
         try:
             snapshot = take_snapshots(admin, [group])[group]
         except KafkaShareError as error:
@@ -57,19 +56,20 @@ def _readings(
 
 
 @contextlib.contextmanager
-def _shower(as_json: bool) -> Iterator[Show]:
+def _shower(as_json: bool, has_key: bool) -> Iterator[Show]:
     """How each look is shown, for as long as the block runs."""
     console = Console(file=sys.stdout)
     if as_json:
         yield _show_json
     elif console.is_terminal:
         with Live(console=console, auto_refresh=False) as live:
+            hint = Text("q quits", style="dim") if has_key else Text()
 
             def draw(reading: Reading | KafkaShareError) -> None:
                 if isinstance(reading, KafkaShareError):
-                    live.update(Text(harmless(_failure(reading))), refresh=True)
+                    live.update(Group(Text(harmless(_failure(reading))), hint), refresh=True)
                 else:
-                    live.update(screen(reading, _time()), refresh=True)
+                    live.update(Group(screen(reading, _time()), hint), refresh=True)
 
             yield draw
     else:
