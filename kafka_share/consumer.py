@@ -66,7 +66,7 @@ from kafka_share.settings import ShareConsumerSettings
 T = TypeVar("T")
 S = TypeVar("S", bound=Sized)
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 DEFAULT_CLOSE_TIMEOUT_MS = 30_000
 _ITERATION_POLL_MS = 1_000

@@ -238,7 +238,7 @@ class UnknownBrokerError(BrokerError):
 
     def __init__(self, code: int, message: str | None = None) -> None:
         self.code = code
-        self.name = f"error code {code}"
+        self.name: str = f"error code {code}"
         super().__init__(message)
 
 

@@ -23,7 +23,7 @@ class LockGeneration:
     __slots__ = ("has_ended",)
 
     def __init__(self) -> None:
-        self.has_ended = False
+        self.has_ended: bool = False
 
 
 class AcquisitionLock:

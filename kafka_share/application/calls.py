@@ -91,7 +91,7 @@ class ConsumerCalls:
 
     def __init__(self, application: ApplicationSide, background: Background, *, api_timeout_ms: int) -> None:
         self.report: Callable[[AcknowledgementOutcome], None] | None = None
-        self.is_closing = False
+        self.is_closing: bool = False
         """Close has come so far that there is no way back."""
         self._application = application
         self._background = background

@@ -55,12 +55,12 @@ class Deliveries:
         self.guard = guard
         self.lock_ms: int | None = None
         """The lock time that a broker named last."""
-        self.is_closed = False
+        self.is_closed: bool = False
         self.renewing: dict[int, tuple[Delivery, list[Record]]] = {}
         """Records that are being renewed, by the number of their acknowledgement. Not in the open window."""
         self.announce: Callable[[], None] = _nobody
         """Tells the background side that there is something to gather; to be set by whoever runs the calls."""
-        self.is_pressing = False
+        self.is_pressing: bool = False
         """Whether a lock ends soon, so that each acknowledgement is announced."""
         self._protects_locks = protects_locks
         self._can_renew = True

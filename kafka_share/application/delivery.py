@@ -17,7 +17,7 @@ from kafka_share.application.awaited_outcomes import OnOutcome, Waiting
 from kafka_share.core.events import FetchedPartition, GatheredAcknowledgements
 from kafka_share.core.fetching.offsets import AcknowledgementRun, merged
 from kafka_share.locks import AcquisitionLock
-from kafka_share.records import AcknowledgeType, ShareRecord
+from kafka_share.records import AcknowledgeType, ShareRecord, TopicIdPartition
 
 ACCEPT = int(AcknowledgeType.ACCEPT)
 RENEW = int(AcknowledgeType.RENEW)
@@ -85,10 +85,10 @@ class Delivery:
     """
 
     def __init__(self, fetched: FetchedPartition, lock: AcquisitionLock) -> None:
-        self.partition = fetched.partition
+        self.partition: TopicIdPartition = fetched.partition
         self.lock = lock
-        self.node_id = fetched.node_id
-        self.session_id = fetched.session_id
+        self.node_id: int = fetched.node_id
+        self.session_id: int = fetched.session_id
         self.delivered_at_ms = 0
         """When the application was given records of it, and held none before."""
         self._fresh: list[list[Record]] = []

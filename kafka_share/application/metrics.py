@@ -28,7 +28,7 @@ class PollMeasurement:
 
     def __init__(self, driver: ConsumerBackground) -> None:
         self._driver = driver
-        self.records = 0
+        self.records: int = 0
 
     def __enter__(self) -> PollMeasurement:
         self._driver.measurements.poll_started(self._driver.now_ms())

@@ -23,9 +23,9 @@ class OneCaller:
 
     def __init__(self, *methods: Callable[..., Any]) -> None:
         self._codes: frozenset[CodeType] = frozenset(method.__code__ for method in methods)
-        self.lock = threading.Lock()
+        self.lock: threading.Lock = threading.Lock()
         """Whoever acquires it is inside. Who does not asks `is_free`."""
-        self.is_wanted = False
+        self.is_wanted: bool = False
         """Somebody waits to come in: a call that waits inside should end."""
 
     def is_free(self, owner: object) -> bool:

@@ -79,22 +79,22 @@ class ApplicationSide:
     ) -> None:
         self.explicit = explicit
         self.topics: frozenset[str] = frozenset()
-        self.closed = False
-        self.has_window = window_records > 0
-        self.guard = nullcontext() if guard is None else guard
+        self.closed: bool = False
+        self.has_window: bool = window_records > 0
+        self.guard: AbstractContextManager[Any] = nullcontext() if guard is None else guard
         """To be held while acknowledgements are gathered and the event that carries them is posted."""
-        self.deliveries = Deliveries(
+        self.deliveries: Deliveries = Deliveries(
             explicit=explicit,
             window_records=window_records,
             protects_locks=protects_locks,
             guard=self.guard,
             now_ms=now_ms,
         )
-        self.reports = Reports()
+        self.reports: Reports = Reports()
         # Called for each record: as attributes they cost one call less.
-        self.acknowledge = self.deliveries.acknowledge
-        self.override = self.deliveries.override
-        self.begun_calls = 0
+        self.acknowledge: Callable[[str, int, int, AcknowledgeType], None] = self.deliveries.acknowledge
+        self.override: Callable[[str, int, int, AcknowledgeType], None] = self.deliveries.override
+        self.begun_calls: int = 0
         self.reading: Reading | None = None
         """What a loop over the consumer is about to get."""
         self._incoming = IncomingRecords(decoder, self.deliveries, self._is_wanted, has_window=self.has_window)

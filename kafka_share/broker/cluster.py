@@ -75,19 +75,21 @@ class Cluster:
         self.cluster_id = cluster_id
         self.behaviour = behaviour
         self.share_version = share_version
-        self.configs = Configs(config, behaviour)
-        self.api_versions = advertised_versions(behaviour)
-        self.client_metrics = ClientMetrics(random)
-        self.nodes = {node_id: Node(node_id, "", 0) for node_id in node_ids}
-        self.topics = Topics(node_ids, random)
-        self.share_states = ShareCoordinator(self, behaviour)
-        self.group_ids = GroupIds()
-        self.share_groups = ShareGroups(self.topics, self.configs, self.share_states, self.group_ids, behaviour)
-        self.classic_groups = ClassicGroups(self.group_ids, self.configs, random)
-        self.transactions = Transactions(self, self.classic_groups.offsets)
-        self.share_nodes = {node_id: self._new_share_node(node_id) for node_id in node_ids}
-        self.fetches = DelayedFetches()
-        self.produces = ProduceQueue()
+        self.configs: Configs = Configs(config, behaviour)
+        self.api_versions: dict[int, tuple[int, int]] = advertised_versions(behaviour)
+        self.client_metrics: ClientMetrics = ClientMetrics(random)
+        self.nodes: dict[int, Node] = {node_id: Node(node_id, "", 0) for node_id in node_ids}
+        self.topics: Topics = Topics(node_ids, random)
+        self.share_states: ShareCoordinator = ShareCoordinator(self, behaviour)
+        self.group_ids: GroupIds = GroupIds()
+        self.share_groups: ShareGroups = ShareGroups(
+            self.topics, self.configs, self.share_states, self.group_ids, behaviour
+        )
+        self.classic_groups: ClassicGroups = ClassicGroups(self.group_ids, self.configs, random)
+        self.transactions: Transactions = Transactions(self, self.classic_groups.offsets)
+        self.share_nodes: dict[int, ShareNode] = {node_id: self._new_share_node(node_id) for node_id in node_ids}
+        self.fetches: DelayedFetches = DelayedFetches()
+        self.produces: ProduceQueue = ProduceQueue()
         self._alive = list(node_ids)
         self._next_producer_id = 0
 

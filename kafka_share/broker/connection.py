@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kafka_share.broker.events import Reply, RequestArrived
     from kafka_share.broker.faults import Fault
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 _FRAME_HEAD_BYTES: Final = 8
 """Length and correlation id: what a garbage answer keeps right, so that the nonsense reaches the decoder."""

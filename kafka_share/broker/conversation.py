@@ -40,12 +40,12 @@ class Conversation:
         self.node_id = node_id
         self.client_host = client_host
         self.in_work: RequestArrived | None = None
-        self.in_work_bytes = 0
+        self.in_work_bytes: int = 0
         """The size of the request in work."""
         self._buffer = bytearray()
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
-        self.whole_frames = 0
+        self.whole_frames: int = 0
         """How many have arrived so far."""
 
     @property

@@ -93,7 +93,7 @@ class ReferenceBroker:
             raise InvalidArgumentError(f"a reference broker has 1 to {MAX_NODES} nodes, not {nodes}")
         behaviour = behaviour_of(kafka_version)
         random = Random(random_seed)
-        self.clock = BrokerClock() if clock is None else clock
+        self.clock: BrokerClock = BrokerClock() if clock is None else clock
         self._new_cluster = partial(
             Cluster,
             range(1, nodes + 1),

@@ -55,7 +55,7 @@ class Refusal(Exception):  # noqa: N818  a refusal is an ordinary answer here, n
 
     def __init__(self, error: type[BrokerError] | ErrorCode, message: str) -> None:
         super().__init__(message)
-        self.code = error.code
+        self.code: int = error.code
         self.message = message
 
 

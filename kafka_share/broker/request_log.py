@@ -15,7 +15,7 @@ from kafka_share.broker.api_keys import ApiKey
 if TYPE_CHECKING:
     from kafka_share.broker.events import Message, RequestContext
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 MAX_KEPT_REQUESTS: Final = 10_000
 MAX_KEPT_BYTES: Final = 16 * 1024 * 1024

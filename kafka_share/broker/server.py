@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafka_share.broker.clock import BrokerClock
+    from kafka_share.broker.cluster import Cluster
     from kafka_share.broker.events import RequestArrived
     from kafka_share.broker.machine import BrokerMachine
     from kafka_share.broker.request_log import RequestLog
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 _MAX_TIMER_MS: Final = 3_600_000
 _BACKLOG: Final = 128
@@ -52,10 +53,10 @@ class BrokerServer:
         advertised_host: str,
         half_sent_limit_s: float = _HALF_SENT_LIMIT_S,
     ) -> None:
-        self.machine = machine
-        self.cluster = machine.cluster
+        self.machine: BrokerMachine = machine
+        self.cluster: Cluster = machine.cluster
         self.clock = clock
-        self.faults = FaultPlan()
+        self.faults: FaultPlan = FaultPlan()
         self.requests = requests
         self._host = host
         self._advertised_host = advertised_host
@@ -142,7 +143,8 @@ class BrokerServer:
         self._delayed.clear()
         self.faults.clear()
         self.requests.clear()
-        self.machine, self.cluster = machine, machine.cluster
+        self.machine = machine
+        self.cluster = machine.cluster
         self.clock.start_again()
         for node in addresses:
             self.cluster.set_address(node.id, node.host, node.port)

@@ -19,8 +19,8 @@ class Backoff:
     """
 
     def __init__(self, initial_ms: int, maximum_ms: int, source: random.Random, *, free_failures: int = 0) -> None:
-        self.attempts = 0
-        self.ready_at_ms = 0
+        self.attempts: int = 0
+        self.ready_at_ms: int = 0
         self._initial_ms = initial_ms
         self._maximum_ms = max(initial_ms, maximum_ms)
         self._source = source

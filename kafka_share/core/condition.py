@@ -42,7 +42,7 @@ class Troubles:
     """By what they are about: a second trouble with one thing takes the place of the first, and keeps its time."""
 
     def __init__(self) -> None:
-        self.version = 0
+        self.version: int = 0
         """Grows with every change."""
         self._by_source: dict[Hashable, Trouble] = {}
 

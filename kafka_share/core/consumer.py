@@ -51,7 +51,7 @@ class ShareConsumerCore:
     """Membership knows what may be fetched, metadata where it is; fetching does it."""
 
     def __init__(self, config: ShareConsumerConfig, member_id: str, source: random.Random) -> None:
-        self.measurements = Measurements(config.metrics_num_samples, config.metrics_sample_window_ms)
+        self.measurements: Measurements = Measurements(config.metrics_num_samples, config.metrics_sample_window_ms)
         """What the client counts and times; the driver and the façade record into it as well."""
         self.measurements.labels.update(group_id=config.group_id, member_id=member_id)
         self._outputs = Outputs()

@@ -141,12 +141,12 @@ class Membership:
     """See the module's docstring. `assignment` is what may be fetched; `assignment_version` grows when it changes."""
 
     def __init__(self, context: CoreContext, metadata: Metadata, coordinator: Coordinator) -> None:
-        self.state = State.UNSUBSCRIBED
+        self.state: State = State.UNSUBSCRIBED
         self.subscription: frozenset[str] = frozenset()
         """In force since the last poll."""
         self.assignment: Assignment = ()
-        self.assignment_version = 0
-        self.epoch = JOIN_EPOCH
+        self.assignment_version: int = 0
+        self.epoch: int = JOIN_EPOCH
         self._config = context.config
         self._member_id = context.member_id
         self._metadata = metadata

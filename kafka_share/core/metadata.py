@@ -62,7 +62,7 @@ class Metadata:
     """At most one Metadata request at a time; `version` grows with every change of what is known."""
 
     def __init__(self, context: CoreContext) -> None:
-        self.version = 0
+        self.version: int = 0
         self._config = context.config
         self._requests = context.requests
         self._outputs = context.outputs

@@ -6,10 +6,12 @@ Made by the façade; `post` and the mailbox are the two ways between the threads
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 from uuid import UUID
 
 from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.events import ClientInstanceIdWanted
+from kafka_share.core.metrics.measurements import Measurements
 from kafka_share.errors import ConsumerClosedError
 from kafka_share.network.driver import CoreDriver, monotonic_ms
 from kafka_share.network.futures import DoneCallbacks
@@ -29,16 +31,19 @@ class ConsumerBackground:
         application: Application | None = None,
         notify: Callable[[], None] | None = None,
     ) -> None:
-        self.measurements = core.measurements
-        self.mailbox = Mailbox(notify, core.measurements, monotonic_ms)
-        self.callbacks = DoneCallbacks(f"kafka-share callbacks {config.client_id}")
+        self.measurements: Measurements = core.measurements
+        self.mailbox: Mailbox = Mailbox(notify, core.measurements, monotonic_ms)
+        self.callbacks: DoneCallbacks = DoneCallbacks(f"kafka-share callbacks {config.client_id}")
         """Runs what the application adds to the futures of its acknowledgements."""
-        self.origin = Origin()
+        self.origin: Origin = Origin()
         self._port = ConsumerPort(self.mailbox, application, self.callbacks)
         self._driver = CoreDriver(core, config, name=f"kafka-share {config.client_id}", application=self._port)
-        self.start = self._driver.start
-        self.post = self._driver.post
-        self.now_ms = self._driver.now_ms
+        self.start: Callable[[], None] = self._driver.start
+        self.now_ms: Callable[[], int] = self._driver.now_ms
+
+    def post(self, event: Any, *, wake: bool = True) -> None:
+        """As `CoreDriver.post`."""
+        self._driver.post(event, wake=wake)
 
     def stop(self, timeout_ms: int) -> None:
         """Close all connections, end the threads and wait for them, up to `timeout_ms`."""

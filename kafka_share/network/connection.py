@@ -29,7 +29,7 @@ from kafka_share.network.tls import tls_error
 from kafka_share.network.wire import Close, Dialogue, Opened, Served, WireOutput, Write
 from kafka_share.records import Node
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 
 @attrs.frozen

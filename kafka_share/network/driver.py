@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kafka_share.config import ClientConfig
+from kafka_share.core.metrics.measurements import Measurements
 from kafka_share.errors import ConsumerClosedError, IllegalStateError, InternalError
 from kafka_share.network import at_exit
 from kafka_share.network.connection import Connection, Surroundings
@@ -28,7 +29,7 @@ from kafka_share.network.sasl import load_mechanisms
 from kafka_share.network.tls import make_ssl_context
 from kafka_share.network.turns import ApplicationPort, Core, Turns
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 DEFAULT_STOP_TIMEOUT_MS: Final = 5_000
 UNWOKEN_LIMIT: Final = 1_000
@@ -49,10 +50,10 @@ class CoreDriver:
     """
 
     def __init__(self, core: Core, config: ClientConfig, *, name: str, application: ApplicationPort) -> None:
-        self.measurements = core.measurements
+        self.measurements: Measurements = core.measurements
         self.measurements.labels["client_id"] = config.client_id
         self.measurements.unix_offset_ms = time.time_ns() // 1_000_000 - self.now_ms()
-        self.wakeups = 0
+        self.wakeups: int = 0
         """How often the application woke the loop; in the steady state this stands still."""
         self._turns = Turns(core, application, self.now_ms, log_event)
         self._application = application

@@ -18,7 +18,7 @@ from typing import Any
 
 from kafka_share.errors import KafkaShareError
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 
 class DoneCallbacks:

@@ -76,7 +76,7 @@ class Mailbox:
         measurements: Measurements | None = None,
         now_ms: Callable[[], int] = int,
     ) -> None:
-        self.condition = Condition()
+        self.condition: Condition = Condition()
         """What holds of the consumer now. Any thread may read it; the network thread puts a new one in its place."""
         self._bell = threading.Lock()
         """Free while there may be news: who waits for news waits for this lock, and never gives it back."""
@@ -255,7 +255,7 @@ class ConsumerPort:
     ) -> None:
         self.client_instance_id: UUID | None = None
         """The id of this client in telemetry (KIP-714), once `has_instance_id` is set; None: it has none."""
-        self.has_instance_id = threading.Event()
+        self.has_instance_id: threading.Event = threading.Event()
         self._mailbox = mailbox
         self._application = application
         self._callbacks = callbacks

@@ -52,7 +52,7 @@ class Turns:
         self.connections: Connections
         """To be set before the first step."""
         self.inputs: deque[Any] = deque()
-        self.is_finished = False
+        self.is_finished: bool = False
         """`FinishClose` has been performed: nothing is left to be done."""
         self._core = core
         self._application = application

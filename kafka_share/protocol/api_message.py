@@ -40,15 +40,15 @@ class FieldSpec:
         tagged: str,
         ignorable: bool,
     ) -> None:
-        self.kind = kind
-        self.versions = versions
-        self.has_default = default is not ... or factory is not None
-        self.default = None if default is ... else default
-        self.factory = factory
-        self.nullable = nullable
-        self.tag = tag
-        self.tagged = tagged
-        self.ignorable = ignorable
+        self.kind: str = kind
+        self.versions: str = versions
+        self.has_default: bool = default is not ... or factory is not None
+        self.default: Any | None = None if default is ... else default
+        self.factory: Callable[[], Any] | None = factory
+        self.nullable: str = nullable
+        self.tag: int | None = tag
+        self.tagged: str = tagged
+        self.ignorable: bool = ignorable
 
 
 def field(
@@ -114,7 +114,7 @@ class MessageStruct(metaclass=_StructType):
             return NotImplemented
         return all(getattr(self, name) == getattr(other, name) for name in self.declared_fields)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None]  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         """All fields that do not have their default; records as bytes, wherever they lie."""

@@ -11,7 +11,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Final
+from typing import Final, Literal
 
 from kafka_share.protocol.record_batch import RecordBatch
 from kafka_share.protocol.record_format import (
@@ -23,6 +23,7 @@ from kafka_share.protocol.record_format import (
     MAX_BATCH_BYTES,
     SMALLEST_BATCH_BYTES,
     BatchTooLargeError,
+    Codec,
     CorruptBatchError,
     RecordTuple,
     UnsupportedBatchError,
@@ -48,6 +49,14 @@ class LegacyBatch(RecordBatch):
     """
 
     __slots__ = ()
+    attributes: int
+    base_offset: int
+    base_timestamp: int
+    codec: Codec | Literal["unknown"]
+    crc: int
+    last_offset: int
+    magic: int
+    max_timestamp: int
 
     def __init__(self, data: bytes | memoryview) -> None:
         """`data` has to be one whole message; `iter_batches` sees to that."""

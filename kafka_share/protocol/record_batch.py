@@ -58,6 +58,23 @@ class RecordBatch:
         "record_count",
         "timestamp_type",
     )
+    attributes: int
+    base_offset: int
+    base_sequence: int
+    base_timestamp: int
+    codec: Codec | Literal["unknown"]
+    crc: int
+    data: bytes | memoryview
+    is_control: bool
+    is_transactional: bool
+    last_offset: int
+    magic: int
+    max_timestamp: int
+    partition_leader_epoch: int
+    producer_epoch: int
+    producer_id: int
+    record_count: int
+    timestamp_type: TimestampType
 
     def __init__(self, data: bytes | memoryview) -> None:
         """`data` has to be one whole batch of format 2; `iter_batches` sees to that."""
@@ -77,9 +94,9 @@ class RecordBatch:
             self.record_count,
         ) = HEADER.unpack_from(data)
         self.data = data
-        self.last_offset: int = self.base_offset + last_offset_delta
+        self.last_offset = self.base_offset + last_offset_delta
         codec = self.attributes & CODEC_MASK
-        self.codec: Codec | Literal["unknown"] = CODEC_NAMES[codec] if codec < len(CODEC_NAMES) else "unknown"
+        self.codec = CODEC_NAMES[codec] if codec < len(CODEC_NAMES) else "unknown"
         self.is_transactional = bool(self.attributes & TRANSACTIONAL_BIT)
         self.is_control = bool(self.attributes & CONTROL_BIT)
         self.timestamp_type = (

@@ -122,8 +122,8 @@ class ClassicGroup:
 
     def __init__(self, group_id: str) -> None:
         self.id = group_id
-        self.state = GroupState.EMPTY
-        self.generation = 0
+        self.state: GroupState = GroupState.EMPTY
+        self.generation: int = 0
         self.protocol_type: str | None = None
         self.protocol: str | None = None
         self.leader: str | None = None

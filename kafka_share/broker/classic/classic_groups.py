@@ -41,7 +41,7 @@ class ClassicGroups:
     """All classic groups of the cluster."""
 
     def __init__(self, ids: GroupIds, configs: Configs, random: Random) -> None:
-        self.offsets = CommittedOffsets()
+        self.offsets: CommittedOffsets = CommittedOffsets()
         self._ids = ids
         self._configs = configs
         self._random = random

@@ -98,8 +98,8 @@ class SharePartition:
         self.leader_epoch = leader_epoch
         self.settings = settings
         self.behaviour = behaviour
-        self.window = self._new_window(0)
-        self.active = False
+        self.window: InFlightWindow = self._new_window(0)
+        self.active: bool = False
         """Loaded and not fenced: records can be acquired."""
         self.read_position: int | None = None
         """The fetch offset that the log was last read at; `ShareNode` orders its reads by it."""
@@ -137,7 +137,8 @@ class SharePartition:
             window.end_offset = end
             window.gaps = None if gap_start is None else GapWindow(gap_start, end)
             window.drop_finished()
-        self.window, self._state_epoch, self._highest_start = window, stored.state_epoch, window.start_offset
+        self.window, self._highest_start = window, window.start_offset
+        self._state_epoch = stored.state_epoch
         self.active = True
 
     def fence(self) -> None:

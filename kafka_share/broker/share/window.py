@@ -40,13 +40,13 @@ class InFlightWindow:
     """Batches in ascending order. All changes of their states are the share partition's business."""
 
     def __init__(self, start_offset: int, *, sees_pending_releases: bool = False) -> None:
-        self.start_offset = start_offset
+        self.start_offset: int = start_offset
         self.sees_pending_releases = sees_pending_releases
         """Whether the next fetch offset may be one whose release is not stored yet."""
-        self.end_offset = start_offset
+        self.end_offset: int = start_offset
         self.batches: list[InFlightBatch] = []
         self.gaps: GapWindow | None = None
-        self.maybe_available = False
+        self.maybe_available: bool = False
         """False only if no offset in the window can be acquired; spares a search."""
         self._lock_notes: list[tuple[int, int]] = []
         """Heap of (end of the lock, first offset); a note is stale unless the state there says the same."""

@@ -85,7 +85,7 @@ class Topics:
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
         self._next_first_node = 0
-        self.version = 0
+        self.version: int = 0
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(list(self._by_name.values()))

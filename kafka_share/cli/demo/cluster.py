@@ -26,7 +26,7 @@ from kafka_share.cli.foreign import client_settings
 from kafka_share.cli.topics import Topics
 from kafka_share.errors import GroupIdNotFoundError, KafkaShareError
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 DEFAULT_DELIVERY_COUNT_LIMIT: Final = 5
 """Kafka's own default of `group.share.delivery.count.limit`, for a broker that does not tell."""

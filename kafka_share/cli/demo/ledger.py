@@ -142,8 +142,8 @@ class Ledger:
 
     def __init__(self, workers: int, delivery_count_limit: int) -> None:
         self.limit = delivery_count_limit
-        self.workers = [WorkerTally(number) for number in range(workers)]
-        self.definitions = Definitions()
+        self.workers: list[WorkerTally] = [WorkerTally(number) for number in range(workers)]
+        self.definitions: Definitions = Definitions()
         self.reject_reasons: Counter[str] = Counter()
         self.rejected_files: list[str] = []
         self._files: dict[tuple[int, int], _File] = {}

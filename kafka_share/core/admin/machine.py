@@ -73,7 +73,7 @@ class AdminCore:
     def __init__(self, config: ShareAdminConfig, source: random.Random) -> None:
         self._config = config
         self._source = source
-        self.measurements = Measurements()
+        self.measurements: Measurements = Measurements()
         """The network side records into it, as it does for a consumer; nobody reads an admin client's numbers."""
         self._requests = Requests(config, self._put, source)
         self._nodes = Nodes(config.bootstrap_servers, self._requests)

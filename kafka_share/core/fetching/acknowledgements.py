@@ -84,7 +84,7 @@ class Acknowledgements:
     """The queues of all nodes. Bounded by what the application holds: each offset is in one unit at most."""
 
     def __init__(self, context: CoreContext) -> None:
-        self.has_renewed = False
+        self.has_renewed: bool = False
         """Set when a renewal succeeded: the application has records to return. Whoever uses it clears it."""
         self._config = context.config
         self._outputs = context.outputs

@@ -50,7 +50,7 @@ class Fetching:
     """
 
     def __init__(self, context: CoreContext, metadata: Metadata, membership: Membership) -> None:
-        self.acknowledgements = Acknowledgements(context)
+        self.acknowledgements: Acknowledgements = Acknowledgements(context)
         self._context = context
         self._config = context.config
         self._outputs = context.outputs

@@ -42,8 +42,8 @@ class ShareSession:
 
     def __init__(self, config: ShareConsumerConfig, member_id: str, session_ids: Iterator[int]) -> None:
         self._session_ids = session_ids
-        self.session_id = next(session_ids)
-        self.epoch = INITIAL_EPOCH
+        self.session_id: int = next(session_ids)
+        self.epoch: int = INITIAL_EPOCH
         self._config = config
         self._member_id = member_id
         self._partitions: dict[tuple[UUID, int], TopicIdPartition] = {}

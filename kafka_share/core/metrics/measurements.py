@@ -19,8 +19,8 @@ class _Sample:
 
     def __init__(self, began_at_ms: int) -> None:
         self.began_at_ms = began_at_ms
-        self.sum = 0.0
-        self.count = 0
+        self.sum: float = 0.0
+        self.count: int = 0
         self.highest = 0.0
 
 
@@ -35,8 +35,8 @@ class Sampled:
     __slots__ = ("_at", "_ring", "_window_ms", "count", "sum")
 
     def __init__(self, num_samples: int, window_ms: int) -> None:
-        self.sum = 0.0
-        self.count = 0
+        self.sum: float = 0.0
+        self.count: int = 0
         self._window_ms = window_ms
         self._ring: list[_Sample | None] = [None] * num_samples
         self._at = 0
@@ -94,11 +94,11 @@ class Traffic:
     __slots__ = ("latency", "requests", "responses")
 
     def __init__(self, new: Callable[[], Sampled]) -> None:
-        self.requests = new()
+        self.requests: Sampled = new()
         """Bytes of each request."""
-        self.responses = new()
+        self.responses: Sampled = new()
         """Bytes of each answer."""
-        self.latency = new()
+        self.latency: Sampled = new()
         """Milliseconds from a request to its answer."""
 
 
@@ -120,46 +120,46 @@ class Measurements:
         self.application_metrics: dict[str, Callable[[], float]] = {}
         """Metrics of the application that it registered for brokers' subscriptions, by their full names."""
         # recorded by the façade
-        self.polls = new()
+        self.polls: Sampled = new()
         """Milliseconds between the beginnings of two polls."""
-        self.poll_idle_ratio = new()
-        self.consumed = new()
+        self.poll_idle_ratio: Sampled = new()
+        self.consumed: Sampled = new()
         """Records that a poll returned."""
         self.last_poll_at_ms: int | None = None
         self._poll_ended_at_ms: int | None = None
         # recorded by the machines of the core
-        self.heartbeats = new()
+        self.heartbeats: Sampled = new()
         """Milliseconds until the answer to a heartbeat."""
         self.last_heartbeat_at_ms: int | None = None
-        self.rebalances = new()
-        self.fetch_latency = new()
-        self.fetch_bytes = new()
-        self.fetch_records = new()
-        self.fetch_throttle = new()
-        self.acknowledgements_sent = new()
-        self.acknowledgements_failed = new()
-        self.lost = new()
-        self.events_expired = 0
+        self.rebalances: Sampled = new()
+        self.fetch_latency: Sampled = new()
+        self.fetch_bytes: Sampled = new()
+        self.fetch_records: Sampled = new()
+        self.fetch_throttle: Sampled = new()
+        self.acknowledgements_sent: Sampled = new()
+        self.acknowledgements_failed: Sampled = new()
+        self.lost: Sampled = new()
+        self.events_expired: int = 0
         # recorded by the network thread
-        self.traffic = Traffic(new)
+        self.traffic: Traffic = Traffic(new)
         self.nodes: dict[int, Traffic] = {}
-        self.connections_made = new()
-        self.connections_closed = new()
-        self.connection_count = 0
-        self.authentications = new()
-        self.failed_authentications = new()
-        self.reauthentications = new()
+        self.connections_made: Sampled = new()
+        self.connections_closed: Sampled = new()
+        self.connection_count: int = 0
+        self.authentications: Sampled = new()
+        self.failed_authentications: Sampled = new()
+        self.reauthentications: Sampled = new()
         """Milliseconds that each took."""
-        self.failed_reauthentications = new()
-        self.steps = new()
+        self.failed_reauthentications: Sampled = new()
+        self.steps: Sampled = new()
         """Milliseconds between two turns of the network thread."""
-        self.event_waits = new()
-        self.event_processing = new()
+        self.event_waits: Sampled = new()
+        self.event_processing: Sampled = new()
         self.events_waiting: Callable[[], int] = int
-        self.unsent_waits = new()
+        self.unsent_waits: Sampled = new()
         self.unsent_count = 0
         # recorded by the mailbox, as the application takes
-        self.mail_waits = new()
+        self.mail_waits: Sampled = new()
         self.mail_waiting: Callable[[], int] = int
 
     # ---- the façade
