@@ -9,13 +9,13 @@ time. A record that is not settled is explained by a lie that lasts, and by noth
 from __future__ import annotations
 
 import random
-from collections import Counter
 from typing import Final
 from uuid import UUID
 
 import attrs
 from fuzz.fuzzed_network import FuzzedNetwork
 from fuzz.lies import Effect, Lie
+from fuzz.outcome import Outcome
 from fuzz.outcomes_audit import OutcomesAudit
 from simulation.books import BookKey, Books
 from simulation.broker import SimulatedBroker
@@ -45,19 +45,6 @@ QUESTIONS: Final = (ApiKey.METADATA, ApiKey.FIND_COORDINATOR, ApiKey.API_VERSION
 GROUP: Final = "g"
 
 
-@attrs.frozen
-class Outcome:
-    """How a seed ended. `complaint`: what went wrong; `excuse`: the lies that kept records from being settled."""
-
-    seed: int
-    virtual_ms: int
-    mutations: int
-    happened: Counter[str]
-    complaint: str | None
-    excuse: str | None
-    lines: list[str]
-
-
 def run_client(seed: int, *, trace: bool = False) -> Outcome:
     """Run the history of a seed to its end, or to the first complaint."""
     history = ClientHistory(seed, is_traced=trace)
@@ -73,7 +60,6 @@ def run_client(seed: int, *, trace: bool = False) -> Outcome:
             history.trace.lines += traceback.format_exc().splitlines()
     return Outcome(
         seed,
-        history.time.now_ms,
         history.mutations - history.network.mutations_left if complaint is not None else history.mutated,
         history.trace.happened,
         complaint,

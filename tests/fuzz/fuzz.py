@@ -1,6 +1,7 @@
 """Run seeds of the fuzz. A seed that fails prints one line, and its whole story goes to a file.
 
 PYTHONPATH=tests python -m fuzz.fuzz client --seeds 2000 --jobs 2
+PYTHONPATH=tests python -m fuzz.fuzz batches --seeds 20000 --jobs 2
 PYTHONPATH=tests python -m fuzz.fuzz client --seed 42 --trace
 """
 
@@ -10,14 +11,18 @@ import argparse
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Final
 
-from fuzz.client_history import Outcome, run_client
+from fuzz.batch_run import run_batches
+from fuzz.client_history import run_client
+from fuzz.outcome import Outcome
 
 PROGRESS_EVERY = 500
 _TITLE_WIDTH = 52
+RUNS: Final[dict[str, Callable[..., Outcome]]] = {"client": run_client, "batches": run_batches}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -28,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
     began = time.monotonic()
     done = failed = excused = mutations = 0
     happened: Counter[str] = Counter()
-    for outcome in _outcomes(seeds, options.jobs):
+    for outcome in _outcomes(options.what, seeds, options.jobs):
         done += 1
         mutations += outcome.mutations
         happened += outcome.happened
@@ -37,21 +42,21 @@ def main(arguments: list[str] | None = None) -> int:
             _say(f"excused seed {outcome.seed}: {outcome.excuse}")
         if outcome.complaint is not None:
             failed += 1
-            _say(_failure(outcome, options.logs))
+            _say(_failure(options.what, outcome, options.logs))
         if options.trace:
-            _say("\n".join(run_client(outcome.seed, trace=True).lines))
+            _say("\n".join(RUNS[options.what](outcome.seed, trace=True).lines))
         if done % PROGRESS_EVERY == 0:
             _say(f"{done:,} seeds, {time.monotonic() - began:.0f} s")
     for name, times in sorted(happened.items()):
         _say(f"  {name:{_TITLE_WIDTH}} {times:10,}")
-    _say(f"{done:,} seeds, {mutations:,} mutated answers in {time.monotonic() - began:.0f} s")
+    _say(f"{done:,} seeds, {mutations:,} mutations in {time.monotonic() - began:.0f} s")
     _say(f"{done - failed - excused:,} settled, {excused:,} excused by a lie that lasts, {failed:,} failed")
     return 1 if failed else 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["client"])
+    parser.add_argument("what", choices=list(RUNS))
     parser.add_argument("--seeds", type=int, metavar="N", help="how many seeds to run [default: 200, or 1 with --seed]")
     parser.add_argument("--seed", type=int, metavar="N", help="the first seed, or the only one [default: 0]")
     parser.add_argument("--trace", action="store_true", help="print every message, event and mutation")
@@ -61,20 +66,20 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _outcomes(seeds: range, jobs: int) -> Iterator[Outcome]:
+def _outcomes(what: str, seeds: range, jobs: int) -> Iterator[Outcome]:
     if jobs <= 1 or len(seeds) == 1:
-        yield from map(run_client, seeds)
+        yield from map(RUNS[what], seeds)
         return
     with get_context("spawn").Pool(jobs) as pool:
-        yield from pool.imap_unordered(run_client, seeds, chunksize=8)
+        yield from pool.imap_unordered(RUNS[what], seeds, chunksize=8)
 
 
-def _failure(outcome: Outcome, folder: Path) -> str:
-    """The line about a seed that failed; its trace is written beside it."""
+def _failure(what: str, outcome: Outcome, folder: Path) -> str:
+    """The line about a seed that failed; its story is written beside it."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"client-{outcome.seed}.log"
-    path.write_text("\n".join(run_client(outcome.seed, trace=True).lines) + "\n", encoding="utf-8")
-    return f"FAILED seed {outcome.seed} ({outcome.virtual_ms} ms): {outcome.complaint} -- {path}"
+    path = folder / f"{what}-{outcome.seed}.log"
+    path.write_text("\n".join(RUNS[what](outcome.seed, trace=True).lines) + "\n", encoding="utf-8")
+    return f"FAILED seed {outcome.seed}: {outcome.complaint} -- {path}"
 
 
 def _say(text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,13 @@ from uuid import UUID
 
 import pytest
 from fuzz import fuzz
+from fuzz.batch_run import run_batches
 from fuzz.client_history import ClientHistory, run_client
 from fuzz.lies import Effect, lasting_lies
 from fuzz.mutations import Answer, Kind, first_message, mutated
 from simulation.trace import ComplaintError
 
+from kafka_share.application.decoding import PartitionDecoding
 from kafka_share.core.fetching.acknowledgements import Acknowledgements
 from kafka_share.core.membership import Membership
 from kafka_share.core.metadata import Metadata
@@ -24,6 +27,7 @@ from kafka_share.protocol.messages import encode_response
 from kafka_share.protocol.share_group import ShareGroupHeartbeatResponse
 
 SEEDS = 24
+BATCH_SEEDS = 100
 SEARCHED = 40
 """Seeds in which a planted defect has to show."""
 
@@ -35,6 +39,19 @@ def test_clients_settle_every_record_when_answers_were_mutated_for_a_while() -> 
     assert [(outcome.seed, outcome.complaint) for outcome in outcomes if outcome.complaint is not None] == []
     assert sum(outcome.mutations for outcome in outcomes) > SEEDS
     assert sum(outcome.excuse is not None for outcome in outcomes) < SEEDS // 3
+
+
+def test_every_acquired_offset_is_somewhere_when_record_batches_are_damaged() -> None:
+    """Damaged batches cost no exception: each acquired offset is in one of records, gaps and problems."""
+    outcomes = [run_batches(seed) for seed in range(BATCH_SEEDS)]
+    assert [(outcome.seed, outcome.complaint) for outcome in outcomes if outcome.complaint is not None] == []
+    happened = sum((outcome.happened for outcome in outcomes), Counter[str]())
+    assert min(happened["records"], happened["problem CorruptRecordError"], happened["batch: sealed again"]) > 20
+
+
+def test_a_damaged_batch_that_costs_an_offset_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PartitionDecoding, "gaps", lambda self: self._gaps[1:])
+    assert any(run_batches(seed).complaint is not None for seed in range(BATCH_SEEDS))
 
 
 def test_a_seed_is_the_same_history_again() -> None:
