@@ -54,7 +54,7 @@ Exit codes:
     help="Port of the first node, the next nodes get the next ports; 0 takes free ones.",
 )
 @click.option("--nodes", default=1, show_default=True, type=click.IntRange(1, MAX_NODES), help="Number of nodes.")
-@property_option("--config", "A broker setting; may be repeated.", "settings")
+@property_option("--config", "A broker setting; may be repeated.", "settings", known=BROKER_KEYS)
 @click.option(
     "--share-version",
     default=1,

@@ -5,9 +5,9 @@ Nothing here talks to a cluster: what the options mean for a client is in `clien
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import click
 
@@ -90,10 +90,33 @@ def timeout_option(function: Decorated) -> Decorated:
     )(function)
 
 
-def property_option(name: str, help_text: str, variable: str | None = None) -> Callable[[Decorated], Decorated]:
-    """An option NAME=VALUE that may be repeated; the function gets a dict."""
+Completer: TypeAlias = Callable[[click.Context, click.Parameter, str], list[str]]
+
+
+def completing(known: Iterable[str], ending: str = "") -> Completer:
+    """For click's `shell_complete`: the known values that begin like the last one of a list with commas."""
+    values = tuple(known)
+
+    def complete(_context: click.Context, _parameter: click.Parameter, typed: str) -> list[str]:
+        before, comma, last = typed.rpartition(",")
+        return [f"{before}{comma}{value}{ending}" for value in values if value.lower().startswith(last.lower())]
+
+    return complete
+
+
+def property_option(
+    name: str, help_text: str, variable: str | None = None, *, known: Iterable[str] = ()
+) -> Callable[[Decorated], Decorated]:
+    """An option NAME=VALUE that may be repeated; the function gets a dict. `known` names are completed by the shell."""
     names = (name,) if variable is None else (name, variable)
-    return click.option(*names, multiple=True, metavar="NAME=VALUE", callback=_properties, help=help_text)
+    return click.option(
+        *names,
+        multiple=True,
+        metavar="NAME=VALUE",
+        callback=_properties,
+        shell_complete=completing(known, "="),
+        help=help_text,
+    )
 
 
 def _properties(_: click.Context, parameter: click.Parameter, values: Sequence[str]) -> dict[str, str]:

@@ -10,15 +10,19 @@ from collections.abc import Iterator
 
 import click
 import pytest
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 from support.documentation import environment
 
+from kafka_share import KafkaShareAdmin
 from kafka_share.broker import ReferenceBroker
 from kafka_share.cli.console.command import main as console
+from kafka_share.cli.groups.command import SHARE_CONFIGS
 from kafka_share.cli.groups.command import main as groups
 from kafka_share.cli.main import main
 from kafka_share.cli.options import SERVERS_VARIABLE
 from kafka_share.cli.perf.command import main as perf
+from kafka_share.errors import KafkaShareError
 
 SCRIPTS = {"groups": groups, "console": console, "perf": perf}
 OWN_CLUSTER = ("broker", "demo")
@@ -144,3 +148,30 @@ def test_a_full_disk_is_one_line(broker: ReferenceBroker, words: tuple[str, ...]
     assert done.returncode == 1
     assert len(done.stderr.strip().splitlines()) == 1
     assert b"standard output cannot be written: [Errno 28] No space left on device" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "typed", "expected"),
+    [
+        (["groups", "--list", "--state"], "st", ["stable"]),
+        (["groups", "--list", "--state"], "empty,s", ["empty,stable"]),
+        (["groups", "--alter", "--delete-config"], "share.rec", ["share.record.lock.duration.ms"]),
+        (["groups", "--alter", "--add-config"], "share.au", ["share.auto.offset.reset="]),
+        (["console", "--value-deserializer"], "d", ["double"]),
+        (["console", "--formatter-property"], "print.d", ["print.delivery="]),
+        (["broker", "--config"], "group.share.record.lock", ["group.share.record.lock.duration.ms="]),
+        (["console", "--format"], "", ["text", "json"]),
+        ([], "do", ["doctor"]),
+    ],
+)
+def test_the_shell_completes_values_that_are_known(words: list[str], typed: str, expected: list[str]) -> None:
+    """States, configs, deserializers and properties are offered without asking a cluster."""
+    found = ShellComplete(main, {}, "kafka-share", "_KAFKA_SHARE_COMPLETE").get_completions(words, typed)
+    assert [one.value for one in found] == expected
+
+
+def test_configs_that_are_completed_exist(broker: ReferenceBroker) -> None:
+    with KafkaShareAdmin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        known = admin.describe_group_configs(["g"])["g"]
+    assert not isinstance(known, KafkaShareError)
+    assert set(SHARE_CONFIGS) <= set(known)

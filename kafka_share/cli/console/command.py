@@ -15,7 +15,14 @@ from kafka_share._version import VERSION
 from kafka_share.cli.console.deserializers import DESERIALIZERS, Deserializer, deserializer_of
 from kafka_share.cli.console.formatting import PROPERTIES
 from kafka_share.cli.front import tool_command
-from kafka_share.cli.options import connection_options, exit_options, format_option, group_option, property_option
+from kafka_share.cli.options import (
+    completing,
+    connection_options,
+    exit_options,
+    format_option,
+    group_option,
+    property_option,
+)
 
 _NO_OUTPUT: Final = "org.apache.kafka.tools.consumer.NoOpMessageFormatter"
 _FORMATTERS: Final = ("default", "org.apache.kafka.tools.consumer.DefaultMessageFormatter", _NO_OUTPUT)
@@ -98,20 +105,28 @@ def _check(given: Mapping[str, Any]) -> None:
     show_default=True,
     help="How records are printed; Java's class names are known for the default and for no output.",
 )
-@property_option("--formatter-property", f"One of {', '.join(PROPERTIES)}. May be repeated.")
-@property_option("--property", "Old name of --formatter-property.")
+@property_option("--formatter-property", f"One of {', '.join(PROPERTIES)}. May be repeated.", known=PROPERTIES)
+@property_option("--property", "Old name of --formatter-property.", known=PROPERTIES)
 @click.option(
     "--formatter-config",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
     help="Property file with formatter properties.",
 )
-@click.option("--key-deserializer", default="string", callback=_deserializer, show_default=True, help="See below.")
+@click.option(
+    "--key-deserializer",
+    default="string",
+    callback=_deserializer,
+    show_default=True,
+    shell_complete=completing(DESERIALIZERS),
+    help="See below.",
+)
 @click.option(
     "--value-deserializer",
     default="string",
     callback=_deserializer,
     show_default=True,
+    shell_complete=completing(DESERIALIZERS),
     help=f"One of {', '.join(DESERIALIZERS)}, or the Java class of the same name.",
 )
 @property_option("--command-property", "A setting of the client. May be repeated.")

@@ -13,7 +13,26 @@ import click
 
 from kafka_share._version import VERSION
 from kafka_share.cli.front import tool_command
-from kafka_share.cli.options import MAX_OFFSET, connection_options, exit_options, format_option, timeout_option
+from kafka_share.cli.options import (
+    MAX_OFFSET,
+    completing,
+    connection_options,
+    exit_options,
+    format_option,
+    timeout_option,
+)
+
+SHARE_CONFIGS: Final = (
+    "share.auto.offset.reset",
+    "share.delivery.count.limit",
+    "share.heartbeat.interval.ms",
+    "share.isolation.level",
+    "share.partition.max.record.locks",
+    "share.record.lock.duration.ms",
+    "share.renew.acknowledge.enable",
+    "share.session.timeout.ms",
+)
+"""Configs of share groups that the shell completes; brokers decide which there are."""
 
 _EPILOG: Final = """\b
 Examples:
@@ -72,6 +91,7 @@ def _flag(name: str, text: str) -> Callable[[Callable[..., Any]], Callable[..., 
     is_flag=False,
     flag_value="",
     metavar="[STATES]",
+    shell_complete=completing(("empty", "stable", "dead")),
     help="With --describe: coordinator, state, number of members. With --list: show states, and choose by them, "
     "as in empty,stable.",
 )
@@ -102,10 +122,18 @@ def _flag(name: str, text: str) -> Callable[[Callable[..., Any]], Callable[..., 
 @_flag("--dry-run", "With --reset-offsets: only show what would be done.")
 @_flag("--execute", "With --reset-offsets: do it.")
 @click.option(
-    "--add-config", multiple=True, metavar="NAME=VALUE[,…]", help="With --alter: set a config. May be repeated."
+    "--add-config",
+    multiple=True,
+    metavar="NAME=VALUE[,…]",
+    shell_complete=completing(SHARE_CONFIGS, "="),
+    help="With --alter: set a config. May be repeated.",
 )
 @click.option(
-    "--delete-config", multiple=True, metavar="NAME[,…]", help="With --alter: unset a config. May be repeated."
+    "--delete-config",
+    multiple=True,
+    metavar="NAME[,…]",
+    shell_complete=completing(SHARE_CONFIGS),
+    help="With --alter: unset a config. May be repeated.",
 )
 @timeout_option
 @format_option("json: one document on standard output, everything else on standard error.")
