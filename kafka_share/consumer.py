@@ -48,7 +48,8 @@ from kafka_share.errors import (
 )
 from kafka_share.network import at_exit
 from kafka_share.network.background import ConsumerBackground
-from kafka_share.network.driver import DEFAULT_STOP_TIMEOUT_MS, monotonic_ms
+from kafka_share.network.clock import clock_ms
+from kafka_share.network.driver import DEFAULT_STOP_TIMEOUT_MS
 from kafka_share.network.futures import OutcomeFuture
 from kafka_share.network.process import Origin
 from kafka_share.records import (
@@ -124,7 +125,7 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
                 config.deserialization_errors == "mark",
             ),
             max_poll_records=config.max_poll_records,
-            now_ms=monotonic_ms,
+            now_ms=clock_ms,
             window_records=config.explicit_window_records,
             protects_locks=config.protect_locks,
             guard=threading.RLock(),
@@ -359,8 +360,8 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
         `ConcurrentUseError` if that does not end in time.
         """
         limit_ms = DEFAULT_CLOSE_TIMEOUT_MS if timeout_ms is None else checked_timeout(timeout_ms)
-        ends_at_ms = monotonic_ms() + limit_ms
-        self._call("close", lambda: self._close(max(0, ends_at_ms - monotonic_ms())), closes_by_ms=ends_at_ms)
+        ends_at_ms = clock_ms() + limit_ms
+        self._call("close", lambda: self._close(max(0, ends_at_ms - clock_ms())), closes_by_ms=ends_at_ms)
 
     def _close(self, limit_ms: int) -> None:
         if self._closed or self._driver is None:
@@ -480,7 +481,7 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
                 raise ConsumerClosedError("This consumer is being closed by another thread.")
             raise ConcurrentUseError(f"{method} was called while another thread uses this consumer")
         assert self._driver is not None
-        left_s = max(0, closes_by_ms - monotonic_ms()) / 1000
+        left_s = max(0, closes_by_ms - clock_ms()) / 1000
         if not self._one_caller.wait(self, left_s, self._driver.mailbox.interrupt):
             raise ConcurrentUseError(f"{method} has waited in vain for the call of another thread to end")
 

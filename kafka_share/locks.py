@@ -6,11 +6,29 @@ that only ever rises and single entries of dictionaries are all that threads sha
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
 LONG_SPAN: Final = 10_000
 """So many offsets and more are kept by their ends: a broker may name millions in a few bytes."""
+
+
+_BOOTTIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+_NO_SLEEP_S = 0.05
+"""The two clocks are not read at the same moment."""
+
+
+def slept_s() -> float:
+    """How long the machine has slept since it was started, where locks are counted by a clock that includes it.
+
+    By so much that clock is ahead of `time.monotonic`; never too little.
+    """
+    if _BOOTTIME is None:
+        return 0.0
+    before_s = time.monotonic()
+    ahead_s = time.clock_gettime(_BOOTTIME) - before_s
+    return ahead_s if ahead_s > _NO_SLEEP_S else 0.0
 
 
 class LockGeneration:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypeAlias, overl
 
 from typing_extensions import TypeVar  # typing's own has no default before Python 3.13
 
+from kafka_share.locks import slept_s
+
 if TYPE_CHECKING:
     from uuid import UUID
 
@@ -120,9 +122,9 @@ class ShareRecord(NamedTuple, Generic[K, V]):
         """When this consumer's lock of the record ends, in seconds of `time.monotonic`; None if it has no lock.
 
         Counted from the moment when the request that acquired or renewed it was sent, so the broker's lock never ends
-        earlier. A renewal moves it.
+        earlier. A renewal moves it, and so does a sleep of the machine: the lock runs on, and that clock does not.
         """
-        return None if self.lock is None else self.lock.deadline_of(self.offset) / 1000
+        return None if self.lock is None else self.lock.deadline_of(self.offset) / 1000 - slept_s()
 
     def lock_remaining_ms(self) -> int:
         """How long this consumer still has the lock: 0 if it is lost or the record has none."""

@@ -72,6 +72,8 @@ _EVENTS: Final = (
              "A push was left out because the broker takes no push of that size; logged once."),
     LogEvent("application-metric-failed", WARNING, _TELEMETRY, ("metric", "error"),
              "A function given to `register_metric_for_subscription` raised; logged once for each metric."),
+    LogEvent("secret-exposed", WARNING, _CONNECTIONS, ("node_id", "address"),
+             "The password or token is sent unencrypted to another machine: use SASL_SSL. Logged once."),
     LogEvent("connection-made", DEBUG, _CONNECTIONS, ("node_id", "channel"), "A connection is open and ready."),
     LogEvent("connection-lost", WARNING, _CONNECTIONS, ("node_id", "channel", "error"),
              "A connection failed; DEBUG if it was closed on purpose, or has failed since the last answer."),

@@ -13,7 +13,8 @@ from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.events import ClientInstanceIdWanted
 from kafka_share.core.metrics.measurements import Measurements
 from kafka_share.errors import ConsumerClosedError
-from kafka_share.network.driver import CoreDriver, monotonic_ms
+from kafka_share.network.clock import clock_ms
+from kafka_share.network.driver import CoreDriver
 from kafka_share.network.futures import DoneCallbacks
 from kafka_share.network.mailbox import Application, ConsumerPort, Mailbox
 from kafka_share.network.process import Origin
@@ -32,7 +33,7 @@ class ConsumerBackground:
         notify: Callable[[], None] | None = None,
     ) -> None:
         self.measurements: Measurements = core.measurements
-        self.mailbox: Mailbox = Mailbox(notify, core.measurements, monotonic_ms)
+        self.mailbox: Mailbox = Mailbox(notify, core.measurements, clock_ms)
         self.callbacks: DoneCallbacks = DoneCallbacks(f"kafka-share callbacks {config.client_id}")
         """Runs what the application adds to the futures of its acknowledgements."""
         self.origin: Origin = Origin()

@@ -19,12 +19,12 @@ import attrs
 from kafka_share.config import ClientConfig
 from kafka_share.core.events import Channel, Send
 from kafka_share.errors import AuthenticationError, KafkaShareError, RemoteProtocolError
-from kafka_share.network.blocking import call_in_thread
+from kafka_share.network.blocking import BlockingCalls, call_in_thread
 from kafka_share.network.connections import ConnectionOwner
 from kafka_share.network.dialing import dial
 from kafka_share.network.framing import MAX_FRAME_BYTES, MAX_HANDSHAKE_FRAME_BYTES, FrameReceiver
 from kafka_share.network.handshake import Challenge
-from kafka_share.network.sasl import SaslClient
+from kafka_share.network.sasl import SaslClient, ask_token, shows_secret
 from kafka_share.network.tls import tls_error
 from kafka_share.network.wire import Close, Dialogue, Opened, Served, WireOutput, Write
 from kafka_share.records import Node
@@ -41,6 +41,7 @@ class Surroundings:
     loop: asyncio.AbstractEventLoop
     now_ms: Callable[[], int]
     """The clock of the core, which has to be the loop's."""
+    calls: BlockingCalls
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -96,7 +97,7 @@ class Connection(asyncio.BufferedProtocol):
     async def _open(self) -> None:
         node, settings, context = self.node, self._surroundings.settings, self._surroundings.ssl_context
         self._log("connecting", address=f"{node.host}:{node.port}")
-        sock = await dial(node.host, node.port, settings)
+        sock = await dial(node.host, node.port, settings, self._surroundings.calls)
         self._dialogue.dialled()
         tls: dict[str, Any] = {}
         if context is not None:
@@ -109,9 +110,21 @@ class Connection(asyncio.BufferedProtocol):
             raise
 
     async def _answer(self, challenge: Challenge) -> None:
+        if challenge.data is None:
+            await self._begin_login()
         token = await call_in_thread("kafka-share sasl", lambda: self._sasl.answer(challenge))
         self._dialogue.answered_challenge(token, self._now_ms())
         self._run_all()
+
+    async def _begin_login(self) -> None:
+        assert self._transport is not None
+        settings = self._surroundings.settings
+        address = str(self._transport.get_extra_info("peername")[0])
+        if shows_secret(settings, address):
+            self._owner.exposed(self, address)
+        if settings.sasl_mechanism == "OAUTHBEARER":
+            # Connections that log in at the same time share a token, and a provider that hangs is asked once.
+            self._sasl.token = await self._surroundings.calls.shared("kafka-share token", lambda: ask_token(settings))
 
     # ---- called by asyncio
 

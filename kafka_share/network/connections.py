@@ -42,6 +42,8 @@ class ConnectionOwner:
     """Called once, when the connection can take its first request."""
     served: Callable[[AnyConnection], None]
     """Called once, with the first answer to a request of the core."""
+    exposed: Callable[[AnyConnection, str], None]
+    """Called when a secret is about to be sent unencrypted to this address."""
     closed: Callable[[AnyConnection, Close], None]
     """Called once, before the events of its end."""
     measurements: Measurements
@@ -64,8 +66,9 @@ class Connections:
     ) -> None:
         self._open_connection = open
         self._log = log
-        self._owner = ConnectionOwner(emit, step, self._opened, self._served, self._closed, measurements)
+        self._owner = ConnectionOwner(emit, step, self._opened, self._served, self._exposed, self._closed, measurements)
         self._open: dict[tuple[int, Channel], AnyConnection] = {}
+        self._is_exposed = False
         self._failing: dict[tuple[str, int], None] = {}
         """Addresses that have failed and not served us since: one that stays down is one warning, whatever it says."""
 
@@ -102,6 +105,12 @@ class Connections:
             del self._failing[address]
             fields: dict[str, str | int] = {"node_id": connection.node.id, "channel": connection.channel.value}
             self._log("connection-restored", fields, self._owner.measurements.labels)
+
+    def _exposed(self, connection: AnyConnection, address: str) -> None:
+        if not self._is_exposed:
+            self._is_exposed = True
+            fields: dict[str, str | int] = {"node_id": connection.node.id, "address": address}
+            self._log("secret-exposed", fields, self._owner.measurements.labels)
 
     def _closed(self, connection: AnyConnection, close: Close) -> None:
         key = (connection.node.id, connection.channel)

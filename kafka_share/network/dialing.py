@@ -12,17 +12,17 @@ from collections.abc import Sequence
 
 from kafka_share.config import ClientConfig
 from kafka_share.errors import BrokerUnreachableError
-from kafka_share.network.blocking import call_in_thread
+from kafka_share.network.blocking import BlockingCalls
 
 Address = tuple[socket.AddressFamily, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]
 
 
-async def dial(host: str, port: int, settings: ClientConfig) -> socket.socket:
+async def dial(host: str, port: int, settings: ClientConfig, calls: BlockingCalls) -> socket.socket:
     """A connected, non-blocking TCP socket to the first address of `host` that answers.
 
     Raises `BrokerUnreachableError` naming what happened with each address.
     """
-    addresses = await look_up(host, port)
+    addresses = await look_up(host, port, calls)
     loop = asyncio.get_running_loop()
     ends_at = loop.time() + settings.socket_connection_setup_timeout_ms / 1000
     failures = []
@@ -38,7 +38,7 @@ async def dial(host: str, port: int, settings: ClientConfig) -> socket.socket:
     raise BrokerUnreachableError(f"cannot connect to {host}:{port} ({'; '.join(failures)})")
 
 
-async def look_up(host: str, port: int) -> Sequence[Address]:
+async def look_up(host: str, port: int, calls: BlockingCalls) -> Sequence[Address]:
     """The addresses of a host, in the system's order. Raises `BrokerUnreachableError` if it has none."""
 
     def ask(flags: int) -> list[Address]:
@@ -50,7 +50,7 @@ async def look_up(host: str, port: int) -> Sequence[Address]:
     except (OSError, UnicodeError):
         pass
     try:
-        return await call_in_thread(f"kafka-share look-up of {host}", lambda: ask(0))
+        return await calls.shared(f"kafka-share look-up of {host}:{port}", lambda: ask(0))
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise BrokerUnreachableError(f"the address of {host} cannot be found: {reason}") from error

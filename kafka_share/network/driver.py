@@ -21,6 +21,8 @@ from kafka_share.config import ClientConfig
 from kafka_share.core.metrics.measurements import Measurements
 from kafka_share.errors import ConsumerClosedError, IllegalStateError, InternalError
 from kafka_share.network import at_exit
+from kafka_share.network.blocking import BlockingCalls
+from kafka_share.network.clock import ClockLoop, clock_ms
 from kafka_share.network.connection import Connection, Surroundings
 from kafka_share.network.connections import Connections
 from kafka_share.network.logs import log_event
@@ -36,11 +38,6 @@ UNWOKEN_LIMIT: Final = 1_000
 """Events posted without waking the loop, after which it is woken all the same: the queue must not grow unseen."""
 _TURNS_TO_CLOSE: Final = 20
 """Turns of the loop in which aborted transports, TLS ones within TLS ones too, have called back and closed."""
-
-
-def monotonic_ms() -> int:
-    """The clock of every core: milliseconds of `time.monotonic`."""
-    return time.monotonic_ns() // 1_000_000
 
 
 class CoreDriver:
@@ -66,7 +63,7 @@ class CoreDriver:
         self._has_ended = False
         self._failure: BaseException | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._loop: asyncio.SelectorEventLoop | None = None
+        self._loop: ClockLoop | None = None
         self._thread: threading.Thread | None = None
 
     # ---- called by the application
@@ -77,9 +74,9 @@ class CoreDriver:
         if self._thread is not None:
             raise IllegalStateError("The driver has been started already.")
         # Not the application's event loop policy: what this thread does must not depend on it.
-        self._loop = loop = asyncio.SelectorEventLoop()
+        self._loop = loop = ClockLoop()
         loop.set_exception_handler(self._on_loop_error)
-        surroundings = Surroundings(self._config, self._ssl_context, loop, self.now_ms)
+        surroundings = Surroundings(self._config, self._ssl_context, loop, self.now_ms, BlockingCalls())
         self._turns.connections = Connections(
             lambda node, channel, owner: Connection(node, channel, owner, surroundings),
             self._turns.inputs.append,
@@ -119,8 +116,8 @@ class CoreDriver:
                 raise
 
     def now_ms(self) -> int:
-        """The core's clock, which deadlines of events are points of: monotonic, milliseconds."""
-        return monotonic_ms()
+        """The core's clock, which deadlines of events are points of, in milliseconds."""
+        return clock_ms()
 
     @property
     def is_current_thread(self) -> bool:

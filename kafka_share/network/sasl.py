@@ -7,6 +7,7 @@ provider, or derive keys. Passwords and tokens never get into a message or a log
 
 from __future__ import annotations
 
+import ipaddress
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,8 +16,9 @@ from importlib import import_module
 from typing import Any, Protocol, TypeVar
 
 from kafka_share.config import ClientConfig
-from kafka_share.errors import AuthenticationError, ConfigurationError, RemoteProtocolError
+from kafka_share.errors import AuthenticationError, ConfigurationError, RemoteProtocolError, printable
 from kafka_share.network.handshake import Challenge, Token
+from kafka_share.network.scram import check_server_message
 
 T = TypeVar("T")
 
@@ -46,36 +48,47 @@ class SaslClient:
     """Our half of the authentications of one connection, one after the other. Its method may block."""
 
     def __init__(self, settings: ClientConfig) -> None:
+        self.token: BearerToken | None = None
+        """To be set before an authentication with OAUTHBEARER begins."""
         self._settings = settings
+        self._first = b""
+        """Our first message of the present authentication."""
         self._mechanism: SaslMechanism | None = None
 
     def answer(self, challenge: Challenge) -> Token:
         """The mechanism's answer. Raises `AuthenticationError`, also where the broker's part cannot be believed."""
         if challenge.data is None:
-            self._mechanism = self._ours(lambda: make_sasl_mechanism(self._settings))
+            self._mechanism = _ours(self._settings, lambda: make_sasl_mechanism(self._settings, self.token))
         mechanism = self._mechanism
         assert mechanism is not None, "a challenge before the first one"
         if challenge.data is not None:
             self._receive(mechanism, challenge.data)
             if mechanism.is_done():
                 return Token(None, mechanism.is_authenticated())
-        return Token(self._ours(mechanism.auth_bytes))
+        answer = _ours(self._settings, mechanism.auth_bytes)
+        if challenge.data is None:
+            self._first = answer
+        return Token(answer)
 
     def _receive(self, mechanism: SaslMechanism, data: bytes) -> None:
+        if (self._settings.sasl_mechanism or "").startswith("SCRAM-"):
+            check_server_message(data, self._first)
         try:
             mechanism.receive(data)
         except Exception as error:  # noqa: BLE001 - its parser meets whatever the peer sent; a wrong signature ends here
             raise AuthenticationError(
-                f"the broker's part of {self._settings.sasl_mechanism} is not valid: {type(error).__name__}: {error}"
+                f"the broker's part of {self._settings.sasl_mechanism} is not valid: "
+                f"{type(error).__name__}: {printable(str(error))}"
             ) from RemoteProtocolError(str(error))
 
-    def _ours(self, function: Callable[[], T]) -> T:
-        try:
-            return function()
-        except Exception as error:
-            raise AuthenticationError(
-                f"our part of {self._settings.sasl_mechanism} failed: {type(error).__name__}: {error}"
-            ) from error
+
+def _ours(settings: ClientConfig, function: Callable[[], T]) -> T:
+    try:
+        return function()
+    except Exception as error:
+        raise AuthenticationError(
+            f"our part of {settings.sasl_mechanism} failed: {type(error).__name__}: {error}"
+        ) from error
 
 
 class SaslMechanism(Protocol):
@@ -87,24 +100,45 @@ class SaslMechanism(Protocol):
     def is_authenticated(self) -> bool: ...
 
 
-class _TokenProvider:
-    """Lets any object with token() serve as kafka-python's token provider."""
+class BearerToken:
+    """A token and its SASL extensions, as kafka-python's mechanism asks its token provider for them."""
 
-    def __init__(self, provider: Any) -> None:
-        self._provider = provider
+    def __init__(self, token: str, extensions: dict[str, str]) -> None:
+        self._token = token
+        self._extensions = extensions
 
     def token(self) -> str:
-        token = self._provider.token()
-        if not isinstance(token, str) or not token:
-            raise TypeError("sasl_oauth_token_provider.token() has to return a text that is not empty")
-        return token
+        return self._token
 
     def extensions(self) -> dict[str, str]:
-        extensions = getattr(self._provider, "extensions", None)
-        return dict(extensions()) if extensions is not None else {}
+        return self._extensions
 
 
-def make_sasl_mechanism(settings: ClientConfig) -> SaslMechanism:
+def ask_token(settings: ClientConfig) -> BearerToken:
+    """Ask the application's token provider, which may block. Raises `AuthenticationError` for what it raises."""
+    return _ours(settings, lambda: _token_of(settings.sasl_oauth_token_provider))
+
+
+def _token_of(provider: Any) -> BearerToken:
+    token = provider.token()
+    if not isinstance(token, str) or not token:
+        raise TypeError("sasl_oauth_token_provider.token() has to return a text that is not empty")
+    extensions = getattr(provider, "extensions", None)
+    return BearerToken(token, dict(extensions()) if extensions is not None else {})
+
+
+def shows_secret(settings: ClientConfig, address: str) -> bool:
+    """Whether a login at this address sends the password or token itself, unencrypted, to another machine.
+
+    SCRAM sends a proof instead.
+    """
+    if settings.uses_tls or settings.sasl_mechanism not in ("PLAIN", "OAUTHBEARER"):
+        return False
+    found = ipaddress.ip_address(address.partition("%")[0])
+    return not (getattr(found, "ipv4_mapped", None) or found).is_loopback
+
+
+def make_sasl_mechanism(settings: ClientConfig, token: BearerToken | None) -> SaslMechanism:
     """A mechanism for one authentication; it keeps state and cannot be used twice."""
     mechanisms, oauth = _kafka_python()
     name = settings.sasl_mechanism
@@ -114,8 +148,8 @@ def make_sasl_mechanism(settings: ClientConfig) -> SaslMechanism:
         username = username.replace("=", "=3D").replace(",", "=2C")  # RFC 5802, section 5.1: saslname
     config: dict[str, Any] = {"sasl_mechanism": name}
     if name == "OAUTHBEARER":
-        oauth.AbstractTokenProvider.register(_TokenProvider)
-        config["sasl_oauth_token_provider"] = _TokenProvider(settings.sasl_oauth_token_provider)
+        oauth.AbstractTokenProvider.register(BearerToken)
+        config["sasl_oauth_token_provider"] = token
     else:
         config.update(sasl_plain_username=username, sasl_plain_password=settings.sasl_plain_password)
     mechanism: SaslMechanism = mechanisms.get_sasl_mechanism(name)(**config)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from facade.delivery_checks import Outcomes, counted, left_for_others, only_result, produce_one_batch, produce_values
 from support.consumers import Consumer, MakeConsumer
@@ -45,6 +47,30 @@ def test_record_comes_again_when_its_lock_has_ended(
     assert only_result(consumer.commit_sync()) is None
     consumer.close()
     assert left_for_others(broker, make_consumer, topic) == []
+
+
+@pytest.mark.behaviour("acquisition locks")
+@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="this system has no clock that runs on")
+def test_a_lock_is_lost_when_the_machine_has_slept_through_it(
+    broker: ReferenceBroker, topic: str, explicit_consumer: Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A laptop wakes up after the lock's time, in which time.monotonic stood still: the record says that it is lost."""
+    produce_values(broker, topic, 1)
+    (record,) = poll_until(explicit_consumer, 1)
+    assert not record.lock_lost
+    deadline = record.lock_deadline
+    read, asleep_ns = time.clock_gettime_ns, (LOCK_MS + 1) * 1_000_000
+    monkeypatch.setattr(time, "clock_gettime_ns", lambda clock: read(clock) + asleep_ns)
+    monkeypatch.setattr(time, "clock_gettime", lambda clock: (read(clock) + asleep_ns) / 1e9)
+    assert record.lock_lost
+    assert record.lock_remaining_ms() == 0
+    assert deadline is not None
+    assert record.lock_deadline is not None
+    assert record.lock_deadline < time.monotonic() < deadline, "no more than a lock's time has passed by that clock"
+    broker.advance(LOCK_MS + 1)
+    explicit_consumer.acknowledge(record)
+    assert isinstance(only_result(explicit_consumer.commit_sync()), InvalidRecordStateError)
+    explicit_consumer.close()
 
 
 @pytest.mark.behaviour("acquisition locks")

@@ -31,6 +31,9 @@ class Opened:
     def serve(self) -> None:
         self._owner.served(self)
 
+    def expose(self) -> None:
+        self._owner.exposed(self, "192.0.2.1")
+
 
 class Client:
     """`lines` are the events at WARNING and INFO."""
@@ -90,3 +93,10 @@ def test_a_connection_that_was_closed_on_purpose_is_no_outage() -> None:
     client.to(ONE).close(BrokerUnreachableError("idle"), is_failure=False)
     client.to(ONE).serve()
     assert client.lines == []
+
+
+def test_a_secret_that_is_exposed_is_logged_once_for_all_connections_of_a_client() -> None:
+    client = Client()
+    for node in (ONE, TWO, ONE):
+        client.to(node).expose()
+    assert client.lines == [("secret-exposed", 1)]

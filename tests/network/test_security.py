@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import ipaddress
 import ssl
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from network.peer import Accepted, Client, Peer, ask, config, talking
 from kafka_share.core.events import ConnectionLost, RequestFailed, ResponseReceived
 from kafka_share.errors import AuthenticationError, BrokerUnreachableError, ConfigurationError
 from kafka_share.network import wire
-from kafka_share.network.sasl import _kafka_python, load_mechanisms
+from kafka_share.network.sasl import _kafka_python, load_mechanisms, shows_secret
 from kafka_share.network.tls import make_ssl_context
 from kafka_share.protocol.handshake import (
     SaslAuthenticateRequest,
@@ -365,6 +366,33 @@ def test_broker_s_words_come_at_once_when_the_password_is_wrong(caplog: pytest.L
     assert "guessed" not in caplog.text + str(error)
     (record,) = [record for record in caplog.records if getattr(record, "event", "") == "authentication-failed"]
     assert (record.levelname, record.channel) == ("WARNING", "control")  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1", "fe80::1%eth0", "192.0.2.1"])
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"])
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
+def test_a_password_or_token_is_exposed_when_it_goes_to_another_machine_without_tls(
+    protocol: str, mechanism: str, address: str
+) -> None:
+    login = bearer(Provider("t")) if mechanism == "OAUTHBEARER" else sasl(mechanism)
+    is_far = address in ("fe80::1%eth0", "192.0.2.1")
+    expected = protocol == "SASL_PLAINTEXT" and mechanism != "SCRAM-SHA-256" and is_far
+    assert shows_secret(config(**{**login, "security_protocol": protocol}), address) == expected
+
+
+@pytest.mark.behaviour("security")
+@pytest.mark.parametrize("is_loopback", [True, False])
+def test_a_warning_says_so_when_a_password_goes_unencrypted_to_another_machine(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, is_loopback: bool
+) -> None:
+    """PLAIN without TLS to an address that is not loopback is one WARNING."""
+    monkeypatch.setattr(ipaddress.IPv4Address, "is_loopback", property(lambda address: is_loopback))
+    with talking(serve_plain, **sasl()) as (client, peer):
+        answer_of(client, peer)
+    warnings = [record for record in caplog.records if getattr(record, "event", "") == "secret-exposed"]
+    assert [(record.levelname, record.address) for record in warnings] == (  # type: ignore[attr-defined]
+        [] if is_loopback else [("WARNING", "127.0.0.1")]
+    )
 
 
 @pytest.mark.behaviour("security")

@@ -1,0 +1,29 @@
+"""The clock of every client: it never goes back, and runs while the machine sleeps, where the system has such a clock.
+
+A broker's lock of a record runs on while a laptop sleeps, and so do sessions and time limits. Linux has CLOCK_BOOTTIME
+for that; `time.monotonic` stands still there. The event loop of the driver uses the same clock, so that one number
+means one moment in timers, locks and deadlines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+_BOOTTIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+
+
+def clock_ns() -> int:
+    return time.monotonic_ns() if _BOOTTIME is None else time.clock_gettime_ns(_BOOTTIME)
+
+
+def clock_ms() -> int:
+    """Milliseconds since some moment before the process began."""
+    return clock_ns() // 1_000_000
+
+
+class ClockLoop(asyncio.SelectorEventLoop):
+    """An event loop by this clock."""
+
+    def time(self) -> float:
+        return clock_ns() / 1_000_000_000
