@@ -8,7 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, TypeAlias
+
+_NS_PER_MS: Final = 1_000_000
+
+LockState: TypeAlias = "tuple[int, bool]"
+"""When a lock ends, in milliseconds since 1970, and whether it is lost already."""
 
 LONG_SPAN: Final = 10_000
 """So many offsets and more are kept by their ends: a broker may name millions in a few bytes."""
@@ -48,7 +53,7 @@ class AcquisitionLock:
     """The acquisition lock that the records of one delivery of one partition share; a record asks it by its offset.
 
     Renewed and lost records part from the others. Made and changed by the consumer alone; read by any thread.
-    Deadlines are milliseconds of the clock `now_ms`. A pickled lock becomes None: it means nothing elsewhere.
+    Deadlines are milliseconds of the clock `now_ms`.
     """
 
     __slots__ = ("_deadline_at_ms", "_generation", "_lost", "_lost_spans", "_now_ms", "_renewed")
@@ -96,9 +101,22 @@ class AcquisitionLock:
         else:
             self._lost_spans += (range(first, last + 1),)
 
-    def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
-        return _no_lock, ()
+    def for_elsewhere(self, offset: int) -> LockState:
+        """What is known now of the lock of one record, for another process."""
+        return time.time_ns() // _NS_PER_MS + self.remaining_ms(offset), self.is_lost(offset)
 
 
-def _no_lock() -> None:
-    """What a lock is unpickled to."""
+def lock_from_elsewhere(state: LockState) -> AcquisitionLock:
+    """The lock of a record that came from another process: it ends when that one does, or is lost already.
+
+    What ends it earlier after the copy was made is not seen here. The clocks of two machines may differ.
+    """
+    ends_at_ms, is_lost = state
+    remaining_ms = ends_at_ms - time.time_ns() // _NS_PER_MS
+    generation = LockGeneration()
+    generation.has_ended = is_lost
+    return AcquisitionLock(_monotonic_ms() + remaining_ms, generation, _monotonic_ms)
+
+
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // _NS_PER_MS

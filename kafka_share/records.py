@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from itertools import chain
-from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeAlias, overload
 
 from typing_extensions import TypeVar  # typing's own has no default before Python 3.13
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from kafka_share.errors import KafkaShareError, RecordDeserializationError
-    from kafka_share.locks import AcquisitionLock
+    from kafka_share.locks import AcquisitionLock, LockState
 
 K = TypeVar("K", default=bytes | None)
 V = TypeVar("V", default=bytes | None)
@@ -101,7 +102,10 @@ class ShareRecord(NamedTuple, Generic[K, V]):
     `headers` (sequence of (str, bytes or None), in the producer's order, names may repeat), `leader_epoch` (int or
     None), `delivery_count` (int, 1 for the first delivery), `error` (None, or with `deserialization_errors="mark"` why
     key or value could not be deserialized: both are then the raw bytes). `lock` is what `lock_deadline`, `lock_lost`
-    and `lock_remaining_ms` ask; it is None for a record that was made by hand or unpickled.
+    and `lock_remaining_ms` ask; it is None for a record that was made by hand.
+
+    A pickled record, as it goes to a pool of processes, knows when its lock ends and whether it was lost when it was
+    pickled; what ends the lock earlier is not seen there. A record that was copied in its process has the same lock.
     """
 
     topic: str
@@ -141,6 +145,15 @@ class ShareRecord(NamedTuple, Generic[K, V]):
         """
         return self.lock is not None and self.lock.is_lost(self.offset)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (tuple(self[:_LOCK]), None if self.lock is None else self.lock.for_elsewhere(self.offset))
+
+    def __copy__(self) -> ShareRecord[K, V]:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ShareRecord[K, V]:
+        return ShareRecord._make((*(deepcopy(field, memo) for field in self[:_LOCK]), self.lock))
+
     def __eq__(self, other: object) -> bool:
         # neither the lock, which another process does not have, nor the error, which is equal to itself only
         return self[:_STORED] == other[:_STORED] if isinstance(other, ShareRecord) else NotImplemented
@@ -162,6 +175,14 @@ class ShareRecord(NamedTuple, Generic[K, V]):
 
 _STORED = 10
 """How many fields of a record describe what Kafka stores; the rest is about this delivery."""
+_LOCK = 11
+"""Where its lock stands."""
+
+
+def _unpickled(fields: tuple[Any, ...], lock: LockState | None) -> ShareRecord[Any, Any]:
+    from kafka_share.locks import lock_from_elsewhere
+
+    return ShareRecord._make((*fields, None if lock is None else lock_from_elsewhere(lock)))
 
 
 class ShareRecords(Sequence[ShareRecord[K, V]]):

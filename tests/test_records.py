@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
+import time
 from copy import deepcopy
 from typing import Any
 
@@ -24,10 +26,10 @@ def test_a_record_does_not_spill_its_payload_when_it_is_printed() -> None:
 
 
 def test_a_record_stays_the_same_when_it_is_pickled() -> None:
-    copy = pickle.loads(pickle.dumps(record()))
-    assert copy == record()
-    assert type(copy) is ShareRecord
-    assert (copy.value, copy.headers, copy.delivery_count) == (b"secret", (("h", b"secret"),), 1)
+    again = pickle.loads(pickle.dumps(record()))
+    assert again == record()
+    assert type(again) is ShareRecord
+    assert (again.value, again.headers, again.delivery_count) == (b"secret", (("h", b"secret"),), 1)
 
 
 def test_a_record_can_be_in_a_set_when_its_value_cannot() -> None:
@@ -40,22 +42,57 @@ def test_records_differ_when_one_field_differs() -> None:
     assert record() != record(partition=1)
 
 
-def test_a_record_is_equal_to_its_copy_without_lock_and_error() -> None:
-    """Those are about one delivery to one consumer; a copy in another process has no lock, and says so."""
-    now_ms = 1_000
-    lock = AcquisitionLock(31_000, LockGeneration(), lambda: now_ms)
+def test_a_record_is_equal_to_its_copies_whatever_lock_and_error_they_have() -> None:
+    """Those are about one delivery to one consumer. A record without a lock has none in another process either."""
+    lock = AcquisitionLock(31_000, LockGeneration(), lambda: 1_000)
     error = RecordDeserializationError(
         "bad", topic="t", partition=0, offset=5, origin="value", key=None, value=b"bad", headers=(), timestamp=1
     )
-    plain, held = record(), record()._replace(lock=lock, error=error)
+    plain, held = record()._replace(error=error), record()._replace(lock=lock, error=error)
     assert (held.lock_deadline, held.lock_remaining_ms(), held.lock_lost) == (31.0, 30_000, False)
-    for copy in (pickle.loads(pickle.dumps(held)), deepcopy(held)):
-        assert copy == held == plain
-        assert copy._replace(value=b"other") != held
-        assert hash(copy) == hash(held)
-        assert isinstance(copy.error, RecordDeserializationError)
-        assert copy.error.value == b"bad"
-        assert (copy.lock, copy.lock_deadline, copy.lock_remaining_ms(), copy.lock_lost) == (None, None, 0, False)
+    for one in (plain, held):
+        for again in (pickle.loads(pickle.dumps(one)), deepcopy(one)):
+            assert again == held == record()
+            assert again._replace(value=b"other") != held
+            assert hash(again) == hash(held)
+            assert isinstance(again.error, RecordDeserializationError)
+            assert again.error.value == b"bad"
+            assert (again.lock is None) == (one.lock is None)
+    assert (plain.lock_deadline, plain.lock_remaining_ms(), plain.lock_lost) == (None, 0, False)
+
+
+def test_a_pickled_record_knows_when_its_lock_ends_and_whether_it_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other process has another clock: what is kept is the time that is left."""
+    now_s = 1_000
+    monkeypatch.setattr(time, "time_ns", lambda: now_s * 10**9)
+    monkeypatch.setattr(time, "monotonic_ns", lambda: (now_s - 900) * 10**9)
+    lock = AcquisitionLock(31_000, LockGeneration(), lambda: 1_000)
+    held, lost, renewed = (record(offset=offset)._replace(lock=lock) for offset in (5, 6, 7))
+    lock.lose(6, 6)
+    lock.renew(7, 7, 51_000)
+    pickled = pickle.dumps([held, lost, renewed])
+    now_s -= 5  # another machine, whose clock is late
+    assert [one.lock_lost for one in pickle.loads(pickled)] == [False, True, False]
+    now_s += 15
+    one, two, three = pickle.loads(pickled)
+    assert (one.lock_deadline, one.lock_remaining_ms(), one.lock_lost) == (130.0, 20_000, False)
+    assert (two.lock_remaining_ms(), two.lock_lost) == (0, True)
+    assert (three.lock_remaining_ms(), three.lock_lost) == (40_000, False)
+    assert pickle.loads(pickle.dumps(one)).lock_remaining_ms() == 20_000
+    now_s += 20
+    assert (one.lock_remaining_ms(), one.lock_lost) == (0, True)
+    assert (three.lock_remaining_ms(), three.lock_lost) == (20_000, False)
+
+
+def test_a_copied_record_has_the_same_lock() -> None:
+    generation = LockGeneration()
+    held = record(value={"a": [1]})._replace(lock=AcquisitionLock(31_000, generation, lambda: 1_000))
+    for copied in (copy.copy(held), deepcopy(held)):
+        assert copied.lock_remaining_ms() == 30_000
+    deep = deepcopy(held)
+    assert deep.value is not held.value
+    generation.has_ended = True
+    assert deep.lock_lost
 
 
 def test_a_record_cannot_be_changed() -> None:
