@@ -408,6 +408,33 @@ def test_a_record_can_be_rejected_when_its_deserializer_fails(flow: Flow) -> Non
     assert not consumer.poll(timeout_ms=700)
 
 
+@pytest.mark.behaviour("fetching")
+def test_a_crash_loop_costs_the_good_neighbours_nothing_when_a_bad_record_ends_each_member(flow: Flow) -> None:
+    """A bad record that ends its program five times costs the good ones beside it no delivery, and is then archived."""
+
+    def parse(data: bytes) -> str:
+        if data == b"bad":
+            raise ValueError("not a value")
+        return data.decode()
+
+    flow.produce(b"0", b"1", b"bad", b"3", b"4")
+    processed = []
+
+    def program() -> None:
+        with flow.explicit(value_deserializer=parse) as consumer:
+            while True:
+                for record in consumer.poll(timeout_ms=200):
+                    processed.append((record.value, record.delivery_count))
+                    consumer.acknowledge(record)
+
+    for _ in range(DELIVERY_COUNT_LIMIT):
+        with pytest.raises(RecordDeserializationError):
+            program()
+    assert processed == [("0", 1), ("1", 1), ("3", 1), ("4", 1)]
+    flow.produce(b"behind")
+    assert counts(poll_until(flow.member(), 1)) == [(b"behind", 1)]
+
+
 # ---- clusters
 
 

@@ -303,7 +303,7 @@ MUTATIONS = {
         "gather_last",
         _closes_without_the_last_acknowledgements,
         "never posted the acknowledgements",
-        22,
+        105,
     ),
     "report nothing after the end": Mutation(
         ConsumerCalls, "_report_outcomes", _reports_nothing_once_it_has_closed, "is never told what became of", 22
