@@ -7,9 +7,10 @@ import gc
 import signal
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import pytest
@@ -29,14 +30,22 @@ PACKAGE = str(Path(kafka_share.__file__).parent)
 LONG_MS = 60_000
 NEVER = sys.maxsize
 MAX_POLLS = 20
+TIMES_AT_A_PLACE = 2
+"""A line of a loop is interrupted in its first rounds only: those that follow are like them."""
+MEASURED_EACH = 10
+"""One run of so many is seen by coverage: it would take twice the time, and they are all alike."""
 Consumer = KafkaShareConsumer[Any, Any]
 
 
 class Interruption:
-    """Raises KeyboardInterrupt in the package's code at the `number`th line, or instruction, of this block."""
+    """Raises KeyboardInterrupt in the package's code at the `number`th line, or instruction, of this block.
+
+    A place counts as often as `TIMES_AT_A_PLACE`.
+    """
 
     def __init__(self, number: int, *, by_instruction: bool = False) -> None:
         self.left = number
+        self._visits: Counter[tuple[CodeType, int]] = Counter()
         self._event = "opcode" if by_instruction else "line"
 
     @property
@@ -63,7 +72,9 @@ class Interruption:
 
     def _look(self, frame: FrameType, event: str, arg: Any) -> Any:
         if event == self._event and not self.has_struck:
-            self.left -= 1
+            place = frame.f_code, frame.f_lasti
+            self._visits[place] += 1
+            self.left -= self._visits[place] <= TIMES_AT_A_PLACE
             if self.has_struck:
                 raise KeyboardInterrupt(f"{frame.f_code.co_filename}:{frame.f_lineno}")
         return self._look
@@ -208,7 +219,8 @@ def interrupted_everywhere(
     """The same call again and again, each time interrupted some lines later, until it ends before that."""
     number = 1
     while True:
-        application = prepared(monkeypatch, mode, call)
+        with unmeasured():
+            application = prepared(monkeypatch, mode, call)
         interruption = Interruption(number, by_instruction=by_instruction)
         try:
             with interruption:
@@ -221,13 +233,24 @@ def interrupted_everywhere(
         number += step
 
 
+@contextlib.contextmanager
+def unmeasured() -> Iterator[None]:
+    before = sys.gettrace()
+    sys.settrace(None)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
 def check_each(applications: Iterator[Application]) -> int:
     """Let each work to the end, and look at its ledger. Returns how many there were."""
     tried = 0
     for application in applications:
         try:
-            application.work_to_the_end()
-            application.check_all_has_ended()
+            with unmeasured() if tried % MEASURED_EACH else contextlib.nullcontext():
+                application.work_to_the_end()
+                application.check_all_has_ended()
         except BaseException as error:
             raise AssertionError(f"interrupted at {application.where}: {error!r}") from error
         tried += 1
