@@ -351,6 +351,26 @@ def test_the_page_of_other_clients_settings_says_what_the_errors_say() -> None:
     assert rows("| setting of any client | why |") == dict(REFUSED_BY_ALL)
 
 
+def test_settings_on_the_page_for_users_of_confluent_kafka_have_the_names_that_the_errors_say() -> None:
+    page = ROOT / "docs" / "migrating-from-confluent-kafka.md"
+    for theirs, ours in table_below(page, "| confluent-kafka | kafka_share |"):
+        names = [name.replace(".", "_") for name in re.findall(r"`([\w.]+)`", theirs)]
+        assert names
+        if any(name in RENAMED for name in names):
+            assert [RENAMED[name] for name in names] == re.findall(r"`(\w+)`", ours)
+        else:
+            assert set(names) <= set(REFUSED_BY_CONSUMERS)
+
+
+def test_the_page_beside_confluents_consumer_names_its_methods_and_no_other() -> None:
+    confluent = pytest.importorskip("confluent_kafka")
+    page = ROOT / "docs" / "migrating-from-confluent-kafka.md"
+    rows = table_below(page, "| confluent-kafka's ShareConsumer |")
+    named = {name for row in rows for name in re.findall(r"`(\w+)[(`]", row[0])}
+    methods = {name for name in dir(confluent.ShareConsumer) if not name.startswith("_")}
+    assert methods <= named
+
+
 def test_the_table_of_metrics_has_every_metric_with_its_meaning() -> None:
     """The page of metrics names each group and metric that `metrics()` answers, in the words of the code."""
     rows = [tuple(cell.strip("`") for cell in row) for row in table_below(OBSERVABILITY, "| group | metric |")]
