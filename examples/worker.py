@@ -5,8 +5,8 @@
 
 A job is JSON, such as {"job": 1}. What it shows:
 
-- a failure that may pass is answered with RELEASE: the record comes again, here or elsewhere, until the group's
-  delivery count limit is reached
+- a failure that may pass is answered with a release after a while: the record comes again, here or elsewhere, and
+  waiting spends none of its deliveries
 - a job that can never work, and a record that is not even JSON, are answered with REJECT
 - a signal sets a flag and calls `wakeup`, which ends a waiting poll; `close` then sends the acknowledgements made so
   far and releases the rest at once
@@ -26,6 +26,9 @@ from kafka_share.broker import ReferenceBroker
 from kafka_share.errors import WakeupError
 
 SAMPLE_JOBS = [*(b'{"job": %d}' % number for number in range(1, 10)), b"this is not JSON"]
+
+
+RETRY_AFTER_MS = 500
 
 
 class PoisonError(Exception):
@@ -81,7 +84,10 @@ class Worker:
             kind, reason = AcknowledgeType.RELEASE, f" ({error})"
         except Exception as error:  # noqa: BLE001 - whatever it is, it must not stop the other jobs
             kind, reason = AcknowledgeType.REJECT, f" ({error})"
-        self._consumer.acknowledge(record, kind)
+        if kind is AcknowledgeType.RELEASE:
+            self._consumer.release(record, RETRY_AFTER_MS)
+        else:
+            self._consumer.acknowledge(record, kind)
         self._tell(f"job {record.value['job']}, delivery {record.delivery_count}", kind, reason)
 
     def _tell(self, what: str, kind: AcknowledgeType, reason: str) -> None:

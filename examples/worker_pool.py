@@ -18,7 +18,7 @@ import time
 from collections.abc import Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from kafka_share import AcknowledgeType, KafkaShareConsumer, ShareRecord
+from kafka_share import KafkaShareConsumer, ShareRecord
 from kafka_share.broker import ReferenceBroker
 
 Consumer = KafkaShareConsumer[bytes | None, bytes]
@@ -41,8 +41,7 @@ class Pool:
 
     def _work(self, record: ShareRecord[bytes | None, bytes]) -> str:
         if record.lock_lost:
-            self._consumer.acknowledge(record, AcknowledgeType.RELEASE)  # makes room; the broker will not care
-            return "lost"
+            return "lost"  # it makes room by itself, and comes again
         time.sleep(random.uniform(0, 0.02))  # the work
         outcome = self._consumer.acknowledge_with_result(record)
         return "done" if outcome.exception() is None else "lost"

@@ -191,6 +191,9 @@ class ShareConsumerConfig(ClientConfig):
     protect_locks: bool = attrs.field(default=True, validator=checks.boolean)
     """Send what has been acknowledged before its lock ends, without a poll, and keep the locks of what a loop over the
     consumer has not come to."""
+    release_backoff_ms: int = attrs.field(default=1_000, validator=checks.whole_number(0))
+    """Pause before the next fetch when all records of a poll were released; it doubles up to eight times this, and ends
+    with the first accept or reject."""
     deserialization_errors: str = attrs.field(default="raise", validator=checks.one_of("raise", "mark"))
     """raise: poll raises, as in Java. mark: the record is delivered with its raw bytes and the error."""
     max_poll_records: int = attrs.field(default=500, validator=checks.whole_number(1))

@@ -23,6 +23,7 @@ from typing import Any, Generic, NoReturn, Self, TypeVar, Unpack
 
 from kafka_share.application.arguments import (
     acknowledge_type,
+    checked_delay,
     demand_place,
     not_a_record,
     topic_set,
@@ -136,6 +137,9 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
         core = ShareConsumerCore(config, new_member_id(source), source)
         self._driver = ConsumerBackground(core, config, application=self._application)
         self._calls = ConsumerCalls(self._application, self._driver, api_timeout_ms=config.default_api_timeout_ms)
+        deliveries, measurements = self._application.deliveries, self._driver.measurements
+        measurements.window_records = lambda: deliveries.window_records
+        measurements.held_records = lambda: deliveries.held
         self._driver.start()
         self._exit = _Exit(self)
         at_exit.register_client(self._exit)
@@ -258,6 +262,29 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
             self._application.acknowledge(record.topic, record.partition, record.offset, kind)
         finally:
             self._one_caller.leave()
+
+    def release(self, record: ShareRecord[Any, Any], delay_ms: int = 0) -> None:
+        """Give a record back, to be delivered again; with `delay_ms` not before that time has passed.
+
+        Until then the record stays ours and its lock is renewed, so that waiting costs no delivery. It can still be
+        acknowledged otherwise (not with an open window, where it is final), and `close` releases it. At most 900,000
+        ms; while 1,000 records wait, poll fetches no others. Where locks cannot be renewed (Kafka 4.1, or a group that
+        forbids it), the record is released before its lock ends, and the WARNING `renewals-refused` says so once.
+
+        Raises `IllegalStateError` in implicit mode and for a record that is not in flight, `InvalidArgumentError` or
+        TypeError for a delay that cannot be. With an open window any thread may call this.
+        """
+        delay_ms = checked_delay(delay_ms)
+        if not delay_ms:
+            self.acknowledge(record, AcknowledgeType.RELEASE)
+            return
+        if not isinstance(record, ShareRecord):
+            raise not_a_record(record)
+        if self._has_window:
+            self._origin.demand()
+            self._application.deliveries.hold(record, delay_ms)
+        else:
+            self._call("release", partial(self._application.deliveries.hold, record, delay_ms))
 
     def acknowledge_with_result(
         self,

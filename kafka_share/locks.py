@@ -36,6 +36,15 @@ def slept_s() -> float:
     return ahead_s if ahead_s > _NO_SLEEP_S else 0.0
 
 
+class DeliveryLimit:
+    """How often the group's records are delivered at most, as far as the client knows. Set by its background side."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value: int | None = None
+
+
 class LockGeneration:
     """All locks of one partition in one share session, up to what ends them together.
 
@@ -43,10 +52,11 @@ class LockGeneration:
     Whoever has a lock of this generation sees it at once, on any thread.
     """
 
-    __slots__ = ("has_ended",)
+    __slots__ = ("delivery_limit", "has_ended")
 
-    def __init__(self) -> None:
+    def __init__(self, delivery_limit: DeliveryLimit | None = None) -> None:
         self.has_ended: bool = False
+        self.delivery_limit: DeliveryLimit = DeliveryLimit() if delivery_limit is None else delivery_limit
 
 
 class AcquisitionLock:
@@ -65,6 +75,11 @@ class AcquisitionLock:
         self._renewed: dict[int, int] = {}
         self._lost: set[int] = set()
         self._lost_spans: tuple[range, ...] = ()
+
+    @property
+    def delivery_limit(self) -> int | None:
+        """How often the group's records are delivered at most; None: not known."""
+        return self._generation.delivery_limit.value
 
     def deadline_of(self, offset: int) -> int:
         return self._renewed.get(offset, self._deadline_at_ms)

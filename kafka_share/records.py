@@ -145,6 +145,16 @@ class ShareRecord(NamedTuple, Generic[K, V]):
         """
         return self.lock is not None and self.lock.is_lost(self.offset)
 
+    @property
+    def is_last_delivery(self) -> bool | None:
+        """Whether the record is archived, and not delivered again, if it is released or its lock is lost.
+
+        The group's delivery count limit is looked up when the consumer joins. None if it is not known: the consumer may
+        not read the configs of the group and of its broker, or the record was made by hand or unpickled.
+        """
+        limit = None if self.lock is None else self.lock.delivery_limit
+        return None if limit is None else self.delivery_count >= limit
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpickled, (tuple(self[:_LOCK]), None if self.lock is None else self.lock.for_elsewhere(self.offset))
 

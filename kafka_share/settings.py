@@ -62,6 +62,7 @@ class ShareConsumerSettings(ClientSettings, total=False):
     share_acquire_mode: Literal["batch_optimized", "record_limit"]
     explicit_window_records: int
     protect_locks: bool
+    release_backoff_ms: int
     deserialization_errors: Literal["raise", "mark"]
     max_poll_records: int
     max_poll_interval_ms: int

@@ -30,6 +30,10 @@ def topics_of_constructor(topics: tuple[Any, ...]) -> frozenset[str]:
     return topic_set(topics)
 
 
+MAX_DELAY_MS = 900_000
+"""No record is held back longer than this."""
+
+
 def topic_set(topics: Any) -> frozenset[str]:
     """A collection of topic names, without duplicates."""
     if isinstance(topics, str):
@@ -56,6 +60,15 @@ def acknowledge_type(value: Any) -> AcknowledgeType:
     except ValueError:
         pass
     raise InvalidArgumentError(f"{value!r} is not an AcknowledgeType: those are {_TYPES}")
+
+
+def checked_delay(value: int) -> int:
+    """A whole number of milliseconds up to `MAX_DELAY_MS`."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"delay_ms is a whole number of milliseconds, not {value!r}")
+    if not 0 <= value <= MAX_DELAY_MS:
+        raise InvalidArgumentError(f"delay_ms is {value}; allowed are 0 to {MAX_DELAY_MS}")
+    return value
 
 
 def not_a_record(thing: object) -> TypeError:

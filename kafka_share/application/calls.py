@@ -98,6 +98,7 @@ class ConsumerCalls:
         self._api_timeout_ms = api_timeout_ms
         self._last_request_id = 0
         application.deliveries.announce = self._announce
+        application.wake = background.mailbox.interrupt
         self._has_open_poll = False
         """A poll was begun, and the core was not told that it has ended."""
         self._posted_topics: frozenset[str] | None = frozenset()

@@ -31,6 +31,7 @@ from kafka_share.errors import (
     ConsumerClosedError,
     IllegalStateError,
     InvalidArgumentError,
+    InvalidRecordStateError,
     KafkaShareError,
     UnsupportedVersionError,
 )
@@ -38,6 +39,8 @@ from kafka_share.health import UnacknowledgedRecord
 from kafka_share.locks import AcquisitionLock
 from kafka_share.protocol.share_values import DEFAULT_LOCK_MS
 from kafka_share.records import AcknowledgeType, TopicIdPartition
+
+_END_OF_TIME_MS = 1 << 62
 
 
 class Deliveries:
@@ -196,6 +199,12 @@ class Deliveries:
     def _room(self) -> int:
         return self._window_records - sum(delivery.count_open() for delivery in self._all())
 
+    @property
+    def window_records(self) -> int:
+        """Open window: the delivered records without a final acknowledgement."""
+        with self.guard:
+            return self._window_records - self._room() if self._has_window else 0
+
     # ---- acknowledgements
 
     def acknowledge(self, topic: str, partition: int, offset: int, kind: AcknowledgeType) -> None:
@@ -215,7 +224,8 @@ class Deliveries:
     def acknowledge_delivery(self, record: Record, kind: AcknowledgeType, on_outcome: OnOutcome | None) -> bool:
         """Open window, any thread. True if the poll is to be woken: it waits for room, and there is some.
 
-        A record names its delivery by its lock; one that was made by hand is known by its place alone. Raises
+        A record names its delivery by its lock; one that was made by hand is known by its place alone. One that was
+        given up because its lock was lost has failed already: `on_outcome` is told so at once. Raises
         IllegalStateError if it is not in flight or has had its final acknowledgement, ConsumerClosedError after close.
         """
         with self.guard:
@@ -223,9 +233,14 @@ class Deliveries:
                 raise ConsumerClosedError("This consumer has already been closed.")
             if self._leaving is not None:
                 self._finish_leaving()
-            self._acknowledge_once(record, kind, on_outcome)
-            self._announce_once()
-            return self._waits_for_room and self._room() > 0
+            if any(one.acknowledge_once(record.offset, kind, on_outcome) for one in self._candidates(record)):
+                self._announce_once()
+                return self._waits_for_room and self._room() > 0
+        if not _is_lost(record):
+            raise _not_in_flight(record.topic, record.partition, record.offset)
+        if on_outcome is not None:
+            on_outcome(_given_up(record))
+        return False
 
     def _announce_once(self) -> None:
         """Unless the background side knows already that there is something to gather."""
@@ -238,16 +253,37 @@ class Deliveries:
         with self.guard:
             self._announce_once()
 
-    def _acknowledge_once(self, record: Record, kind: AcknowledgeType, on_outcome: OnOutcome | None) -> None:
-        if record.lock is not None:
-            delivery = self._by_lock.get(record.lock)
-            if delivery is not None and delivery.acknowledge_once(record.offset, kind, on_outcome):
-                return
-        else:
-            for delivery in reversed(self._by_place.get((record.topic, record.partition), [])):
-                if delivery.acknowledge_once(record.offset, kind, on_outcome):
+    def hold(self, record: Record, delay_ms: int) -> None:
+        """Release a record after a while, and keep its lock until then. Any thread, with an open window.
+
+        One that was given up because its lock was lost is free already.
+
+        Raises IllegalStateError in implicit mode, or if the record is not in flight.
+        """
+        if not self._explicit:
+            raise _implicit()
+        with self.guard:
+            if self.is_closed:
+                raise ConsumerClosedError("This consumer has already been closed.")
+            self._finish_leaving()
+            until_ms = self._now_ms() + delay_ms
+            for delivery in self._candidates(record):
+                if delivery.hold(record.offset, until_ms):
+                    self._announce_once()
                     return
-        raise _not_in_flight(record.topic, record.partition, record.offset)
+        if not _is_lost(record):
+            raise _not_in_flight(record.topic, record.partition, record.offset)
+
+    def _candidates(self, record: Record) -> list[Delivery]:
+        if record.lock is not None and record.lock in self._by_lock:
+            return [self._by_lock[record.lock]]
+        return [] if record.lock is not None else self._by_place.get((record.topic, record.partition), [])[::-1]
+
+    @property
+    def held(self) -> int:
+        """How many records wait for their release."""
+        with self.guard:
+            return sum(delivery.held for delivery in self._all())
 
     def override(self, topic: str, partition: int, offset: int, kind: AcknowledgeType) -> None:
         """Like `acknowledge`, for an offset whose record could not be delivered; InvalidArgumentError for RENEW."""
@@ -294,10 +330,21 @@ class Deliveries:
     def _give_up(self, delivery: Delivery, records: list[Record]) -> None:
         if records:
             self.take_back(delivery, records)
+            for record in records:  # for good: a late renewal that succeeds brings none of them back
+                delivery.lock.lose(record.offset, record.offset)
             self._lost.setdefault(delivery.partition, []).extend(record.offset for record in records)
             self._announce_once()
 
     # ---- gathering
+
+    def gather_last(self) -> tuple[GatheredAcknowledgements, ...]:
+        """The same as `gather` for close: what waits for its release is released."""
+        with self.guard:
+            self.is_closed = True
+            for delivery in self._all():
+                delivery.hold_no_longer_than(self._known_lock_ms(), self._now_ms())
+                delivery.release_held(_END_OF_TIME_MS)
+            return self.gather()
 
     def gather(self) -> tuple[GatheredAcknowledgements, ...]:
         """All that has to be posted now, under the same `guard`; `posted` says that it was."""
@@ -338,16 +385,24 @@ class Deliveries:
         """
         with self.guard:
             self._is_announced = False
-            if not (self._protects_locks or self._has_window):
-                return ()
-            gathered = self._gather(is_early=True)
-            return gathered + self._renewals(awaited) if self._protects_locks else gathered
+            if self._has_window:
+                self.give_up_lost()
+            self._release_held()
+            gathered = self._gather(is_early=True) if self._protects_locks or self._has_window else ()
+            return gathered + self._renewals(awaited if self._protects_locks and not self._has_window else ())
+
+    def _release_held(self) -> None:
+        now_ms = self._now_ms()
+        for delivery in self._all():
+            if not (self._can_renew and delivery.is_renewable):
+                delivery.hold_no_longer_than(self._known_lock_ms() // 4, now_ms)
+            delivery.release_held(now_ms)
 
     def _renewals(self, awaited: Iterable[Record]) -> tuple[GatheredAcknowledgements, ...]:
         lock_ms, now_ms = self._known_lock_ms(), self._now_ms()
         held = self._all()
-        self.is_pressing = any(delivery.has_pressing(lock_ms // 2) for delivery in held)
-        if self._has_window or not self._can_renew:
+        self.is_pressing = self._protects_locks and any(delivery.has_pressing(lock_ms // 2) for delivery in held)
+        if not self._can_renew:
             return ()
         waiting: dict[AcquisitionLock | None, list[int]] = {}
         for record in awaited:
@@ -370,9 +425,10 @@ class Deliveries:
     def look_again_at_ms(self) -> int | None:
         """When the background thread has to ask again, even if nothing is announced; None: it has not."""
         with self.guard:
-            if not self._by_place or not (self._protects_locks or self._has_window):
+            releases = [at for delivery in self._all() if (at := delivery.next_release_at_ms()) is not None]
+            if not self._by_place or not (self._protects_locks or self._has_window or releases):
                 return None
-            return self._now_ms() + self._known_lock_ms() // 3
+            return min([self._now_ms() + self._known_lock_ms() // 3, *releases])
 
     def take_lost(self) -> tuple[LostRecords, ...]:
         """What was given up since this was last asked."""
@@ -405,8 +461,9 @@ class Deliveries:
     def resolve(self, outcome: AcknowledgementOutcome) -> list[Notice]:
         """Renew and lose locks. Returns whom to tell."""
         with self.guard:
-            if outcome.is_own and isinstance(outcome.error, UnsupportedVersionError):
-                self._can_renew = False
+            if outcome.is_own and outcome.error is not None:
+                self._can_renew &= not isinstance(outcome.error, UnsupportedVersionError)
+                self._announce_once()  # what is held has to be released in time
             return self._awaited.resolve(outcome, outcome.acquisition_lock_timeout_ms or self._known_lock_ms())
 
     def abandon(self, error: KafkaShareError) -> list[Notice]:
@@ -440,6 +497,16 @@ def _nobody() -> None:
 def _implicit() -> IllegalStateError:
     return IllegalStateError(
         "The consumer acknowledges implicitly; set share_acknowledgement_mode to explicit to do it yourself."
+    )
+
+
+def _is_lost(record: Record) -> bool:
+    return record.lock is not None and record.lock.is_lost(record.offset)
+
+
+def _given_up(record: Record) -> InvalidRecordStateError:
+    return InvalidRecordStateError(
+        f"the lock of {record.topic}-{record.partition}@{record.offset} was lost before it was acknowledged"
     )
 
 

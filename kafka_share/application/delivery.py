@@ -20,6 +20,7 @@ from kafka_share.locks import AcquisitionLock
 from kafka_share.records import AcknowledgeType, ShareRecord, TopicIdPartition
 
 ACCEPT = int(AcknowledgeType.ACCEPT)
+RELEASE = int(AcknowledgeType.RELEASE)
 RENEW = int(AcknowledgeType.RENEW)
 
 Record = ShareRecord[Any, Any]
@@ -102,9 +103,11 @@ class Delivery:
         """What the application never sees: gaps, and what is given back. By first offset."""
         self._failed: dict[int, AcknowledgementRun] = {}
         """What could not be turned into records. By first offset."""
+        self._held: dict[int, int] = {}
+        """Records that wait for their release, and until when."""
         self._renewal_asked_at_ms: dict[int, int] = {}
         """When the client asked by itself for a new lock."""
-        self._is_renewable = True
+        self.is_renewable = True
         """Whether no renewal that the client asked for by itself has been refused."""
         self._waiting: Waiting = {}
         """Who wants to hear how an acknowledgement in `_types` ends."""
@@ -148,12 +151,13 @@ class Delivery:
         for offset in offsets:
             if offset in records:
                 self._types.pop(offset, None)
+                self._held.pop(offset, None)
                 self._renewal_asked_at_ms.pop(offset, None)
                 del records[offset]
 
     @property
     def unacknowledged(self) -> int:
-        return sum(map(len, self._fresh)) + len(self._records) - len(self._types)
+        return sum(map(len, self._fresh)) + len(self._records) - len(self._types) - len(self._held)
 
     @property
     def is_done(self) -> bool:
@@ -167,13 +171,14 @@ class Delivery:
         """Acknowledge a delivered record; False if it is not in flight here."""
         if offset not in (self._look_up() if self._fresh or self._accepted else self._records):
             return False
+        self._held.pop(offset, None)
         self._types[offset] = kind
         return True
 
     def acknowledge_once(self, offset: int, kind: AcknowledgeType, on_outcome: OnOutcome | None) -> bool:
         """The same in the open window; False also if the record has had its final acknowledgement."""
         records = self._look_up() if self._fresh or self._accepted else self._records
-        if offset not in records or self._types.get(offset, RENEW) != RENEW:
+        if offset not in records or self._types.get(offset, RENEW) != RENEW or offset in self._held:
             return False
         if on_outcome is not None:
             self._waiting.setdefault(offset, []).append(on_outcome)
@@ -210,16 +215,45 @@ class Delivery:
         for offset in self._records:
             self._types.setdefault(offset, ACCEPT)
 
+    # ---- release after a while
+
+    def hold(self, offset: int, until_ms: int) -> bool:
+        """Keep a record locked until then, and release it; False if it is not in flight here."""
+        if offset not in self._look_up():
+            return False
+        self._types.pop(offset, None)
+        self._held[offset] = until_ms
+        return True
+
+    @property
+    def held(self) -> int:
+        """How many records wait for their release."""
+        return len(self._held)
+
+    def release_held(self, now_ms: int) -> None:
+        """RELEASE for what has waited long enough."""
+        for offset in [offset for offset, until_ms in self._held.items() if until_ms <= now_ms]:
+            self._types[offset] = RELEASE
+            del self._held[offset]
+
+    def hold_no_longer_than(self, span_ms: int, now_ms: int) -> None:
+        """Where locks cannot be renewed: what is held is released this long before its lock ends."""
+        for offset, until_ms in list(self._held.items()):
+            self._held[offset] = min(until_ms, now_ms + max(0, self.lock.remaining_ms(offset) - span_ms))
+
+    def next_release_at_ms(self) -> int | None:
+        return min(self._held.values(), default=None)
+
     # ---- renewals by the client itself
 
     def refuse_renewals(self) -> None:
         """The broker refused one: the client asks for no more."""
-        self._is_renewable = False
+        self.is_renewable = False
 
     def has_pressing(self, span_ms: int) -> bool:
         """Whether a record without an acknowledgement has a lock that ends within this time."""
         records = self._look_up()
-        return self.lock.ends_within((o for o in records if o not in self._types), span_ms)
+        return self.lock.ends_within((o for o in records if o not in self._types and o not in self._held), span_ms)
 
     def _renewing_offsets(self) -> list[int]:
         return [offset for offset, kind in self._types.items() if kind == RENEW]
@@ -229,10 +263,14 @@ class Delivery:
 
         None if there are none. It has no number yet.
         """
-        if not self._is_renewable:
+        if not self.is_renewable:
             return None
         records = self._look_up()
-        wanted = [*self._renewing_offsets(), *(o for o in awaited if o in records and o not in self._types)]
+        wanted = [
+            *self._renewing_offsets(),
+            *self._held,
+            *(o for o in awaited if o in records and o not in self._types and o not in self._held),
+        ]
         due = [offset for offset in wanted if self._is_renewal_due(offset, lock_ms, now_ms)]
         if not due:
             return None
@@ -325,13 +363,16 @@ class Delivery:
         """The lowest offset without a final acknowledgement. Any thread may ask while others change what is held."""
         types = self._types.copy()
         open_ones = [records[0].offset for records in self._fresh.copy()]
-        open_ones += [offset for offset in self._records.copy() if types.get(offset, RENEW) == RENEW]
+        held = self._held.copy()
+        open_ones += [o for o in self._records.copy() if types.get(o, RENEW) == RENEW and o not in held]
         return min(open_ones, default=None)
 
     def check(self) -> None:
         """Invariants: every type belongs to something delivered."""
         for offset in self._types:
             assert offset in self._records, f"{self.partition}@{offset} was never delivered"
+            assert offset not in self._held, f"{self.partition}@{offset} is acknowledged and waits for its release"
+        assert self._held.keys() <= self._records.keys(), f"{self.partition}: what is gone waits for its release"
         for records in (*self._fresh, *self._accepted):
             assert records, "an empty list of records is kept"
             offsets = list(map(_offset_of, records))

@@ -44,6 +44,13 @@ from kafka_share.records import AcknowledgeType, ShareRecords
 
 _offset_of = attrgetter("offset")
 
+MAX_HELD_RECORDS = 1_000
+"""So many records may wait for their release while further ones are fetched."""
+
+
+def _nobody() -> None:
+    """Who is woken where no poll waits."""
+
 
 def _standing_clock() -> int:
     """By this clock no lock runs out."""
@@ -94,6 +101,8 @@ class ApplicationSide:
         # Called for each record: as attributes they cost one call less.
         self.acknowledge: Callable[[str, int, int, AcknowledgeType], None] = self.deliveries.acknowledge
         self.override: Callable[[str, int, int, AcknowledgeType], None] = self.deliveries.override
+        self.wake: Callable[[], None] = _nobody
+        """Ends the wait of a poll, which looks whether there is room; to be set by whoever runs the calls."""
         self.begun_calls: int = 0
         self.reading: Reading | None = None
         """What a loop over the consumer is about to get."""
@@ -215,6 +224,8 @@ class ApplicationSide:
             if gathered or lost or again_at_ms is not None:
                 post(AcknowledgementsGathered(gathered, again_at_ms, lost))
                 deliveries.posted()
+        if gathered or lost:
+            self.wake()  # there may be room
 
     def ended(self) -> None:
         """The background thread has ended, well or badly: nobody is left waiting."""
@@ -233,8 +244,8 @@ class ApplicationSide:
 
     @property
     def has_room(self) -> bool:
-        """Whether a poll may return records: always, unless the window is full."""
-        return not self.has_window or self.deliveries.room() > 0
+        """Whether a poll may return records: always, unless the window is full or too many wait for their release."""
+        return self.deliveries.room() > 0 if self.has_window else self.deliveries.held < MAX_HELD_RECORDS
 
     def begin_poll(self) -> None:
         self._asked = None
@@ -253,7 +264,9 @@ class ApplicationSide:
         return None
 
     def _limit(self) -> int:
-        return min(self._max_poll_records, self.deliveries.room()) if self.has_window else self._max_poll_records
+        if self.has_window:
+            return min(self._max_poll_records, self.deliveries.room())
+        return self._max_poll_records if self.has_room else 0
 
     def collect(self) -> ShareRecords[object, object] | None:
         """The records for one poll, renewed ones first; None if there are none (yet), or no room for any.
@@ -336,8 +349,7 @@ class ApplicationSide:
         """The same as `gather` for close, after which nothing can be acknowledged any more."""
         with self.guard:
             self._accept_passed()
-            self.deliveries.is_closed = True
-            return self.gather()
+            return self.deliveries.gather_last()
 
     def check(self) -> None:
         """Invariants, called by tests after every step."""

@@ -35,6 +35,7 @@ from kafka_share.core.events import (
     Unsubscribed,
 )
 from kafka_share.core.fetching.fetcher import Fetching
+from kafka_share.core.group_limit import GroupLimit
 from kafka_share.core.membership import Membership
 from kafka_share.core.metadata import Metadata
 from kafka_share.core.metrics.measurements import Measurements
@@ -65,6 +66,7 @@ class ShareConsumerCore:
         self._coordinator = Coordinator(context, self._metadata)
         self._membership = Membership(context, self._metadata, self._coordinator)
         self._fetching = Fetching(context, self._metadata, self._membership)
+        self._group_limit = GroupLimit(context, self._coordinator)
         self._telemetry = TelemetryPush(context, self._metadata, self._coordinator)
         self._topics: frozenset[str] = frozenset()
         """What the application subscribes to; in force from the next poll on."""
@@ -161,6 +163,8 @@ class ShareConsumerCore:
                     self._membership.poll_ended(now_ms)
         if not self._is_finished:  # nothing follows FinishClose
             self._coordinator.poll(now_ms)
+            if self._closing is None:
+                self._group_limit.poll(now_ms)
             self._metadata.poll(now_ms)
             self._complete_unsubscribes(now_ms)
             self._tell_condition()
@@ -211,6 +215,7 @@ class ShareConsumerCore:
             self._membership.wake_at_ms(),
             self._fetching.wake_at_ms(),
             self._coordinator.wake_at_ms(),
+            self._group_limit.wake_at_ms() if self._closing is None else None,
             self._metadata.wake_at_ms(),
             self._telemetry.wake_at_ms(),
             self._outage.wake_at_ms(),

@@ -11,6 +11,7 @@ from kafka_share.core.backoff import Backoff
 from kafka_share.core.condition import Troubles
 from kafka_share.core.metrics.measurements import Measurements
 from kafka_share.core.outputs import Outputs, Requests
+from kafka_share.locks import DeliveryLimit
 
 
 @attrs.frozen
@@ -23,6 +24,7 @@ class CoreContext:
     measurements: Measurements
     source: random.Random
     troubles: Troubles
+    delivery_limit: DeliveryLimit = attrs.field(factory=DeliveryLimit)
 
     def new_backoff(self, *, free_failures: int = 0) -> Backoff:
         """For what is tried again: retry.backoff.ms, growing to retry.backoff.max.ms."""

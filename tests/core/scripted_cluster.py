@@ -49,6 +49,7 @@ from kafka_share.protocol.cluster import (
     MetadataRequest,
     MetadataResponse,
 )
+from kafka_share.protocol.configs import DescribeConfigsRequest, DescribeConfigsResponse
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest, ShareAcknowledgeResponse
 from kafka_share.protocol.share_fetch import ShareFetchRequest, ShareFetchResponse
 from kafka_share.protocol.share_group import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
@@ -58,6 +59,8 @@ T, U = UUID(int=1), UUID(int=2)
 TOPIC_IDS = {"t": T, "u": U}
 MEMBER_ID = "AAAAAAAAQACAAAAAAAAAAQ"
 
+_Result = DescribeConfigsResponse.DescribeConfigsResult
+_Config = _Result.DescribeConfigsResourceResult
 _Topic = MetadataResponse.MetadataResponseTopic
 _Fetchable = ShareFetchResponse.ShareFetchableTopicResponse
 _FetchData = _Fetchable.PartitionData
@@ -104,6 +107,12 @@ def heartbeat_answer(
         heartbeat_interval_ms=0 if error else interval_ms,
         assignment=assigned,
     )
+
+
+def configs_answer(limit: int | None) -> DescribeConfigsResponse:
+    """The group's delivery count limit; None: the group has no such config."""
+    configs = [] if limit is None else [_Config(name="share.delivery.count.limit", value=str(limit))]
+    return DescribeConfigsResponse(results=[_Result(resource_type=32, resource_name="g", configs=configs)])
 
 
 def fetch_data(
@@ -217,6 +226,9 @@ class Harness:
         self.commits: list[CompleteCommit] = []
         self.unsubscribed: list[int] = []
         self.reclaims: list[int] = []
+        self.serves_configs = True
+        """The group's configs are asked for once, which no test has to know."""
+        self.delivery_limit: int | None = 5
         self.gathers: list[int] = []
         """When the core asked for what was acknowledged; the test answers with `AcknowledgementsGathered`."""
         self.disconnects: list[int] = []
@@ -244,7 +256,8 @@ class Harness:
             if isinstance(output, Send):
                 assert output.timeout_ms > 0
                 self.pending.append(output)
-                self.sent.append((self.now_ms, output))
+                if not (isinstance(output.request, DescribeConfigsRequest) and self.serves_configs):
+                    self.sent.append((self.now_ms, output))
             elif isinstance(output, Deliver):
                 self.delivered.append(output.batch)
             elif isinstance(output, ReportOutcomes):
@@ -295,6 +308,8 @@ class Harness:
                 self.answer(send, self.metadata_answer(request))
             elif isinstance(request, FindCoordinatorRequest) and self.serves_metadata:
                 self.answer(send, self.coordinator_answer())
+            elif isinstance(request, DescribeConfigsRequest) and self.serves_configs:
+                self.answer(send, configs_answer(self.delivery_limit))
             elif isinstance(request, ShareGroupHeartbeatRequest) and self.heartbeat is not None:
                 self.answer(send, self.heartbeat(request))
             else:

@@ -54,8 +54,8 @@ def consumer(topic: str, make_consumer: MakeConsumer) -> Consumer:
 
 @pytest.fixture
 def explicit_consumer(topic: str, make_consumer: MakeConsumer) -> Consumer:
-    """One consumer of the topic that acknowledges each record itself."""
-    return make_consumer(topic, share_acknowledgement_mode="explicit")
+    """One consumer of the topic that acknowledges each record itself, and gets what it releases again at once."""
+    return make_consumer(topic, share_acknowledgement_mode="explicit", release_backoff_ms=0)
 
 
 @pytest.fixture(autouse=True)

@@ -121,7 +121,7 @@ def test_deliveries_shrink_when_a_large_batch_nears_a_high_limit(
 ) -> None:
     """A batch of 512 that is always released comes whole five times, then in halves, the last time one by one."""
     produce_one_batch(broker, topic, 512)
-    consumer = make_consumer(topic, share_acknowledgement_mode="explicit", max_poll_records=512)
+    consumer = make_consumer(topic, share_acknowledgement_mode="explicit", release_backoff_ms=0, max_poll_records=512)
     broker.set_group_config("g", {"share.delivery.count.limit": "10"})
     sizes = [len(release_all(consumer)) for _ in range(10)]
     assert sizes == [512, 512, 512, 512, 512, 256, 128, 64, 32, 1]
@@ -148,7 +148,7 @@ def test_deliveries_do_not_shrink_when_the_limit_is_two(
 ) -> None:
     """With a delivery limit of 2 a batch comes whole twice, and then no more."""
     produce_one_batch(broker, topic, 512)
-    consumer = make_consumer(topic, share_acknowledgement_mode="explicit", max_poll_records=512)
+    consumer = make_consumer(topic, share_acknowledgement_mode="explicit", release_backoff_ms=0, max_poll_records=512)
     broker.set_group_config("g", {"share.delivery.count.limit": "2"})
     assert [len(release_all(consumer)) for _ in range(2)] == [512, 512]
     consumer.close()
@@ -164,7 +164,7 @@ def test_only_the_poisonous_record_is_archived_when_it_kills_its_consumer_every_
     done: set[int] = set()
     last_count = 0
     while len(done) < 15:
-        consumer = make_consumer(topic, share_acknowledgement_mode="explicit")
+        consumer = make_consumer(topic, share_acknowledgement_mode="explicit", release_backoff_ms=0)
         for record in poll_until(consumer, 1):
             if record.offset == 0:
                 last_count = record.delivery_count
@@ -183,7 +183,7 @@ def test_two_records_come_together_and_then_one_by_one_when_always_released(
 ) -> None:
     """Two records of a batch that is always released come together three times, then one by one up to the limit."""
     produce_one_batch(broker, topic, 2)
-    consumer = make_consumer(topic, share_acknowledgement_mode="explicit", fetch_max_wait_ms=50)
+    consumer = make_consumer(topic, share_acknowledgement_mode="explicit", release_backoff_ms=0, fetch_max_wait_ms=50)
 
     def release(record: Record) -> None:
         consumer.acknowledge(record, AcknowledgeType.RELEASE)
@@ -204,7 +204,11 @@ def test_a_whole_batch_comes_five_times_when_the_broker_is_a_4_1(make_consumer: 
         broker.set_group_config("g", share_auto_offset_reset="earliest")
         produce_one_batch(broker, "t", 2)
         consumer = make_consumer(
-            "t", reset=None, bootstrap_servers=broker.bootstrap_servers, share_acknowledgement_mode="explicit"
+            "t",
+            reset=None,
+            bootstrap_servers=broker.bootstrap_servers,
+            share_acknowledgement_mode="explicit",
+            release_backoff_ms=0,
         )
         assert [counted(release_all(consumer)) for _ in range(5)] == [[(0, n), (1, n)] for n in range(1, 6)]
         consumer.close()

@@ -10,7 +10,7 @@ from typing import Any
 
 from simulation.trace import ComplaintError
 
-from kafka_share.core.events import AcknowledgementOutcome, GatheredAcknowledgements
+from kafka_share.core.events import AcknowledgementOutcome, GatheredAcknowledgements, LostRecords
 from kafka_share.records import ShareRecord
 
 
@@ -34,6 +34,9 @@ class OutcomesAudit:
 
     def acknowledged(self, record: ShareRecord[Any, Any]) -> None:
         """The application may acknowledge whatever has come."""
+
+    def gave_up(self, lost: tuple[LostRecords, ...]) -> None:
+        """Any lock may be lost."""
 
     def committed(self, waited_for: frozenset[int]) -> None:
         early = waited_for & self.open_numbers

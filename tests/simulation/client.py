@@ -89,6 +89,7 @@ class SimulatedClient:
             metadata_max_age_ms=3_000,
             allow_auto_create_topics=profile.auto_create,
             protect_locks=profile.protect_locks,
+            release_backoff_ms=profile.release_backoff_ms,
         )
         self.driver = SimulatedDriver(
             name, config, self.member_id, source, time, network, trace, self._on_news, ahead_ms

@@ -15,7 +15,7 @@ from simulation.books import BookKey, Books
 from simulation.trace import ComplaintError, Trace
 
 from kafka_share.application.delivery import RENEW
-from kafka_share.core.events import AcknowledgementOutcome, GatheredAcknowledgements
+from kafka_share.core.events import AcknowledgementOutcome, GatheredAcknowledgements, LostRecords
 from kafka_share.core.fetching.offsets import AcknowledgementRun
 from kafka_share.records import AcknowledgeType, ShareRecord, TopicIdPartition
 
@@ -67,6 +67,17 @@ class ClientAudit:
 
     def acknowledged(self, record: ShareRecord[Any, Any]) -> None:
         self._unposted.add((record.topic, record.partition, record.offset))
+
+    def gave_up(self, lost: tuple[LostRecords, ...]) -> None:
+        """The client gives up what its application holds or has yet to release, because the lock is lost."""
+        for one in lost:
+            for offset, _ in _offsets(one.runs):
+                where = (one.partition.topic, one.partition.partition, offset)
+                if not self._in_hand[where]:
+                    raise ComplaintError(f"{self._name} gives up {where}, which its application does not hold")
+                self._in_hand[where] -= 1
+                self._unposted.discard(where)
+                self._trace.count("given up")
 
     @property
     def open_numbers(self) -> frozenset[int]:

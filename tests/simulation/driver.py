@@ -87,6 +87,8 @@ class SimulatedDriver:
         self._ahead_ms = ahead_ms
         self._is_scheduled = False
         self._armed_for_ms: int | None = None
+        self.logs: list[tuple[str, dict[str, Any]]] = []
+        """Name and fields of what the core logged."""
         self._port: ConsumerPort
         self._turns: Turns
 
@@ -94,7 +96,7 @@ class SimulatedDriver:
         """Before the first event."""
         core = TracedCore(self.name, self.core, self._trace)
         self._port = ConsumerPort(self.mailbox, application)
-        self._turns = Turns(core, self._port, self.now_ms, _no_log)
+        self._turns = Turns(core, self._port, self.now_ms, self._log)
         self._turns.connections = Connections(
             lambda node, channel, owner: SimulatedConnection(node, channel, owner, self, self._network, self._time),
             self._turns.inputs.append,
@@ -102,6 +104,9 @@ class SimulatedDriver:
             self.core.measurements,
             log=_no_log,
         )
+
+    def _log(self, event: str, fields: dict[str, Any], _: Any) -> None:
+        self.logs.append((event, fields))
 
     def now_ms(self) -> int:
         """The client's own clock."""

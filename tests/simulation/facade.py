@@ -23,6 +23,7 @@ from kafka_share.core.events import (
     CommitRequested,
     Event,
     GatheredAcknowledgements,
+    LostRecords,
     Output,
     PollEnded,
     PollStarted,
@@ -51,6 +52,7 @@ class Confidant(Protocol):
     def delivered(self, records: list[ShareRecord[Any, Any]]) -> None: ...
     def put_back(self, records: list[ShareRecord[Any, Any]]) -> None: ...
     def acknowledged(self, record: ShareRecord[Any, Any]) -> None: ...
+    def gave_up(self, lost: tuple[LostRecords, ...]) -> None: ...
     def committed(self, waited_for: frozenset[int]) -> None: ...
     def posted(self, gathered: tuple[GatheredAcknowledgements, ...]) -> None: ...
     def reported(self, outcome: AcknowledgementOutcome) -> None: ...
@@ -130,11 +132,19 @@ class SimulatedFacade:
         return count
 
     def acknowledge(self, record: ShareRecord[Any, Any], kind: AcknowledgeType) -> None:
-        self._auditor.acknowledged(record)
+        self._acknowledged(record)
         if self.side.has_window:
             self._calls.acknowledge_delivery(record, kind, None)
         else:
             self.side.acknowledge(record.topic, record.partition, record.offset, kind)
+
+    def release(self, record: ShareRecord[Any, Any], delay_ms: int) -> None:
+        self._acknowledged(record)
+        self.side.deliveries.hold(record, delay_ms)
+
+    def _acknowledged(self, record: ShareRecord[Any, Any]) -> None:
+        if not record.lock_lost:  # otherwise it may have been given up, and nothing is posted
+            self._auditor.acknowledged(record)
 
     def commit_sync(self, timeout_ms: int) -> Steps[None]:
         self._background.waited_for = frozenset()
@@ -156,6 +166,7 @@ class SimulatedFacade:
 
     def post_acknowledgements(self, post: Callable[[AcknowledgementsGathered], None]) -> None:
         def overheard(gathered: AcknowledgementsGathered) -> None:
+            self._auditor.gave_up(gathered.lost)
             self._auditor.posted(gathered.acknowledgements)
             post(gathered)
 

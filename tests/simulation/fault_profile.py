@@ -83,6 +83,7 @@ class ClientProfile:
     """Part of the rounds that commit before every record has been acknowledged."""
     unsubscribe: float
     protect_locks: bool
+    release_backoff_ms: int
     loops: bool
     """Whether it takes its records from a loop over the consumer."""
 
@@ -131,6 +132,7 @@ def draw_client(source: random.Random, cluster: ClusterProfile, group: str) -> C
         commit_async=source.choice((0, 0.2, 0.5)),
         leave_open=source.choice((0, 0.2)),
         unsubscribe=source.choice((0, 0, 0.05)),
+        release_backoff_ms=source.choice((0, 50, 200)),
         protect_locks=source.random() < 0.8,
         loops=source.random() < 0.4,
     )

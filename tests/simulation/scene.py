@@ -55,6 +55,7 @@ def profile(**changes: Any) -> ClientProfile:
         leave_open=0,
         unsubscribe=0,
         protect_locks=True,
+        release_backoff_ms=1_000,
         loops=False,
     )
     return attrs.evolve(defaults, **changes)

@@ -81,7 +81,7 @@ def _loop(client: SimulatedClient, timeout_ms: int) -> Steps[None]:
         if not client.is_quiet:
             yield from facade.sleep(source.randint(0, profile.work_ms // 5))
         if profile.explicit:
-            facade.acknowledge(record, _chosen_type(client))
+            _say(client, record, _chosen_type(client))
         return client.is_quiet or source.random() > profile.leave_open / 10
 
     if not (yield from facade.read(timeout_ms, work)):
@@ -98,7 +98,7 @@ def _acknowledge(client: SimulatedClient, records: Records) -> Steps[None]:
     if not client.is_quiet and client.source.random() < client.profile.leave_open:
         left = client.source.randint(0, len(records))
     for record in records[:left]:
-        client.facade.acknowledge(record, _chosen_type(client))
+        _say(client, record, _chosen_type(client))
     if left < len(records):
         yield from _commit(client)
         for record in records[left:]:
@@ -114,9 +114,18 @@ def _acknowledge_some(client: SimulatedClient, records: Sequence[ShareRecord[Any
     done, client.held = held[:count], held[count:]
     for record in done:
         kind = _chosen_type(client)
-        client.facade.acknowledge(record, kind)
+        _say(client, record, kind)
         if kind is AcknowledgeType.RENEW:
             client.held.append(record)
+
+
+def _say(client: SimulatedClient, record: ShareRecord[Any, Any], kind: AcknowledgeType) -> None:
+    """Acknowledge a record; some releases are to come later."""
+    if kind is AcknowledgeType.RELEASE and client.source.random() < 0.4:
+        client.trace.count("release with a delay")
+        client.facade.release(record, client.source.choice((10, 500, 4_000)))
+    else:
+        client.facade.acknowledge(record, kind)
 
 
 def _chosen_type(client: SimulatedClient) -> AcknowledgeType:

@@ -21,12 +21,15 @@ from kafka_share.core.events import (
     GatheredAcknowledgements,
     ReportOutcomes,
 )
+from kafka_share.core.fetching.last_deliveries import LastDeliveries
 from kafka_share.core.fetching.offsets import AcknowledgementRun, count_of, overlap
 from kafka_share.core.fetching.reactions import ENDS_LOCK
 from kafka_share.errors import (
     BrokerError,
+    InvalidRecordStateError,
     KafkaShareError,
     OperationTimeoutError,
+    UnsupportedVersionError,
 )
 from kafka_share.records import AcknowledgeType, TopicIdPartition
 
@@ -83,13 +86,15 @@ Units = dict[TopicIdPartition, list[Unit]]
 class Acknowledgements:
     """The queues of all nodes. Bounded by what the application holds: each offset is in one unit at most."""
 
-    def __init__(self, context: CoreContext) -> None:
+    def __init__(self, context: CoreContext, last_deliveries: LastDeliveries) -> None:
         self.has_renewed: bool = False
         """Set when a renewal succeeded: the application has records to return. Whoever uses it clears it."""
         self._config = context.config
         self._outputs = context.outputs
         self._measurements = context.measurements
         self._new_backoff = context.new_backoff
+        self._last_deliveries = last_deliveries
+        self._has_noted_refusal = False
         self._queues: dict[int, list[Unit]] = {}
         self._last_number = 0
         self._last_gathered = 0
@@ -140,6 +145,7 @@ class Acknowledgements:
         unit = Unit(self._new_number(), gathered, is_urgent, is_internal, retry_until_ms, self._new_backoff())
         self._open[unit.number] = unit
         self._queues.setdefault(gathered.node_id, []).append(unit)
+        self._last_deliveries.queued(gathered)
 
     def _posted_again(self, number: int, *, is_urgent: bool) -> None:
         """A call was interrupted before it knew that these had been posted: they are taken once."""
@@ -235,6 +241,7 @@ class Acknowledgements:
         ended: list[EndedAcknowledgements] = []
         for unit in units:
             del self._open[unit.number]
+            self._last_deliveries.ended(unit.gathered, error, new_lock)
             if not unit.is_internal:
                 ended.append(EndedAcknowledgements(unit.gathered.number, unit.runs))
                 self.has_renewed |= error is None and unit.has_renewal and not unit.is_own
@@ -303,13 +310,21 @@ class Acknowledgements:
         """Put the outcomes so far into the outputs, and after them the commits that they complete."""
         if self._outcomes:
             for outcome in self._outcomes:
-                if outcome.error is not None and not outcome.is_own:
+                if outcome.error is not None and outcome.is_own:
+                    self._note_refusal(outcome.error)
+                elif outcome.error is not None:
                     self._note_failure(outcome, outcome.error, now_ms)
             self._outputs.add(ReportOutcomes(tuple(self._outcomes)))
             self._outcomes.clear()
         if self._completed:
             self._outputs.add(*self._completed)
             self._completed.clear()
+
+    def _note_refusal(self, error: KafkaShareError) -> None:
+        """Of a renewal that the client made by itself."""
+        if not self._has_noted_refusal and isinstance(error, (UnsupportedVersionError, InvalidRecordStateError)):
+            self._has_noted_refusal = True
+            self._outputs.note("renewals-refused", error=str(error))
 
     def _note_failure(self, outcome: AcknowledgementOutcome, error: KafkaShareError, now_ms: int) -> None:
         records = count_of(outcome.runs)

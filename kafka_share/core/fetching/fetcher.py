@@ -27,9 +27,11 @@ from kafka_share.core.events import (
     Reclaim,
 )
 from kafka_share.core.fetching.acknowledgements import Acknowledgements
+from kafka_share.core.fetching.last_deliveries import LastDeliveries
 from kafka_share.core.fetching.losses import LossNotes
 from kafka_share.core.fetching.node_exchange import NodeExchange
 from kafka_share.core.fetching.offsets import AcknowledgementRun, count_of
+from kafka_share.core.fetching.release_pause import ReleasePause
 from kafka_share.core.fetching.share_session import ShareSession, Wanted
 from kafka_share.core.fetching.wanted_partitions import WantedPartitions
 from kafka_share.core.membership import Membership
@@ -50,7 +52,8 @@ class Fetching:
     """
 
     def __init__(self, context: CoreContext, metadata: Metadata, membership: Membership) -> None:
-        self.acknowledgements: Acknowledgements = Acknowledgements(context)
+        self._last_deliveries = LastDeliveries(context)
+        self.acknowledgements: Acknowledgements = Acknowledgements(context, self._last_deliveries)
         self._context = context
         self._config = context.config
         self._outputs = context.outputs
@@ -69,6 +72,7 @@ class Fetching:
         self._gather_at_ms: int | None = None
         """When the application's side is asked for what was acknowledged between two polls."""
         self._lost = LossNotes("records-lost", context.outputs)
+        self._pause = ReleasePause(context.config.release_backoff_ms, context.source)
         self._wanted = WantedPartitions(metadata, membership)
         self._last_asked = -1
         self._departed_checked = 0
@@ -80,6 +84,9 @@ class Fetching:
 
     def poll_started(self, event: PollStarted, now_ms: int) -> None:
         self.acknowledgements.add(event.acknowledgements, now_ms, is_urgent=False)
+        self._pause.acknowledged(event.acknowledgements)
+        if event.wants_records:
+            self._pause.poll_started(now_ms)
         if event.max_records != 0:
             self._untaken.poll_started()
         limit = self._config.max_poll_records
@@ -96,6 +103,7 @@ class Fetching:
 
     def acknowledgements_gathered(self, event: AcknowledgementsGathered, now_ms: int) -> None:
         self.acknowledgements.add(event.acknowledgements, now_ms, is_urgent=False)
+        self._pause.acknowledged(event.acknowledgements)
         for lost in event.lost:
             self._lost.add(lost.partition, lost.runs)
             self._context.measurements.records_lost(count_of(lost.runs), now_ms)
@@ -106,6 +114,7 @@ class Fetching:
         self._gather_at_ms = at_ms if self._gather_at_ms is None else min(at_ms, self._gather_at_ms)
 
     def commit(self, event: CommitRequested) -> None:
+        self._pause.acknowledged(event.acknowledgements)
         self.acknowledgements.commit(event)
 
     def batch_reclaimed(self, batch_id: int, now_ms: int) -> None:
@@ -135,6 +144,8 @@ class Fetching:
         for node_id in self.acknowledgements.node_ids:
             self.acknowledgements.fail_queued(node_id, lambda _: never_sent)
         self.acknowledgements.flush(now_ms)
+        self._lost.poll(now_ms, is_last=True)
+        self._last_deliveries.poll(now_ms, is_last=True)
 
     # ---- time
 
@@ -145,6 +156,8 @@ class Fetching:
         self._gather_when_due(now_ms)
         self._lost.poll(now_ms)
         self._wake(self._lost.wake_at_ms())
+        self._last_deliveries.poll(now_ms)
+        self._wake(self._last_deliveries.wake_at_ms())
         if self._closing_until_ms is not None:
             self._close_sessions(now_ms, self._closing_until_ms)
         else:
@@ -183,6 +196,9 @@ class Fetching:
         if self.acknowledgements.has_renewed and not self._config.has_window:
             self._poll_ends_at_ms = None  # the poll returns with the renewed records: no new ones for it
         is_waiting = self._is_poll_new or (self._poll_ends_at_ms is not None and now_ms < self._poll_ends_at_ms)
+        if is_waiting and now_ms < self._pause.ready_at_ms:
+            is_waiting = False
+            self._wake(self._pause.ready_at_ms)
         wanted = self._wanted.now() if is_waiting else {}
         asked = self._next_in_turn(wanted, now_ms) if self._config.has_record_limit else None
         for node_id in sorted({**dict.fromkeys(self._exchanges), **wanted}):
@@ -250,7 +266,7 @@ class Fetching:
         return exchange
 
     def _new_exchange(self, node: Node) -> NodeExchange:
-        session = ShareSession(self._config, self._context.member_id, self._session_ids)
+        session = ShareSession(self._config, self._context.member_id, self._session_ids, self._context.delivery_limit)
         return NodeExchange(
             self._context, node, session, self._metadata, self.acknowledgements, self._batch_ids, self._fetched
         )
@@ -299,6 +315,8 @@ class Fetching:
         if kept:
             batch = attrs.evolve(batch, partitions=kept)
             self._outputs.add(Deliver(batch))
+            self._pause.brought(sum(count_of(p.acquired) for p in kept))
+            self._last_deliveries.delivered(batch)
             if self._config.protect_locks or self._config.has_window:
                 self._gather_by(now_ms + (batch.acquisition_lock_timeout_ms or DEFAULT_LOCK_MS) // 3)
             self._untaken.delivered(batch, now_ms)

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.fetching.offsets import AcknowledgementRun, merged
-from kafka_share.locks import LockGeneration
+from kafka_share.locks import DeliveryLimit, LockGeneration
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
 from kafka_share.protocol.share_values import FINAL_EPOCH, INITIAL_EPOCH, MAX_EPOCH, next_epoch
@@ -40,11 +40,18 @@ class AcknowledgementPiece(NamedTuple):
 class ShareSession:
     """One generation after the other; `session_id` names the present one, and `session_ids` gives the next its name."""
 
-    def __init__(self, config: ShareConsumerConfig, member_id: str, session_ids: Iterator[int]) -> None:
+    def __init__(
+        self,
+        config: ShareConsumerConfig,
+        member_id: str,
+        session_ids: Iterator[int],
+        delivery_limit: DeliveryLimit | None = None,
+    ) -> None:
         self._session_ids = session_ids
         self.session_id: int = next(session_ids)
         self.epoch: int = INITIAL_EPOCH
         self._config = config
+        self._delivery_limit = delivery_limit
         self._member_id = member_id
         self._partitions: dict[tuple[UUID, int], TopicIdPartition] = {}
         self._locks: dict[TopicIdPartition, LockGeneration] = {}
@@ -88,7 +95,7 @@ class ShareSession:
         return list(self._locks)
 
     def locks_of(self, where: TopicIdPartition) -> LockGeneration:
-        return self._locks.setdefault(where, LockGeneration())
+        return self._locks.setdefault(where, LockGeneration(self._delivery_limit))
 
     def lose_locks(self, where: TopicIdPartition) -> None:
         """All that was acquired of the partition so far is not locked for us any more."""

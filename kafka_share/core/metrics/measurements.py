@@ -161,6 +161,8 @@ class Measurements:
         # recorded by the mailbox, as the application takes
         self.mail_waits: Sampled = new()
         self.mail_waiting: Callable[[], int] = int
+        self.window_records: Callable[[], int] = int
+        self.held_records: Callable[[], int] = int
 
     # ---- the façade
 
