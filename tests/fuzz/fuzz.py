@@ -2,6 +2,7 @@
 
 PYTHONPATH=tests python -m fuzz.fuzz client --seeds 2000 --jobs 2
 PYTHONPATH=tests python -m fuzz.fuzz batches --seeds 20000 --jobs 2
+PYTHONPATH=tests python -m fuzz.fuzz proxy --seeds 50
 PYTHONPATH=tests python -m fuzz.fuzz client --seed 42 --trace
 """
 
@@ -19,10 +20,11 @@ from typing import Final
 from fuzz.batch_run import run_batches
 from fuzz.client_history import run_client
 from fuzz.outcome import Outcome
+from fuzz.proxy_run import run_proxy
 
 PROGRESS_EVERY = 500
 _TITLE_WIDTH = 52
-RUNS: Final[dict[str, Callable[..., Outcome]]] = {"client": run_client, "batches": run_batches}
+RUNS: Final[dict[str, Callable[..., Outcome]]] = {"client": run_client, "batches": run_batches, "proxy": run_proxy}
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -15,6 +15,7 @@ from fuzz.batch_run import run_batches
 from fuzz.client_history import ClientHistory, run_client
 from fuzz.lies import Effect, lasting_lies
 from fuzz.mutations import Answer, Kind, first_message, mutated
+from fuzz.proxy_run import run_proxy
 from simulation.trace import ComplaintError
 
 from kafka_share.application.decoding import PartitionDecoding
@@ -52,6 +53,14 @@ def test_every_acquired_offset_is_somewhere_when_record_batches_are_damaged() ->
 def test_a_damaged_batch_that_costs_an_offset_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PartitionDecoding, "gaps", lambda self: self._gaps[1:])
     assert any(run_batches(seed).complaint is not None for seed in range(BATCH_SEEDS))
+
+
+@pytest.mark.timeout(120)  # it waits until all is settled, however slow the machine is
+def test_a_consumer_settles_every_record_when_a_proxy_has_mutated_its_answers() -> None:
+    """The same over sockets: a consumer, a mutating proxy, the reference broker."""
+    outcome = run_proxy(1)
+    assert outcome.complaint is None, "\n".join([outcome.complaint, *outcome.lines])
+    assert outcome.mutations > 0
 
 
 def test_a_seed_is_the_same_history_again() -> None:
