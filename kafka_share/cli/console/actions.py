@@ -63,55 +63,64 @@ def print_records(bootstrap_server: str, command_config: Path | None, debug: boo
         "group_id": given["group"],
         "share_acknowledgement_mode": "explicit",
     }
+    properties, patience_ms = given["command_property"], _patience_ms(given["timeout_ms"])
     of_admin = {
         "client_id": _NAME,
-        **client_settings(bootstrap_server, command_config, ShareAdminConfig, given["command_property"], warn=False),
-        "default_api_timeout_ms": _patience_ms(given["timeout_ms"]),
+        **client_settings(bootstrap_server, command_config, ShareAdminConfig, properties, warn=False),
+        "default_api_timeout_ms": patience_ms,
     }
+    with logging_to_stderr(debug, logging.WARNING, stack_traces=False):
+        _look_for_topic(of_admin, given["topic"], patience_ms)
+        if given["from_beginning"]:
+            with KafkaShareAdmin(**of_admin) as admin:
+                admin.ensure_group_config(given["group"], {"share.auto.offset.reset": "earliest"})
+        if not _consume(settings, write, given):
+            _look_for_topic(of_admin, given["topic"], patience_ms)
+    if given["enable_systest_events"]:
+        print_document({"timestamp": time.time_ns() // 1_000_000, "name": "shutdown_complete"})
+
+
+def _consume(settings: Mapping[str, Any], write: Callable[[Record], None], given: Mapping[str, Any]) -> bool:
+    """Returns whether it was enough; False if none came for too long."""
     processed = [0]
 
     def count() -> None:
         processed[0] += 1
 
-    with logging_to_stderr(debug, logging.WARNING, stack_traces=False):
-        _look_for_topic(of_admin, given["topic"], _patience_ms(given["timeout_ms"]))
-        if given["from_beginning"]:
-            with KafkaShareAdmin(**of_admin) as admin:
-                admin.ensure_group_config(given["group"], {"share.auto.offset.reset": "earliest"})
-        is_enough = True
-        try:
-            consumer: KafkaShareConsumer[bytes | None, bytes | None]
-            with KafkaShareConsumer(given["topic"], **settings) as consumer:
-                is_enough = Consumption(
-                    consumer=consumer,
-                    write=write,
-                    kind=_kind(given),
-                    max_messages=given["max_messages"],
-                    timeout_ms=given["timeout_ms"],
-                    reject_on_error=given["reject_message_on_error"],
-                ).run(count)
-        except KeyboardInterrupt:
-            pass  # how a reader without an end is ended; what was printed has been acknowledged
-        finally:
-            click.echo(f"{processed[0]} record{'' if processed[0] == 1 else 's'} processed", err=True)
-        if not is_enough:
-            _look_for_topic(of_admin, given["topic"], _patience_ms(given["timeout_ms"]))
-    if given["enable_systest_events"]:
-        print_document({"timestamp": time.time_ns() // 1_000_000, "name": "shutdown_complete"})
+    try:
+        consumer: KafkaShareConsumer[bytes | None, bytes | None]
+        with KafkaShareConsumer(given["topic"], **settings) as consumer:
+            return Consumption(
+                consumer=consumer,
+                write=write,
+                kind=_kind(given),
+                max_messages=given["max_messages"],
+                timeout_ms=given["timeout_ms"],
+                reject_on_error=given["reject_message_on_error"],
+            ).run(count)
+    except KeyboardInterrupt:
+        return True  # how a reader without an end is ended; what was printed has been acknowledged
+    finally:
+        click.echo(f"{processed[0]} record{'' if processed[0] == 1 else 's'} processed", err=True)
 
 
 def _patience_ms(timeout_ms: int | None) -> int:
     return _CONNECTING_TIMEOUT_MS if timeout_ms is None else max(_LEAST_TIMEOUT_MS, timeout_ms)
 
 
-def _look_for_topic(settings: Mapping[str, Any], topic: str, timeout_ms: int, *, create: bool = False) -> None:
-    """Raises what keeps the cluster from being asked, and `ToolFailedError` if the topic is not there."""
+def _look_for_topic(settings: Mapping[str, Any], topic: str, timeout_ms: int, *, create: bool | None = None) -> None:
+    """Raises what keeps the cluster from being asked, and `ToolFailedError` if the topic is not there.
+
+    `create`: whether it is made then; None: it cannot be.
+    """
     with KafkaShareAdmin(**{**settings, "default_api_timeout_ms": timeout_ms}) as admin:
         try:
             require_topic(admin, topic)
-        except ToolFailedError:
-            if not create:
+        except ToolFailedError as error:
+            if create is None:
                 raise
+            if not create:
+                raise ToolFailedError(f"{error} (--create-topic)", code=error.code) from None
         else:
             return
     create_topic(client_settings_of_kafka_python(settings, timeout_ms), topic)

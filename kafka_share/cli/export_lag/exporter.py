@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -51,7 +52,7 @@ async def _serve(admin: KafkaShareAdmin, groups: list[str], listen: str, port: i
                 print_line(f"serving metrics: http://{host}:{server.port}/metrics")
                 await stopped.wait()
         except OSError as error:
-            raise ToolFailedError(f"it cannot listen on {listen}:{port}: {error.strerror}") from error
+            raise ToolFailedError(f"it cannot listen on {listen}:{port}: {os.strerror(error.errno or 0)}") from error
         finally:
             admin.close()  # ends a call that is under way, for which the executor would wait
 

@@ -3,7 +3,7 @@
 No broker tells that. But a leader answers an acknowledgement for a share partition that it has not loaded with
 UNKNOWN_TOPIC_OR_PARTITION, and any other one with another error. So a session without a partition is opened, an offset
 that nobody can have acquired is acknowledged, and the session is closed: nothing is loaded, acquired or changed by it.
-Seen so on Kafka 4.3.1; the fetch asks for no bytes and no records, with which no version loads a partition.
+Seen so on Kafka 4.1.2, 4.2.1, 4.3.1 and 4.4.0. The fetch names no partition and asks for no bytes and no records.
 """
 
 from __future__ import annotations
