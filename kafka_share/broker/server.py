@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger(__name__)
 
 _MAX_TIMER_MS: Final = 3_600_000
+_MIN_TIMER_MS: Final = 1
+"""Work that is due at once leaves others some rounds of the loop: a new client needs several until it is answered."""
 _BACKLOG: Final = 128
 _CLOSING_ROUNDS: Final = 3
 _HALF_SENT_LIMIT_S: Final = 30.0
@@ -264,7 +266,7 @@ class BrokerServer:
         now_ms = self.clock.now_ms()
         if at_ms is None or (self.clock.manual and at_ms > now_ms):
             return
-        wait_ms = min(max(at_ms - now_ms, 0), _MAX_TIMER_MS)
+        wait_ms = min(max(at_ms - now_ms, _MIN_TIMER_MS), _MAX_TIMER_MS)
         self._timer = asyncio.get_running_loop().call_later(wait_ms / 1_000, self._timer_fired)
 
     def _timer_fired(self) -> None:
