@@ -50,6 +50,16 @@ def test_square_brackets_are_shown_as_they_are() -> None:
     assert any("[bold]" in text for text in drawn(snapshot(partition(), members=(odd,))))
 
 
+def test_nothing_that_a_client_says_reaches_the_terminal_raw() -> None:
+    """A client id with escapes neither clears the screen nor sets the window's title; a newline makes no row."""
+    hostile = ShareMemberDescription("m1", 3, "\x1b]0;owned\x07\x1b[2J\n\x9b31m", "/10.0.0.7", None, ("t",), ())
+    one = GroupSnapshot("g\x1b[2J\nh", GroupState.STABLE, (hostile,), (partition(),))
+    lines = drawn(one)
+    assert len(lines) == len(drawn(snapshot(partition())))
+    assert [text for text in lines if not text.isprintable()] == []
+    assert any(r"\x1b]0;owned\x07\x1b[2J\n\x9b31m" in text for text in lines)
+
+
 def test_a_group_of_many_partitions_is_cut() -> None:
     """No more rows are drawn than a screen can use; the rest is counted."""
     text = drawn(snapshot(*(partition(number) for number in range(MAX_ROWS + 7))))
