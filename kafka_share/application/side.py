@@ -327,8 +327,13 @@ class ApplicationSide:
         self.deliveries.give_up_lost()
         open_records = self.deliveries.unacknowledged
         if open_records:
+            first = self.deliveries.oldest_unacknowledged(0)
+            assert first is not None, "something is open"
+            where = f"{first.topic}-{first.partition}@{first.offset}"
+            how_many = "1 record" if open_records == 1 else f"{open_records} records"
             raise IllegalStateError(
-                f"{open_records} records of the last poll have not been acknowledged; "
+                f"{how_many} of the last poll {'has' if open_records == 1 else 'have'} not been acknowledged: {where}"
+                f"{'' if open_records == 1 else ' and others'}; "
                 f"with explicit acknowledgement each needs one before the next poll."
             )
 

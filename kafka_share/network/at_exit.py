@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 from kafka_share.network import process
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 TIMEOUT_MS: Final = 3_000
 """For closing all clients; a cluster that answers needs a hundredth of it."""

@@ -187,10 +187,10 @@ def test_the_next_poll_is_refused_when_a_record_has_no_word_in_explicit_mode() -
     application.accept_delivered()
     application.acknowledge("a", 0, 1, REJECT)
     for _ in range(2):
-        with pytest.raises(IllegalStateError, match="1 records"):
+        with pytest.raises(IllegalStateError, match=r"1 record of the last poll has not been acknowledged: a-0@0; "):
             application.demand_all_acknowledged()
     assert gathered(application) == {A0: (Run(1, 1, REJECT),)}
-    with pytest.raises(IllegalStateError, match="1 records"):
+    with pytest.raises(IllegalStateError, match=r"1 record of the last poll has not been acknowledged: a-0@0; "):
         application.demand_all_acknowledged()
     application.acknowledge("a", 0, 0, ACCEPT)
     application.demand_all_acknowledged()
