@@ -401,7 +401,7 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
         finally:
             if self._calls.is_closing:
                 left_ms = max(0, ends_at_ms - self._driver.now_ms())
-                self._driver.stop(min(left_ms, DEFAULT_STOP_TIMEOUT_MS))
+                self._driver.stop(min(left_ms, DEFAULT_STOP_TIMEOUT_MS), max(0, left_ms - LAST_OUTCOMES_MS))
                 self._closed = True
                 at_exit.forget_client(self._exit)
         for error in iter(self._application.reports.pop_error, None):
@@ -548,7 +548,8 @@ class _Exit:
         ends_at_ms = consumer._driver.now_ms() + timeout_ms
         if self._steps is not None:
             consumer._block(self._steps)
-        consumer._driver.stop(max(LAST_OUTCOMES_MS, ends_at_ms - consumer._driver.now_ms()))
+        left_ms = max(0, ends_at_ms - consumer._driver.now_ms())
+        consumer._driver.stop(max(LAST_OUTCOMES_MS, left_ms), left_ms)
         consumer._closed = True
 
 

@@ -78,6 +78,8 @@ def _end_all() -> None:
 def _run(step: Callable[[int], None], timeout_ms: int) -> None:
     try:
         step(timeout_ms)
+    except SystemExit:
+        pass  # a callback of the application, to whom the end of the process comes late
     except Exception:
         log.exception("a client could not be closed at the end of the process")
 

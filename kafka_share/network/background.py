@@ -46,9 +46,12 @@ class ConsumerBackground:
         """As `CoreDriver.post`."""
         self._driver.post(event, wake=wake)
 
-    def stop(self, timeout_ms: int) -> None:
-        """Close all connections, end the threads and wait for them, up to `timeout_ms`."""
-        ends_at_ms = self.now_ms() + timeout_ms
+    def stop(self, timeout_ms: int, callbacks_timeout_ms: int = 0) -> None:
+        """Close all connections, end the thread and wait for it, up to `timeout_ms`.
+
+        Done callbacks of futures have until `callbacks_timeout_ms`: how long they take is the application's business.
+        """
+        ends_at_ms = self.now_ms() + callbacks_timeout_ms
         self._driver.stop(timeout_ms)
         self._port.ended()  # once more, for a thread that does not end: nobody is left waiting
         self.callbacks.join(max(0, ends_at_ms - self.now_ms()))

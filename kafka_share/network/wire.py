@@ -374,7 +374,7 @@ class Dialogue:
             return " during SASL authentication"
         if is_mid_frame:
             return " in the middle of an answer"
-        if not self._has_answered and not self._settings.uses_sasl:
+        if not self._has_answered and not self._settings.uses_sasl and self._channel is Channel.CONTROL:
             return " without an answer: does its listener demand SASL?"
         return ""
 

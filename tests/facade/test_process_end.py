@@ -155,3 +155,20 @@ consumer.commit_sync()
     assert (ended.returncode, ended.stderr) == (0, "")
     produce_one_batch(broker, "t", 1)
     assert counted(left_for_others(broker, make_consumer, "t")) == [(3, 1)]
+
+
+def test_other_consumers_are_closed_when_the_callback_of_one_exits_at_the_end_of_the_process(
+    broker: ReferenceBroker,
+) -> None:
+    """sys.exit has nothing to end any more there: no traceback, the exit code of the program, no ghost."""
+    script = """
+kept = [make(share_acknowledgement_mode="explicit"), make()]
+kept[0].set_acknowledgement_commit_callback(lambda offsets, error: sys.exit(5))
+for record in poll_once(kept[0]):
+    kept[0].acknowledge(record)
+kept[1].poll(timeout_ms=0)
+sys.exit(4)
+"""
+    ended = run(script, broker.bootstrap_servers)
+    assert (ended.returncode, ended.stderr) == (4, "")
+    assert members(broker) == 0

@@ -63,7 +63,7 @@ def authenticated(error_code: int = 0, message: str | None = None, data: bytes =
 class Talk:
     """A dialogue with the broker's half in the hands of the test; `now_ms` is moved by hand."""
 
-    def __init__(self, *, sasl: bool = False, tls: bool = False) -> None:
+    def __init__(self, *, sasl: bool = False, tls: bool = False, channel: Channel = Channel.DATA) -> None:
         protocol = ("SASL_" if sasl else "") + ("SSL" if tls else "PLAINTEXT")
         settings = ClientConfig(
             bootstrap_servers="unused:9092",
@@ -77,7 +77,7 @@ class Talk:
         )
         self.now_ms = 1_000
         self.measurements = Measurements()
-        self.dialogue = Dialogue(NODE, Channel.DATA, settings, self.measurements, self.now_ms)
+        self.dialogue = Dialogue(NODE, channel, settings, self.measurements, self.now_ms)
         self.unanswered: list[Write] = []
         self.last_send_id = 0
         self.served = 0
@@ -168,8 +168,8 @@ class Stage:
     has_opened: bool = False
 
 
-def connecting() -> Talk:
-    talk = Talk()
+def connecting(channel: Channel = Channel.DATA) -> Talk:
+    talk = Talk(channel=channel)
     talk.ask()
     return talk
 
@@ -181,8 +181,8 @@ def in_tls() -> Talk:
     return talk
 
 
-def asking_for_versions() -> Talk:
-    talk = connecting()
+def asking_for_versions(channel: Channel = Channel.DATA) -> Talk:
+    talk = connecting(channel)
     talk.connect()
     return talk
 
@@ -207,8 +207,8 @@ def showing_a_token() -> Talk:
     return talk
 
 
-def opened() -> Talk:
-    talk = asking_for_versions()
+def opened(channel: Channel = Channel.DATA) -> Talk:
+    talk = asking_for_versions(channel)
     talk.answer(versions())
     return talk
 
@@ -607,11 +607,16 @@ def test_a_request_is_refused_when_too_many_wait(monkeypatch: pytest.MonkeyPatch
         (in_tls, "does its listener speak TLS? If not"),
         (asking_for_versions, "before its first answer: does it speak TLS?"),
         (showing_a_token, "during SASL authentication"),
-        (opened, "does its listener demand SASL?"),
+        (lambda: opened(Channel.CONTROL), "does its listener demand SASL?"),
     ],
 )
 def test_the_error_guesses_at_a_wrong_setting_when_the_peer_closes(reach: Callable[[], Talk], words: str) -> None:
     assert words in str(error_of(reach().lose()))
+
+
+def test_the_error_guesses_at_nothing_when_the_broker_has_answered_on_its_other_connection() -> None:
+    """Records are fetched from brokers that have answered before: it is an outage like any other."""
+    assert str(error_of(opened(Channel.DATA).lose())).endswith("closed the connection")
 
 
 def test_the_error_names_the_answer_when_the_peer_closes_within_it() -> None:
