@@ -106,10 +106,14 @@ def test_a_defect_comes_out_when_closing_the_connections_breaks(monkeypatch: pyt
 
 def test_only_the_first_defect_is_reported_when_there_are_more() -> None:
     with talking() as (client, _):
-        assert client.driver._loop is not None
-        for number in range(2):
-            context = {"message": "defect", "exception": ValueError(number)}
-            client.driver._loop.call_soon_threadsafe(client.driver._loop.call_exception_handler, context)
+        loop = client.driver._loop
+        assert loop is not None
+
+        def break_twice() -> None:
+            for number in range(2):
+                loop.call_exception_handler({"message": "defect", "exception": ValueError(number)})
+
+        loop.call_soon_threadsafe(break_twice)
         with pytest.raises(InternalError) as caught:
             client.mailbox.take(LONG_MS)
         assert caught.value.__cause__ is not None
