@@ -29,6 +29,9 @@ class OutcomesAudit:
     def delivered(self, records: list[ShareRecord[Any, Any]]) -> None:
         """Any record may come."""
 
+    def polled(self, records: list[ShareRecord[Any, Any]]) -> None:
+        """Any record may come."""
+
     def put_back(self, records: list[ShareRecord[Any, Any]]) -> None:
         """They come again."""
 

@@ -40,6 +40,8 @@ class ClientAudit:
         self._books = books
         self._trace = trace
         self._in_hand: Counter[tuple[str, int, int]] = Counter()
+        self._waiting: Counter[tuple[str, int, int]] = Counter()
+        """What a loop has polled and not come to."""
         self._unreported: Counter[tuple[TopicIdPartition, int, int]] = Counter()
         """(partition, offset, type) that was acknowledged and has had no outcome."""
         self._unposted: set[tuple[str, int, int]] = set()
@@ -56,14 +58,20 @@ class ClientAudit:
             if record.value != value_of(*where):
                 raise ComplaintError(f"{self._name} got {record!r} with a value that is not the producer's")
             self._in_hand[where] += 1
+            self._waiting[where] = max(0, self._waiting[where] - 1)
         self._trace.count("records delivered", len(records))
         if records and self._trace.is_on:
             self._trace.add(self._name, "polled", [(r.topic, r.partition, r.offset, r.delivery_count) for r in records])
 
+    def polled(self, records: list[ShareRecord[Any, Any]]) -> None:
+        """A loop gets these one by one."""
+        for record in records:
+            self._waiting[record.topic, record.partition, record.offset] += 1
+
     def put_back(self, records: list[ShareRecord[Any, Any]]) -> None:
         """A loop has not come to these; they come again."""
         for record in records:
-            self._in_hand[record.topic, record.partition, record.offset] -= 1
+            self._waiting[record.topic, record.partition, record.offset] -= 1
 
     def acknowledged(self, record: ShareRecord[Any, Any]) -> None:
         self._unposted.add((record.topic, record.partition, record.offset))
@@ -73,9 +81,9 @@ class ClientAudit:
         for one in lost:
             for offset, _ in _offsets(one.runs):
                 where = (one.partition.topic, one.partition.partition, offset)
-                if not self._in_hand[where]:
+                if not (self._in_hand[where] or self._waiting[where]):
                     raise ComplaintError(f"{self._name} gives up {where}, which its application does not hold")
-                self._in_hand[where] -= 1
+                (self._in_hand if self._in_hand[where] else self._waiting)[where] -= 1
                 self._unposted.discard(where)
                 self._trace.count("given up")
 
@@ -113,7 +121,7 @@ class ClientAudit:
         """The client keeps locks by itself: of what the application holds, and of nothing else."""
         for offset, kind in _offsets(renewals.runs):
             where = (renewals.partition.topic, renewals.partition.partition, offset)
-            if kind != RENEW or not self._in_hand[where]:
+            if kind != RENEW or not (self._in_hand[where] or self._waiting[where]):
                 raise ComplaintError(f"{self._name} renews {where} by itself, which its application does not hold")
             self._trace.count("renewed by the client")
 

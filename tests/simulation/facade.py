@@ -50,6 +50,7 @@ class Confidant(Protocol):
     @property
     def open_numbers(self) -> frozenset[int]: ...
     def delivered(self, records: list[ShareRecord[Any, Any]]) -> None: ...
+    def polled(self, records: list[ShareRecord[Any, Any]]) -> None: ...
     def put_back(self, records: list[ShareRecord[Any, Any]]) -> None: ...
     def acknowledged(self, record: ShareRecord[Any, Any]) -> None: ...
     def gave_up(self, lost: tuple[LostRecords, ...]) -> None: ...
@@ -120,10 +121,13 @@ class SimulatedFacade:
         """One turn of a loop over the consumer: how many records it got. `work` says whether to go on."""
         is_over: list[bool] = []
         reading = yield from self._polled(self._calls.read(timeout_ms, lambda: bool(is_over)))
-        self._auditor.delivered(list(reading.rest))
+        self._auditor.polled(reading.rest)
         count = 0
         for record in reading:
             count += 1
+            if record.lock_lost:
+                raise ComplaintError(f"a loop gets {record!r}, whose lock is lost")
+            self._auditor.delivered([record])
             if not (yield from work(record)):
                 is_over.append(True)
                 self._auditor.put_back(reading.rest)

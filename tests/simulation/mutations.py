@@ -16,6 +16,7 @@ import attrs
 
 from kafka_share.application.calls import ConsumerCalls
 from kafka_share.application.delivery import Delivery
+from kafka_share.application.reading import Reading
 from kafka_share.application.reports import Reports
 from kafka_share.application.side import ApplicationSide
 from kafka_share.broker.refusals import Refusal
@@ -194,6 +195,27 @@ def _drops_mail_unseen(take: Original) -> Original:
     return mutant
 
 
+def _accepts_what_a_loop_has_not_come_to(_: Original) -> Original:
+    def mutant(reading: Reading) -> Any:
+        before, reading._passed = reading._passed, len(reading._records)
+        return reading._records[before:]
+
+    return mutant
+
+
+def _hands_out_what_is_lost(_: Original) -> Original:
+    return lambda side, record: True
+
+
+def _reports_its_own_renewals(resolve: Original) -> Original:
+    def mutant(acknowledgements: Acknowledgements, units: Any, *rest: Any) -> None:
+        resolve(acknowledgements, units, *rest)
+        outcomes = acknowledgements._outcomes
+        outcomes[:] = [attrs.evolve(outcome, is_own=False) for outcome in outcomes]
+
+    return mutant
+
+
 # ---- the broker
 
 
@@ -307,6 +329,13 @@ MUTATIONS = {
     ),
     "report nothing after the end": Mutation(
         ConsumerCalls, "_report_outcomes", _reports_nothing_once_it_has_closed, "is never told what became of", 22
+    ),
+    "accept what a loop has not come to": Mutation(
+        Reading, "take_passed", _accepts_what_a_loop_has_not_come_to, "which its application does not hold"
+    ),
+    "hand out what is lost": Mutation(ApplicationSide, "_step", _hands_out_what_is_lost, "whose lock is lost"),
+    "report the client's own renewals": Mutation(
+        Acknowledgements, "resolve", _reports_its_own_renewals, "once too often"
     ),
     "drop mail unseen": Mutation(
         ConsumerCalls, "_take", _drops_mail_unseen, "is never told what became of|close has returned before", 3

@@ -66,7 +66,10 @@ _NO_SELECTOR: Final = re.compile(
     r"|successful-authentication-no-reauth-total|background-event-queue-processing-time-(?:avg|max))(?:, |(?=\]))"
 )
 """Metrics of Java's own insides."""
-_BEYOND_JAVA: Final = {"consumer-share-fetch-manager-metrics": ("records-lost-rate", "records-lost-total")}
+_BEYOND_JAVA: Final = {
+    "consumer-share-fetch-manager-metrics": ("records-lost-rate", "records-lost-total"),
+    "consumer-share-metrics": ("held-records", "window-records"),
+}
 """Metrics that Java has none of, by group."""
 
 
