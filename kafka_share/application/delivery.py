@@ -107,7 +107,7 @@ class Delivery:
         """Records that wait for their release, and until when."""
         self._renewal_asked_at_ms: dict[int, int] = {}
         """When the client asked by itself for a new lock."""
-        self.is_renewable = True
+        self.is_renewable: bool = True
         """Whether no renewal that the client asked for by itself has been refused."""
         self._waiting: Waiting = {}
         """Who wants to hear how an acknowledgement in `_types` ends."""
