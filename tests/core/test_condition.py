@@ -14,6 +14,7 @@ from kafka_share.errors import (
     KafkaShareError,
     RemoteProtocolError,
     TopicAuthorizationFailedError,
+    UnsupportedVersionError,
 )
 from kafka_share.protocol.cluster import MetadataRequest
 from kafka_share.records import TopicPartition
@@ -159,6 +160,20 @@ def test_nonsense_is_raised_again_when_it_was_not_a_single_answer() -> None:
     h.advance(2_000)
     h.fail(h.pending[0], NONSENSE)
     assert trouble(h) == (RemoteProtocolError, True, False)
+
+
+def test_a_listener_that_does_not_know_metadata_is_fatal_and_the_error_guesses_at_a_controller() -> None:
+    h = Harness()
+    h.serves_metadata = False
+    h.subscribe()
+    h.start_poll()
+    h.fail(h.only(MetadataRequest), UnsupportedVersionError("the broker does not offer Metadata (API 3)"))
+    assert trouble(h) == (UnsupportedVersionError, True, True)
+    (raised,) = h.errors
+    assert str(raised.error).startswith(
+        "UNSUPPORTED_VERSION: the broker does not offer Metadata (API 3); if this is the"
+    )
+    assert "controller" in str(raised.error)
 
 
 def test_silence_of_the_brokers_is_a_trouble_from_the_first_failure_and_not_raised_by_every_poll() -> None:

@@ -156,4 +156,4 @@ def broken(*_: Any) -> None:
 def test_a_client_shows_its_name_and_no_secret() -> None:
     """The text of a client has its client id, and neither passwords nor addresses."""
     with KafkaShareAdmin(bootstrap_servers="localhost:1", client_id="ops") as admin:
-        assert repr(admin) == "<KafkaShareAdmin client_id='ops'>"
+        assert repr(admin) == "<KafkaShareAdmin open client_id='ops'>"
