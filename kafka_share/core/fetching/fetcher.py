@@ -40,6 +40,8 @@ from kafka_share.errors import NotLeaderOrFollowerError, OutcomeUnknownError
 from kafka_share.protocol.share_values import DEFAULT_LOCK_MS
 from kafka_share.records import AcknowledgeType, Node
 
+GATHER_PAUSE_MS: Final = 50
+"""The application's side is not asked again sooner, even if a broker names a lock of no time."""
 ACKNOWLEDGE_LINGER_MS: Final = 5
 """How long acknowledgements that were announced between polls wait for company."""
 
@@ -108,7 +110,7 @@ class Fetching:
             self._lost.add(lost.partition, lost.runs)
             self._context.measurements.records_lost(count_of(lost.runs), now_ms)
         if event.again_at_ms is not None:
-            self._gather_by(event.again_at_ms)
+            self._gather_by(max(event.again_at_ms, now_ms + GATHER_PAUSE_MS))
 
     def _gather_by(self, at_ms: int) -> None:
         self._gather_at_ms = at_ms if self._gather_at_ms is None else min(at_ms, self._gather_at_ms)

@@ -17,7 +17,7 @@ from kafka_share.core.events import (
     GatheredAcknowledgements,
     PollStarted,
 )
-from kafka_share.core.fetching.fetcher import ACKNOWLEDGE_LINGER_MS
+from kafka_share.core.fetching.fetcher import ACKNOWLEDGE_LINGER_MS, GATHER_PAUSE_MS
 from kafka_share.errors import BrokerUnreachableError
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
@@ -207,3 +207,17 @@ def test_all_locks_end_when_the_session_is_closed() -> None:
     h = delivered()
     h.handle(CloseRequested((), h.now_ms + 1_000))
     assert locks(h) == [True]
+
+
+def test_the_application_s_side_is_not_asked_without_end_when_a_lock_has_no_time() -> None:
+    """A broker that names a lock of 2 ms has acknowledgements asked for now and then, not in a circle."""
+    h = delivered()
+    h.handle(AcknowledgementsMade())
+    h.advance(ACKNOWLEDGE_LINGER_MS)
+    before = len(h.gathers)
+    for _ in range(3):
+        h.handle(AcknowledgementsGathered((), again_at_ms=h.now_ms))
+        assert len(h.gathers) == before
+        h.advance(GATHER_PAUSE_MS)
+        before += 1
+        assert len(h.gathers) == before
