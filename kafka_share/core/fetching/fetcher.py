@@ -73,6 +73,8 @@ class Fetching:
         """How many the present poll has room for."""
         self._gather_at_ms: int | None = None
         """When the application's side is asked for what was acknowledged between two polls."""
+        self._gather_latest_at_ms: int | None = None
+        """When it is asked for the latest batch, whatever it was asked before: it may not have taken the batch then."""
         self._lost = LossNotes("records-lost", context.outputs)
         self._pause = ReleasePause(context.config.release_backoff_ms, context.source)
         self._wanted = WantedPartitions(metadata, membership)
@@ -174,10 +176,10 @@ class Fetching:
         if self._gather_at_ms is None or self._closing_until_ms is not None:
             return
         if now_ms >= self._gather_at_ms:
-            self._gather_at_ms = None
+            latest_at_ms = self._gather_latest_at_ms
+            self._gather_at_ms = latest_at_ms if latest_at_ms is not None and latest_at_ms > now_ms else None
             self._outputs.add(GatherAcknowledgements())
-        else:
-            self._wake(self._gather_at_ms)
+        self._wake(self._gather_at_ms)
 
     def wake_at_ms(self) -> int | None:
         return self._wake_at_ms
@@ -320,7 +322,8 @@ class Fetching:
             self._pause.brought(sum(count_of(p.acquired) for p in kept))
             self._last_deliveries.delivered(batch)
             if self._config.protect_locks or self._config.has_window:
-                self._gather_by(now_ms + (batch.acquisition_lock_timeout_ms or DEFAULT_LOCK_MS) // 3)
+                self._gather_latest_at_ms = now_ms + (batch.acquisition_lock_timeout_ms or DEFAULT_LOCK_MS) // 3
+                self._gather_by(self._gather_latest_at_ms)
             self._untaken.delivered(batch, now_ms)
             self._poll_ends_at_ms = None
             self._is_poll_new = False

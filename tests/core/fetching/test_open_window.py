@@ -71,6 +71,18 @@ def test_acknowledgements_ride_on_the_next_fetch_when_a_poll_waits() -> None:
     assert said_in(h.fetch().request) == {HERE: batches((3, 3, [1]))}
 
 
+def test_a_batch_is_asked_about_in_time_when_it_came_while_an_announcement_waited() -> None:
+    """The application may not have taken the batch when the announcement is due: it is asked again within its lock."""
+    h = delivered()
+    start_ms = h.now_ms
+    h.handle(AcknowledgementsMade())
+    h.start_poll(timeout_ms=60_000)
+    h.advance(1)
+    h.answer(h.fetch(), fetch_answer(fetch_data(tp(), (10, 19, 1)), lock_ms=3_000))
+    h.advance(1_500)
+    assert h.gathers == [start_ms + ACKNOWLEDGE_LINGER_MS, start_ms + 1 + 1_000]
+
+
 def test_nothing_is_asked_for_when_the_consumer_closes() -> None:
     """Close has taken all acknowledgements along; an announcement before or after it asks for nothing."""
     h = delivered()
