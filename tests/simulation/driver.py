@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from simulation.connection import SimulatedConnection
 from simulation.network import NEVER, Network
 from simulation.trace import Trace
-from simulation.virtual_time import CHECK_EVERY, Action, VirtualTime
+from simulation.virtual_time import CHECK_EVERY, Action, SpinError, VirtualTime
 
 from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.consumer import ShareConsumerCore
@@ -21,6 +21,9 @@ from kafka_share.core.events import BatchReclaimed, Event, Output, Send
 from kafka_share.network.connections import Connections
 from kafka_share.network.mailbox import Application, ConsumerPort, Mailbox
 from kafka_share.network.turns import Turns
+
+ROUNDS_LIMIT: Final = 5_000
+"""A core that has outputs again and again, without any time that passes, would never end its turn."""
 
 
 class TracedCore:
@@ -32,6 +35,7 @@ class TracedCore:
         self._core = core
         self._trace = trace
         self._rounds = 0
+        self._at_ms = self._rounds_before = 0
 
     def handle(self, event: Event, now_ms: int) -> None:
         if isinstance(event, BatchReclaimed):
@@ -47,6 +51,10 @@ class TracedCore:
             else:
                 self._show("output", output)
         self._rounds += 1
+        if now_ms != self._at_ms:
+            self._at_ms, self._rounds_before = now_ms, self._rounds
+        elif self._rounds - self._rounds_before > ROUNDS_LIMIT:
+            raise SpinError(f"the core of {self._name} has been polled {ROUNDS_LIMIT} times at one moment")
         if self._rounds % CHECK_EVERY == 0:
             self._core.check()
         return outputs
