@@ -97,6 +97,27 @@ def test_no_part_of_a_record_is_logged_at_any_level(
     assert_silent(caplog)
 
 
+def test_names_with_line_breaks_and_escape_sequences_forge_no_line_at_any_level(
+    broker: ReferenceBroker, make_consumer: MakeConsumer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A client id and a group id are shown as text, in lines and attributes, in the reference broker's log too."""
+    caplog.set_level(logging.DEBUG, "kafka_share")
+    forged = "x\n2030-01-01 CRITICAL root: forged \x1b[31m"
+    produced(broker, "t", b"x")
+    consumer = make_consumer("t", client_id=forged, group_id=forged)
+    poll_until(consumer, 1)
+    broker.drop_connections()
+    consumer.close()
+    assert {"kafka_share.broker.request_log", "kafka_share.core.membership"} <= {
+        record.name for record in caplog.records
+    }
+    assert any("2030-01-01" in record.getMessage() for record in caplog.records)
+    for record in caplog.records:
+        assert record.getMessage().isprintable()
+        texts = [value for key, value in vars(record).items() if key not in STANDARD and isinstance(value, str)]
+        assert all(text.isprintable() for text in texts)
+
+
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
 def test_no_password_is_logged_when_a_broker_refuses_it(
     broker: ReferenceBroker, make_consumer: MakeConsumer, caplog: pytest.LogCaptureFixture, mechanism: str
