@@ -256,12 +256,21 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
             self._origin.enter()
             self._calls.acknowledge_delivery(record, kind, None)
             return
-        # Not through `_call`: called for each record, this saves most of the call's time.
-        self._enter("acknowledge")
+        # Not through `_call`, and `_enter` only where it has something to say: this is called for each record.
+        self._origin.enter()
+        lock = self._one_caller.lock
+        is_inside = lock.acquire(False)
+        if not is_inside or self._closed or self._calls.is_closing:
+            if is_inside:
+                self._one_caller.leave()
+            self._enter("acknowledge")
         try:
             self._application.acknowledge(record.topic, record.partition, record.offset, kind)
         finally:
-            self._one_caller.leave()
+            try:
+                lock.release()
+            except RuntimeError:
+                pass  # an interrupt struck behind the first time
 
     def release(self, record: ShareRecord[Any, Any], delay_ms: int = 0) -> None:
         """Give a record back, to be delivered again; with `delay_ms` not before that time has passed.

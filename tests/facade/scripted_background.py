@@ -86,7 +86,7 @@ class ScriptedBackground:
     def start(self) -> None:
         """Nothing runs here."""
 
-    def stop(self, timeout_ms: int = 0) -> None:
+    def stop(self, *_: int) -> None:
         self.mailbox.stop()
 
     def now_ms(self) -> int:
