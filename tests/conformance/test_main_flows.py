@@ -181,7 +181,7 @@ def test_poll_is_refused_when_a_record_is_unacknowledged_and_the_last_type_count
 def test_a_record_is_set_aside_when_its_delivery_count_reaches_the_limit(flow: Flow) -> None:
     """A record that is released again and again is delivered five times and then no more."""
     flow.produce(b"poison")
-    consumer = flow.explicit()
+    consumer = flow.explicit(release_backoff_ms=0)
     found = poll_until(consumer, DELIVERY_COUNT_LIMIT, lambda record: consumer.acknowledge(record, RELEASE))
     assert [record.delivery_count for record in found] == [1, 2, 3, 4, 5]
     assert not consumer.poll(timeout_ms=700)
