@@ -71,6 +71,8 @@ class Metadata:
         self._missing_since_ms: int | None = None
         """When the first refresh was sent that something made necessary which is missing to this day."""
         self._ready_at_ms = 0
+        self._refused_until_ms = 0
+        """No refresh before that, missing or not: the latest one was refused, and would be refused again at once."""
         self._brokers: dict[int, Node] = {}
         self._unconfirmed: dict[int, None] = {}
         self._topics: dict[UUID, _Topic] = {}
@@ -200,8 +202,9 @@ class Metadata:
                 self._wake_at_ms = due_at_ms
                 return
             self._is_needed = True
-        if now_ms < self._ready_at_ms:
-            self._wake_at_ms = self._ready_at_ms
+        ready_at_ms = max(self._ready_at_ms, self._refused_until_ms)
+        if now_ms < ready_at_ms:
+            self._wake_at_ms = ready_at_ms
             return
         node, at_ms = self.some_node(now_ms)
         if node is None:
@@ -251,6 +254,7 @@ class Metadata:
         self._is_needed = True
         self.missing_anew()  # during an outage nobody knows what is missing
         if isinstance(error, UnsupportedVersionError):
+            self._refused_until_ms = now_ms + self._config.retry_backoff_max_ms
             error = UnsupportedVersionError(f"{str(error).removeprefix(f'{error.name}: ')}; {_WRONG_PORT}")
             self._troubles.begin(self, error, now_ms, is_fatal=True)
             self._outputs.raise_error(error, fatal=True)
@@ -262,6 +266,8 @@ class Metadata:
             if response.error_code == RebootstrapRequiredError.code:
                 self._brokers = {}
                 self.version += 1
+            else:
+                self._refused_until_ms = now_ms + self._config.retry_backoff_ms
             self._is_needed = True
             return
         self._expires_at_ms = now_ms + self._config.metadata_max_age_ms

@@ -24,11 +24,13 @@ from kafka_share.core.events import Channel, CloseRequested, ConnectionLost
 from kafka_share.core.metadata import MAX_UNCONFIRMED_NODES
 from kafka_share.errors import (
     BrokerUnreachableError,
+    NotControllerError,
     NotLeaderOrFollowerError,
     OutcomeUnknownError,
     UnknownTopicIdError,
+    UnsupportedVersionError,
 )
-from kafka_share.protocol.cluster import MetadataRequest
+from kafka_share.protocol.cluster import MetadataRequest, MetadataResponse
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
 from kafka_share.records import Node, TopicIdPartition
@@ -295,3 +297,23 @@ def test_what_stays_missing_is_asked_for_less_and_less(missing: TopicIdPartition
     harness.leaders[tp(3)] = 1
     asked_at_ms(7_000)
     assert harness.core._fetching._wanted.now() == {1: (tp(3), tp())}
+
+
+@pytest.mark.behaviour("broker failures")
+@pytest.mark.parametrize("code", [None, NotControllerError.code], ids=["request", "answer"])
+def test_metadata_that_are_refused_are_not_asked_for_at_once_though_nothing_is_missing(code: int | None) -> None:
+    """A broker that refuses every refresh costs no more than the back-off allows, also when all leaders are known."""
+    h = Harness(metadata_max_age_ms=5_000).joined(timeout_ms=60_000)
+    h.serves_metadata = False
+    h.advance(5_000)
+    pause_ms = 1_000 if code is None else 100
+    for _ in range(3):
+        if code is None:
+            h.fail(h.only(MetadataRequest), UnsupportedVersionError("the broker offers Metadata in versions 0 to 5"))
+        else:
+            refusal = MetadataResponse(throttle_time_ms=0, brokers=[], topics=[], error_code=code)
+            h.answer(h.only(MetadataRequest), refusal)
+        assert not h.asked(MetadataRequest)
+        h.advance(pause_ms - 1)
+        assert not h.asked(MetadataRequest)
+        h.advance(1)

@@ -141,7 +141,7 @@ def test_questions_without_end_are_no_excuse(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.timeout(120)  # forty histories at the most
 @pytest.mark.parametrize(
     ("plant", "first_seed"),
-    [(no_second_join, 0), (forgotten_failures, 0), (trusting_dialogue, 110), (lost_outcomes, 0)],
+    [(no_second_join, 0), (forgotten_failures, 0), (trusting_dialogue, 130), (lost_outcomes, 0)],
 )
 def test_a_planted_defect_shows(plant: Any, first_seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """`first_seed`: from where on a history shows it soon."""
