@@ -67,4 +67,5 @@ def test_a_consumer_imports_no_package_that_only_the_tools_need() -> None:
         f"print(sorted(name for name in loaded - {allowed} if name in owners and not name.startswith('_')))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert set(re.findall(r"'(\w+)'", done.stdout)) <= {"distutils", "pkg_resources", "setuptools"}, done.stdout
+    # setuptools, and coverage where it is measured, come with the interpreter's start.
+    assert set(re.findall(r"'(\w+)'", done.stdout)) <= {"coverage", "distutils", "pkg_resources", "setuptools"}
