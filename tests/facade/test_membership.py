@@ -69,7 +69,7 @@ def test_the_member_goes_on_with_its_epoch_when_its_coordinator_stops(make_consu
             poll_until(consumer, 1)
             cluster.clear_requests()
             cluster.stop_node(old)
-            poll_while(consumer, lambda: not heartbeats(cluster))
+            poll_while(consumer, lambda: not (cluster.requests(FIND_COORDINATOR) and heartbeats(cluster)))
             cluster.produce("t", b"after", partition=kept)
             assert [record.value for record in poll_until(consumer, 1)] == [b"after"]
             assert 0 not in heartbeats(cluster), "it had to join again"
