@@ -136,7 +136,7 @@ def _results(
         place = ids[where.topic], where.partition
         error = codes.get(place)
         if place not in codes:
-            found[where] = RemoteProtocolError(f"the leader answered, but said nothing about {where}")
+            found[where] = RemoteProtocolError(f"the answer of the leader has no result for {where}")
         elif isinstance(error, UnknownTopicOrPartitionError):
             found[where] = False
         else:

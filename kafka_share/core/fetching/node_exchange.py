@@ -330,7 +330,7 @@ class NodeExchange:
 
     def _resolve_missing(self, units: Units) -> None:
         for where, unit_list in units.items():
-            error = InvalidRecordStateError(f"the answer of {self.node} says nothing about {where}")
+            error = InvalidRecordStateError(f"the answer of {self.node} has no result for {where}")
             self._acknowledgements.resolve(unit_list, error)
 
     # ---- queued acknowledgements that can never be sent
