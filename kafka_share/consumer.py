@@ -3,7 +3,7 @@
 What the calls do is in `application.calls`; what travels is decided by `core.consumer` on the background thread. This
 file has the public API, does the waiting, guards against misuse, and runs the acknowledgement commit callback.
 
-With an open window other threads acknowledge while one polls: those two methods go past the guard of the others. An
+With an open window other threads acknowledge while one polls: those methods go past the guard of the others. An
 interrupt may end a call anywhere; what a poll has collected is the application's only when poll has returned.
 """
 
@@ -92,8 +92,8 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
     `acknowledge_with_result` answers a future for each.
 
     One thread at a time may use a consumer. Any thread may call `wakeup` and `close`, and in an open window
-    `acknowledge` and `acknowledge_with_result`. A second thread otherwise gets `ConcurrentUseError`. Use it as a
-    context manager, or call `close`.
+    `acknowledge`, `acknowledge_with_result` and `release`. A second thread otherwise gets `ConcurrentUseError`. Use it
+    as a context manager, or call `close`.
 
     Raises `ConfigurationError` for a setting that is unknown, inapplicable or out of range.
     """
@@ -239,7 +239,7 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
         record: ShareRecord[Any, Any],
         type: AcknowledgeTypeOrName = AcknowledgeType.ACCEPT,  # noqa: A002
     ) -> None:
-        """Tell what became of a record; sent with the next poll or commit, and changeable until then.
+        """Tell what became of a record; changeable until it leaves, with a poll or commit or before its lock ends.
 
         The type may be given by its name: "accept", "release", "reject", "renew".
 
