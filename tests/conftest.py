@@ -26,6 +26,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "[default: $KAFKA_SHARE_KAFKA_VERSIONS, or none]",
     )
     conformance.addoption(
+        "--main-flows-on",
+        action="append",
+        default=[],
+        metavar="VERSION",
+        help="run tests/conformance/test_main_flows.py, and nothing else, on this Apache Kafka version too",
+    )
+    conformance.addoption(
         "--require-kafka",
         action="store_true",
         help="let tests fail, not be skipped, when the Kafka that they need cannot be had",

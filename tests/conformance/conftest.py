@@ -45,6 +45,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     versions = _chosen_versions(metafunc.config)
+    if metafunc.module.__name__.endswith("test_main_flows"):
+        versions += [version for version in metafunc.config.getoption("main_flows_on") if version not in versions]
     for fixture, wanted in (("kafka", True), ("cluster", bool(metafunc.config.getoption("kafka_three_nodes")))):
         if fixture in metafunc.fixturenames:
             targets = [REFERENCE, *(_real(version) for version in versions if wanted)]
