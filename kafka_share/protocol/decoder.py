@@ -2,7 +2,8 @@
 
 Asked by `messages`. The decoders are made from the declarations of the messages, and refuse whatever Kafka's own
 readers refuse: null where the schema forbids it, strings that reach beyond the message, endless numbers. Every array is
-measured against the bytes left before its first element is made.
+measured against the bytes left before its first element is made, and all that a message lists against what its
+elements cost in memory: `MAX_LISTED_BYTES`.
 """
 
 from __future__ import annotations
@@ -26,8 +27,20 @@ _NO_OPERATIONS = -(2**31)
 """What a broker sends if it was not asked for the authorized operations."""
 
 
-Decoder: TypeAlias = "Callable[[bytes | memoryview, int], tuple[ApiMessage, int]]"
-"""Takes the bytes and where the message begins; returns it, and where it ends."""
+MAX_LISTED_BYTES: Final = 256 * 1024 * 1024
+"""What the elements of all arrays, and the unknown tagged fields, of one message may cost in memory, by estimate. A
+topic of 18 bytes on the wire costs 240; Metadata of 300,000 partitions with three replicas each is within it."""
+_STRUCT_COST: Final = 48
+"""And what its fields cost; a number counts as one that is not small."""
+_NUMBER_COST: Final = 40
+_UUID_COST: Final = 160
+_OTHER_COST: Final = 64
+_TAG_COST: Final = 160
+
+Budget: TypeAlias = "list[int]"
+"""One number, which the functions of one message share: the bytes that are left of `MAX_LISTED_BYTES`."""
+Decoder: TypeAlias = "Callable[[bytes | memoryview, int, Budget], tuple[ApiMessage, int]]"
+"""Takes the bytes, where the message begins, and a new budget; returns the message, and where it ends."""
 
 
 @functools.cache
@@ -44,13 +57,18 @@ def decoder_of(message_class: type[ApiMessage], version: int) -> Decoder:
     return decoder
 
 
+def new_budget() -> Budget:
+    """For one message."""
+    return [MAX_LISTED_BYTES]
+
+
 def skip_tags(data: bytes | memoryview, position: int) -> int:
     """The position behind a section of tagged fields that nobody needs. Raises `RemoteProtocolError`, `IndexError`."""
-    return _read_tags(data, position, {}, None)[1]
+    return _read_tags(data, position, new_budget(), {}, None)[1]
 
 
 class _DecoderWriter:
-    """Writes one function for each struct: (data, position) -> (value, position behind it)."""
+    """Writes one function for each struct: (data, position, budget) -> (value, position behind it)."""
 
     def __init__(self, source: Source, version: int, flexible: bool) -> None:
         self._source = source
@@ -64,7 +82,7 @@ class _DecoderWriter:
         readers = {f.tag: (f.name, self._value_function(f)) for f in tagged} if self._flexible else {}
         source = self._source
         name = source.name("struct")
-        source.indent(f"def {name}(data, position):")
+        source.indent(f"def {name}(data, position, budget):")
         source.line("end = len(data)")
         source.line(f"value = new({source.constant('Class', struct.data_class)})")
         source.line("value.unknown_tags = None")
@@ -79,7 +97,7 @@ class _DecoderWriter:
         if self._flexible:
             source.indent("if data[position]:")
             tags = source.constant("TAGS", readers)
-            source.line(f"value.unknown_tags, position = read_tags(data, position, {tags}, value)")
+            source.line(f"value.unknown_tags, position = read_tags(data, position, budget, {tags}, value)")
             source.dedent()
             source.indent("else:")
             source.line("position += 1")
@@ -98,7 +116,7 @@ class _DecoderWriter:
         source = Source(_CONSTANTS)
         writer = _DecoderWriter(source, self._version, self._flexible)
         function = writer.struct(field.struct) if field.struct is not None else None
-        source.indent("def read(data, position):")
+        source.indent("def read(data, position, budget):")
         source.line("end = len(data)")
         if is_plain_number(field):
             source.line(f"(result,) = unpack_from('>{FIXED_FORMATS[field.type]}', data, position)")
@@ -125,10 +143,10 @@ class _DecoderWriter:
                 source.line("position += 1")
                 source.dedent()
                 source.indent("else:")
-                source.line(f"{target}, position = {function}(data, position + 1)")
+                source.line(f"{target}, position = {function}(data, position + 1, budget)")
                 source.dedent()
             else:
-                source.line(f"{target}, position = {function}(data, position)")
+                source.line(f"{target}, position = {function}(data, position, budget)")
         elif field.is_array:
             self._length("int32")
             self._nullable(field, target)
@@ -184,6 +202,7 @@ class _DecoderWriter:
         source.indent(f"if n * {self._smallest_element(field)} > end - position:")
         source.line(f"fail('{field.name} has more elements than the message has bytes for')")
         source.dedent()
+        source.line(f"spend(budget, n * {self._cost_of_element(field)})")
         if field.type in FIXED_FORMATS:
             source.line(f"{target} = list(unpack_from('>%d{FIXED_FORMATS[field.type]}' % n, data, position))")
             source.line(f"position += n * {FIXED_SIZES[field.type]}")
@@ -191,7 +210,7 @@ class _DecoderWriter:
         source.line("items = []")
         source.indent("for _ in range(n):")
         if function is not None:
-            source.line(f"item, position = {function}(data, position)")
+            source.line(f"item, position = {function}(data, position, budget)")
         elif field.type == "string":
             self._length("int16")
             source.indent("if n < 0:")
@@ -233,6 +252,14 @@ class _DecoderWriter:
             return 1 if field.is_nullable(self._version) else self._smallest_element(field)
         return self._smallest_scalar(field.type)
 
+    def _cost_of_element(self, field: Field) -> int:
+        """The bytes of memory that an element takes, without what its own arrays hold."""
+        if field.struct is None:
+            return _UUID_COST if field.type == "uuid" else _NUMBER_COST if field.type in FIXED_FORMATS else _OTHER_COST
+        return _STRUCT_COST + sum(
+            _OTHER_COST if inner.is_array else self._cost_of_element(inner) for inner in field.struct.fields
+        )
+
     def _smallest_scalar(self, type_name: str) -> int:
         if type_name in FIXED_SIZES:
             return FIXED_SIZES[type_name]
@@ -246,7 +273,7 @@ class _DecoderWriter:
 
 
 def _read_tags(
-    data: bytes | memoryview, position: int, readers: dict[int, tuple[str, Any]], value: Any
+    data: bytes | memoryview, position: int, budget: Budget, readers: dict[int, tuple[str, Any]], value: Any
 ) -> tuple[dict[str, bytes] | None, int]:
     """Read a section of tagged fields (KIP-482): known ones become attributes, the others are returned as bytes."""
     count, position = read_unsigned(data, position)
@@ -265,14 +292,21 @@ def _read_tags(
         previous = tag
         if tag in readers:
             name, read = readers[tag]
-            content, position = read(data, position)
+            content, position = read(data, position, budget)
             if position != stop:
                 _fail(f"tagged field {tag} does not have the length that it claims")
             setattr(value, name, content)
         else:
+            _spend(budget, _TAG_COST)
             unknown[f"_{tag}"] = bytes(data[position:stop])
             position = stop
     return unknown or None, position
+
+
+def _spend(budget: Budget, cost: int) -> None:
+    budget[0] -= cost
+    if budget[0] < 0:
+        _fail(f"what it lists would take more than {MAX_LISTED_BYTES} bytes of memory")
 
 
 def _operations(bits: int) -> set[int] | None:
@@ -302,6 +336,7 @@ _CONSTANTS: Final = {
     "read_unsigned": read_unsigned,
     "read_tags": _read_tags,
     "fail": _fail,
+    "spend": _spend,
     "operations": _operations,
     "ZERO": bytes(16),
 }

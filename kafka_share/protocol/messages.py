@@ -33,7 +33,7 @@ from kafka_share.protocol import (
     transactions,
 )
 from kafka_share.protocol.api_message import ApiMessage
-from kafka_share.protocol.decoder import decoder_of, skip_tags
+from kafka_share.protocol.decoder import decoder_of, new_budget, skip_tags
 from kafka_share.protocol.encoder import encoder_of
 from kafka_share.protocol.schema import schema_of
 
@@ -228,7 +228,7 @@ def _decode(
     """
     name = message_class.__name__
     try:
-        message, position = decoder_of(message_class, version)(frame, position)
+        message, position = decoder_of(message_class, version)(frame, position, new_budget())
     except (IndexError, struct.error):
         raise RemoteProtocolError(f"{name} v{version} ends too early: {len(frame)} bytes") from None
     except UnicodeDecodeError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from protocol.message_values import ALL_VERSIONS, messages
 
 from kafka_share.errors import RemoteProtocolError
+from kafka_share.protocol import decoder
 from kafka_share.protocol.decoder import MAX_TAGGED_FIELDS
 from kafka_share.protocol.handshake import ApiVersionsResponse
 from kafka_share.protocol.messages import (
@@ -22,6 +24,7 @@ from kafka_share.protocol.messages import (
     encode_request,
     encode_response,
 )
+from kafka_share.protocol.share_group import ShareGroupHeartbeatResponse
 from kafka_share.protocol.varint import unsigned
 
 thorough = settings(deadline=None, max_examples=200, suppress_health_check=list(HealthCheck))
@@ -200,6 +203,62 @@ def test_a_message_is_refused_when_it_has_thousands_of_tagged_fields() -> None:
         else:
             with pytest.raises(RemoteProtocolError, match="1001 tagged fields"):
                 decode(ApiVersionsResponse, 3, frame)
+
+
+def hostile_fetches() -> dict[str, Callable[[int], bytes]]:
+    """Answers to a ShareFetch that list as much as asked for: topics, or unknown tagged fields of topics."""
+    begin, topic_id, end = b"\0\0\0\7" + b"\0" + bytes(4 + 2) + b"\0" + bytes(4), bytes(range(16)), b"\x01\0"
+    tags = unsigned(MAX_TAGGED_FIELDS) + b"".join(unsigned(tag) + b"\0" for tag in range(100, 100 + MAX_TAGGED_FIELDS))
+
+    def topics(count: int) -> bytes:
+        return begin + unsigned(count + 1) + (topic_id + b"\x01\0") * count + end
+
+    def tagged(count: int) -> bytes:
+        topics_of_them = count // MAX_TAGGED_FIELDS
+        return begin + unsigned(topics_of_them + 1) + (topic_id + b"\x01" + tags) * topics_of_them + end
+
+    return {"topics": topics, "tags": tagged}
+
+
+@pytest.mark.parametrize("what", hostile_fetches())
+def test_a_message_is_refused_when_what_it_lists_costs_many_times_its_bytes(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever array it is in: the limit is on all that a message lists, and it holds what Python needs."""
+    limit = 4 * 1024 * 1024
+    monkeypatch.setattr(decoder, "MAX_LISTED_BYTES", limit)
+    frame_with = hostile_fetches()[what]
+    decode_response(78, 1, frame_with(5_000))
+    frame = frame_with(100_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(RemoteProtocolError, match=f"more than {limit} bytes of memory"):
+            decode_response(78, 1, frame)
+        assert tracemalloc.get_traced_memory()[1] < 1.5 * limit
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_estimate_is_at_least_what_python_needs_when_an_answer_lists_topics_and_numbers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A heartbeat's partitions are plain numbers, large ones here; a topic has its id as an object."""
+    assignment = ShareGroupHeartbeatResponse.Assignment
+    partitions = list(range(100_000, 150_000))
+    assigned = [assignment.TopicPartitions(topic_id=uuid.UUID(int=n + 1), partitions=[]) for n in range(10_000)]
+    assigned[0].partitions = partitions
+    answer = ShareGroupHeartbeatResponse(member_id="m", assignment=assignment(topic_partitions=assigned))
+    frame = frame_of(answer, 1)
+    tracemalloc.start()
+    try:
+        kept = decode(ShareGroupHeartbeatResponse, 1, frame)
+        needed = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert len(kept.assignment.topic_partitions) == 10_000
+    monkeypatch.setattr(decoder, "MAX_LISTED_BYTES", int(0.9 * needed))
+    with pytest.raises(RemoteProtocolError, match="bytes of memory"):
+        decode(ShareGroupHeartbeatResponse, 1, frame)
 
 
 def test_lists_are_not_shared_when_two_messages_lack_the_same_tagged_array() -> None:
