@@ -9,15 +9,19 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from kafka_share.admin import KafkaShareAdmin
+from kafka_share.admin_values import ClusterDescription
 from kafka_share.cli.command_config import drop_unused, read_command_config, settings_of
 from kafka_share.cli.endings import ToolFailedError
 from kafka_share.cli.logs import logging_to_stderr
 from kafka_share.cli.output import print_line
 from kafka_share.config import ShareAdminConfig
-from kafka_share.errors import KafkaShareError, UnknownTopicOrPartitionError
+from kafka_share.errors import KafkaShareError, OperationTimeoutError, UnknownTopicOrPartitionError
+
+FIRST_ANSWER_MS: Final = 10_000
+"""How long a person waits for the first sign of a cluster."""
 
 
 def client_settings(
@@ -53,6 +57,21 @@ def require_topic(admin: KafkaShareAdmin, topic: str) -> None:
         raise ToolFailedError(text, code=described.name)
     if isinstance(described, KafkaShareError):
         raise described
+
+
+def first_answer(admin: KafkaShareAdmin, settings: Mapping[str, Any]) -> ClusterDescription:
+    """What the cluster says of itself, for a tool that would be silent until then: standard error names the address.
+
+    `settings` are those that the admin client was made with. Raises `ToolFailedError` after `FIRST_ANSWER_MS` without
+    an answer, or the timeout of a call if that is shorter; and what the admin client raises, such as a wrong password.
+    """
+    servers = settings["bootstrap_servers"]
+    print_line(f"Asking {servers} …", err=True)
+    try:
+        return admin.describe_cluster(timeout_ms=min(FIRST_ANSWER_MS, settings["default_api_timeout_ms"]))
+    except OperationTimeoutError as error:
+        text = f"no broker answers at {servers}: {error} (check --bootstrap-server, and that a broker listens there)"
+        raise ToolFailedError(text, code="BROKER_UNREACHABLE") from error
 
 
 def admin_settings(tool: str, bootstrap_server: str, command_config: Path | None, timeout_ms: int) -> dict[str, Any]:

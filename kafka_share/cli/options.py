@@ -44,9 +44,9 @@ def connection_options(function: Decorated) -> Decorated:
 
 def group_option(help_text: str, *, default: str | None = None) -> Callable[[Decorated], Decorated]:
     """`group`: the one share group that a tool is about; required if there is no default."""
-    return click.option(
-        "--group", required=default is None, default=default, show_default=True, metavar="ID", help=help_text
-    )
+    if default is None:  # to click 8.3 and later, `default=None` is a default like any other
+        return click.option("--group", required=True, metavar="ID", help=help_text)
+    return click.option("--group", default=default, show_default=True, metavar="ID", help=help_text)
 
 
 def exit_options(function: Decorated) -> Decorated:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 import struct
+import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import kafka
 import pytest
 from click.testing import CliRunner, Result
-from support.waiting import poll_while
+from support.waiting import poll_until, poll_while
 
 from kafka_share import AcknowledgeType, KafkaShareAdmin, KafkaShareConsumer
 from kafka_share.admin_values import TopicDescription
@@ -20,6 +22,7 @@ from kafka_share.cli.doctor.facts import gather
 from kafka_share.cli.doctor.history import StateKey
 from kafka_share.cli.doctor.state_log import log_partition
 from kafka_share.cli.main import main as cli
+from kafka_share.errors import OperationTimeoutError
 
 GROUP, TOPIC = "workers", "orders"
 
@@ -43,7 +46,11 @@ def doctor(broker: ReferenceBroker, *words: str) -> tuple[int, list[str]]:
 
 
 def member(broker: ReferenceBroker, **settings: Any) -> KafkaShareConsumer[bytes, bytes]:
-    return KafkaShareConsumer(TOPIC, bootstrap_servers=broker.bootstrap_servers, group_id=GROUP, **settings)
+    return consumer_of(TOPIC, broker, **settings)
+
+
+def consumer_of(topic: str, broker: ReferenceBroker, **settings: Any) -> KafkaShareConsumer[bytes, bytes]:
+    return KafkaShareConsumer(topic, bootstrap_servers=broker.bootstrap_servers, group_id=GROUP, **settings)
 
 
 def test_the_doctor_follows_a_group_from_nothing_to_held_locks_to_done(broker: ReferenceBroker) -> None:
@@ -109,6 +116,51 @@ def test_the_doctor_sees_an_open_transaction_that_holds_up_a_group(broker: Refer
         producer.close()
 
 
+def test_the_doctor_looks_at_all_topics_of_the_group_when_none_is_named(broker: ReferenceBroker) -> None:
+    """The group is enough: its members and its offsets name the topics, and what is wrong with one is said of it."""
+    result = run(broker, "doctor", "--group", GROUP)
+    assert (result.exit_code, result.stdout[:23]) == (1, "\nCAUSE  no-such-group\n ")
+    broker.create_topic("left", partitions=1)
+    broker.produce("left", b"1")
+    with consumer_of("left", broker) as consumer:
+        poll_until(consumer, 1)
+    broker.produce("left", b"2")
+    for number in range(3):
+        broker.produce(TOPIC, b"%d" % number)
+    with member(broker, share_acknowledgement_mode="explicit") as consumer:
+        assert consumer.poll(timeout_ms=30_000)
+        result = run(broker, "doctor", "--group", GROUP, "--observe", "100", "--format", "json")
+        document = json.loads(result.stdout)
+        assert (result.exit_code, document["topics"]) == (1, ["left", TOPIC])
+        found = [(finding["code"], finding["is_cause"], finding["topics"]) for finding in document["findings"]]
+        assert found == [("locks-held", True, [TOPIC]), ("not-subscribed", False, ["left"])]
+        text = run(broker, "doctor", "--group", GROUP, "--observe", "100").stdout
+        assert f"\nCAUSE  locks-held  ({TOPIC})\n" in text
+        assert "--delete-offsets" in text
+    result = run(broker, "doctor", "--group", GROUP, "--observe", "100")
+    assert result.stdout.count("no-members") == 1, "what is said of the group is said once"
+    assert f"CAUSE  no-members  (left, {TOPIC})" in result.stdout
+
+
+def test_the_doctor_says_at_once_whom_it_asks_and_soon_that_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dead port is named before anything is known of it, and given up long before a call's own time is over."""
+    asked: list[str] = []
+
+    def describe(self: KafkaShareAdmin, *, timeout_ms: int | None = None) -> Any:
+        sys.stderr.flush()
+        said = cast("io.BytesIO", sys.stderr.buffer).getvalue().decode()
+        asked.append(f"{timeout_ms} {said}")
+        raise OperationTimeoutError(f"not done within {timeout_ms} ms")
+
+    monkeypatch.setattr(KafkaShareAdmin, "describe_cluster", describe)
+    for words, timeout_ms in (((), 10_000), (("--timeout", "300"), 300)):
+        words = ("doctor", "--group", GROUP, "--bootstrap-server", "127.0.0.1:1", *words)
+        result = CliRunner().invoke(cli, words)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert asked.pop() == f"{timeout_ms} Asking 127.0.0.1:1 …\n"
+        assert f"Error: no broker answers at 127.0.0.1:1: not done within {timeout_ms} ms" in result.stderr
+
+
 def test_the_doctor_stops_watching_when_the_group_has_moved(broker: ReferenceBroker) -> None:
     """A long --observe costs a healthy group nothing: one step forward ends it."""
     for number in range(2):
@@ -123,7 +175,7 @@ def test_the_doctor_stops_watching_when_the_group_has_moved(broker: ReferenceBro
             consumer.commit_sync()
 
         with KafkaShareAdmin(bootstrap_servers=broker.bootstrap_servers) as admin:
-            facts = gather(admin, GROUP, TOPIC, 3_600_000, work, lambda *_: {})
+            (facts,) = gather(admin, admin.describe_cluster(), GROUP, TOPIC, 3_600_000, work, lambda *_: {})
     assert waited == [500]
     assert (facts.partitions[0].has_moved, facts.observed_ms) == (True, 500)
 
@@ -131,10 +183,11 @@ def test_the_doctor_stops_watching_when_the_group_has_moved(broker: ReferenceBro
 def test_the_doctor_says_share_groups_are_off_when_they_are() -> None:
     """A cluster at share.version 0 is named as the reason, with the command that switches share groups on."""
     with ReferenceBroker(share_version=0) as broker:
-        result = run(broker, "doctor", "--group", GROUP, "--topic", TOPIC)
-    assert result.exit_code == 1
-    assert "CAUSE  share-groups-off" in result.stdout
-    assert "--feature share.version=1" in result.stdout
+        results = [run(broker, "doctor", "--group", GROUP, *topic) for topic in ((), ("--topic", TOPIC))]
+    for result in results:
+        assert result.exit_code == 1
+        assert "CAUSE  share-groups-off" in result.stdout
+        assert "--feature share.version=1" in result.stdout
 
 
 def test_the_doctor_names_the_type_when_the_group_is_of_another(broker: ReferenceBroker) -> None:
@@ -147,6 +200,7 @@ def test_the_doctor_names_the_type_when_the_group_is_of_another(broker: Referenc
     finally:
         consumer.close()
     assert doctor(broker) == (1, ["other-group-type"])
+    assert "CAUSE  other-group-type\n" in run(broker, "doctor", "--group", GROUP).stdout
 
 
 def test_a_word_is_printed_when_nothing_is_wrong_to_read(broker: ReferenceBroker) -> None:
@@ -154,7 +208,7 @@ def test_a_word_is_printed_when_nothing_is_wrong_to_read(broker: ReferenceBroker
     result = run(broker, "doctor", "--group", GROUP, "--topic", "nope")
     assert result.exit_code == 1
     assert result.stdout.startswith("\nCAUSE  no-such-topic\n  There is no topic 'nope'")
-    assert run(broker, "doctor", "--group", GROUP).exit_code == 2
+    assert run(broker, "doctor", "--topic", TOPIC).exit_code == 2
     assert "Traceback" not in run(broker, "doctor").output
 
 

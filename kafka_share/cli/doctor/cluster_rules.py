@@ -68,7 +68,7 @@ def _no_permission(kind: str, name: str) -> Finding:
 
 def _permissions(facts: Facts) -> Iterator[Finding]:
     for kind, name, described in (("topic", facts.topic_name, facts.topic), ("group", facts.group_id, facts.group)):
-        if isinstance(described, KafkaShareError) or described.authorized_operations is None:
+        if described is None or isinstance(described, KafkaShareError) or described.authorized_operations is None:
             continue
         if not described.authorized_operations & {AclOperation.READ, AclOperation.ALL}:
             yield _no_permission(kind, name)
@@ -110,16 +110,34 @@ def _members(facts: Facts) -> Iterator[Finding]:
             f"The group '{facts.group_id}' has no members: nobody consumes.",
             "Start a consumer. One that runs but does not call poll leaves the group after max_poll_interval_ms.",
         )
-    elif not _subscribers(facts.group, facts.topic_name):
-        topics = sorted({name for member in facts.group.members for name in member.subscribed_topic_names})
+    elif facts.topic is None:
         yield cause(
-            "not-subscribed",
-            f"No member of '{facts.group_id}' subscribes to '{facts.topic_name}'; they subscribe to "
-            f"{', '.join(topics[:MAX_NAMED]) or 'nothing'}.",
-            f"Subscribe to '{facts.topic_name}'.",
+            "nothing-subscribed",
+            f"No member of '{facts.group_id}' subscribes to a topic, and the group has no offsets.",
+            "Subscribe to a topic. A consumer that subscribes joins with its first poll.",
         )
+    elif not _subscribers(facts.group, facts.topic_name):
+        yield _not_subscribed(facts, facts.group)
     else:
         yield from _assignments(facts, facts.group)
+
+
+def _not_subscribed(facts: Facts, group: ShareGroupDescription) -> Finding:
+    """A remark only, if nobody asked for the topic: the group may have left it for good."""
+    topics = sorted({name for member in group.members for name in member.subscribed_topic_names})
+    text = (
+        f"No member of '{facts.group_id}' subscribes to '{facts.topic_name}'; they subscribe to "
+        f"{', '.join(topics[:MAX_NAMED]) or 'nothing'}."
+    )
+    if facts.is_topic_asked_for:
+        return cause("not-subscribed", text, f"Subscribe to '{facts.topic_name}'.")
+    return note(
+        "not-subscribed",
+        text,
+        "If it should, subscribe to it. If the group is done with it, have its offsets forgotten, without members: "
+        f"kafka-share-groups --bootstrap-server … --delete-offsets --group {shlex.quote(facts.group_id)} "
+        f"--topic {shlex.quote(facts.topic_name)}",
+    )
 
 
 def _assignments(facts: Facts, group: ShareGroupDescription) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ from kafka_share.cli.options import connection_options, debug_option, format_opt
 
 _EPILOG: Final = """\b
 Examples:
-  kafka-share doctor --group order-workers --topic orders --bootstrap-server localhost:9092
+  kafka-share doctor --group order-workers --bootstrap-server localhost:9092
   kafka-share doctor --group order-workers --topic orders --bootstrap-server localhost:9092 --format json
 
 \b
@@ -25,7 +25,12 @@ Exit codes:
 
 @tool_command("doctor", epilog=_EPILOG)
 @group_option("The share group that gets nothing.")
-@click.option("--topic", required=True, metavar="TOPIC", help="The topic whose records do not arrive.")
+@click.option(
+    "--topic",
+    metavar="TOPIC",
+    help="The topic whose records do not arrive.  [default: all that the group's members subscribe to, or that it has "
+    "offsets of]",
+)
 @connection_options
 @click.option(
     "--observe",
@@ -41,7 +46,7 @@ Exit codes:
 @debug_option
 def doctor(
     group: str,
-    topic: str,
+    topic: str | None,
     bootstrap_server: str,
     command_config: Path | None,
     observe_ms: int,
@@ -49,9 +54,9 @@ def doctor(
     timeout_ms: int,
     debug: bool,
 ) -> bool:
-    """Name the reason why a share group gets no records of a topic.
+    """Name the reason why a share group gets no records.
 
-    Looks at the cluster, the topic, the group and its members, and says for each finding what to do. It changes
+    Looks at the cluster, the group, its members and its topics, and says for each finding what to do. It changes
     nothing, joins no group and takes no record.
     """
     from kafka_share.cli.clients import admin_settings

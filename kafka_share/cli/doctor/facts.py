@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final, Literal, TypeAlias
 from uuid import UUID
 
@@ -15,6 +16,7 @@ import attrs
 
 from kafka_share.admin import KafkaShareAdmin
 from kafka_share.admin_values import (
+    ClusterDescription,
     ConfigEntry,
     GroupListing,
     ListedOffset,
@@ -103,12 +105,14 @@ class Facts:
 
     group_id: str
     topic_name: str
+    """Empty if there is no topic to look at."""
     share_version: int
     offers_share_fetch: bool
     listing: GroupListing | None
     """How the cluster lists a group of this id; None: there is none."""
     group: ShareGroupDescription | KafkaShareError
-    topic: TopicDescription | KafkaShareError
+    topic: TopicDescription | KafkaShareError | None
+    """None: the group names no topic, and nobody else has."""
     configs: Mapping[str, ConfigEntry] | KafkaShareError
     partitions: tuple[PartitionFacts, ...] = ()
     observed_ms: int = 0
@@ -116,6 +120,8 @@ class Facts:
     """Why nobody can say what became of the records that the group has finished; None if it is known."""
     now_ms: int = 0
     """When it was looked, in milliseconds since 1970."""
+    is_topic_asked_for: bool = True
+    """Whether the user named the topic; otherwise the group did."""
 
     def config(self, name: str) -> str | None:
         """The value that is in force for the group; None where the brokers do not know the config, or would not say."""
@@ -130,76 +136,131 @@ ReadHistories: TypeAlias = Callable[[UUID, Sequence[int], int], "dict[int, Parti
 
 def gather(
     admin: KafkaShareAdmin,
+    cluster: ClusterDescription,
     group_id: str,
-    topic: str,
+    topic: str | None,
     observe_ms: int,
     wait_ms: Callable[[int], None],
     read_histories: ReadHistories,
-) -> Facts:
+) -> tuple[Facts, ...]:
     """Look, wait by `wait_ms` until what waits has moved, at most `observe_ms`, and look at the rest.
 
-    Raises `KafkaShareError` if the cluster itself cannot be asked.
+    Returns the facts about the topic; without one, about each topic that the group's members subscribe to or that it
+    has offsets of, by name. Where the group names none either, what is known of the group alone. Raises
+    `KafkaShareError` if the cluster itself cannot be asked.
     """
-    cluster = admin.describe_cluster()
     listings = {listing.group_id: listing for listing in admin.list_groups().groups}
-    described = admin.describe_topics([topic], include_authorized_operations=True)[topic]
-    facts = Facts(
+    group = admin.describe_share_groups([group_id], include_authorized_operations=True)[group_id]
+    names = [topic] if topic is not None else _topics_of(admin, group_id, group)
+    described = admin.describe_topics(names, include_authorized_operations=True) if names else {}
+    of_group = Facts(
         group_id=group_id,
-        topic_name=topic,
+        topic_name="",
         share_version=cluster.share_version,
         offers_share_fetch=SHARE_FETCH_API in cluster.api_versions,
         listing=listings.get(group_id),
-        group=admin.describe_share_groups([group_id], include_authorized_operations=True)[group_id],
-        topic=described,
+        group=group,
+        topic=None,
         configs=admin.describe_group_configs([group_id])[group_id],
         now_ms=time.time_ns() // 1_000_000,
+        is_topic_asked_for=topic is not None,
     )
-    if isinstance(described, KafkaShareError):
+    if not names:
+        return (of_group,)
+    found = [attrs.evolve(of_group, topic_name=name, topic=described[name]) for name in names]
+    there = [one for one in described.values() if not isinstance(one, KafkaShareError)]
+    if not there:
+        return tuple(found)
+    progress = _observe(admin, group_id, _partitions(there), observe_ms, wait_ms)
+    return tuple(_with_partitions(admin, facts, progress, read_histories) for facts in found)
+
+
+def _topics_of(admin: KafkaShareAdmin, group_id: str, group: ShareGroupDescription | KafkaShareError) -> list[str]:
+    """The topics that the group itself names."""
+    names = set[str]()
+    if not isinstance(group, KafkaShareError):
+        names.update(name for member in group.members for name in member.subscribed_topic_names)
+    offsets = admin.list_share_group_offsets({group_id: None})[group_id]
+    if not isinstance(offsets, KafkaShareError):
+        names.update(where.topic for where in offsets)
+    return sorted(names)
+
+
+def _with_partitions(admin: KafkaShareAdmin, facts: Facts, progress: _Progress, read_histories: ReadHistories) -> Facts:
+    """The same with what is known of the topic's partitions; unchanged if the topic cannot be described."""
+    topic = facts.topic
+    if topic is None or isinstance(topic, KafkaShareError):
         return facts
-    moved, looks, observed_ms = _observe(admin, group_id, described, observe_ms, wait_ms)
-    histories = {} if facts.listing is None else _histories(admin, described, read_histories)
+    histories = {} if facts.listing is None else _histories(admin, topic, read_histories)
     known = {} if isinstance(histories, str) else histories
-    earliest = _log_offsets(admin, described, OffsetSpec.EARLIEST)
+    led = _led([topic])
+    earliest = _log_offsets(admin, led, OffsetSpec.EARLIEST)
     stable = {}
     if facts.config("share.isolation.level") == "read_committed":
-        stable = _log_offsets(admin, described, OffsetSpec.LATEST, "read_committed")
+        stable = _log_offsets(admin, led, OffsetSpec.LATEST, "read_committed")
+    places = {p.partition: TopicPartition(topic.name, p.partition) for p in topic.partitions}
     partitions = tuple(
         PartitionFacts(
             partition=p.partition,
             has_leader=p.leader is not None,
-            earliest=earliest.get(p.partition),
-            now=looks[p.partition],
-            has_moved=p.partition in moved,
-            stable_end=stable.get(p.partition),
+            earliest=earliest.get(places[p.partition]),
+            now=progress.looks[places[p.partition]],
+            has_moved=places[p.partition] in progress.moved,
+            stable_end=stable.get(places[p.partition]),
             history=known.get(p.partition),
         )
-        for p in described.partitions
+        for p in topic.partitions
     )
     return attrs.evolve(
         facts,
         partitions=partitions,
-        observed_ms=observed_ms,
+        observed_ms=progress.observed_ms,
         history_unknown=histories if isinstance(histories, str) else None,
     )
 
 
+@attrs.frozen
+class _Progress:
+    moved: AbstractSet[TopicPartition]
+    looks: Mapping[TopicPartition, Look]
+    """How all stood at last."""
+    observed_ms: int
+
+
+@attrs.frozen
+class _Places:
+    wanted: Sequence[TopicPartition]
+    led: Sequence[TopicPartition]
+    """Those that have a leader."""
+
+
+def _partitions(topics: Sequence[TopicDescription]) -> _Places:
+    return _Places(
+        [TopicPartition(topic.name, p.partition) for topic in topics for p in topic.partitions], _led(topics)
+    )
+
+
+def _led(topics: Sequence[TopicDescription]) -> list[TopicPartition]:
+    return [TopicPartition(t.name, p.partition) for t in topics for p in t.partitions if p.leader is not None]
+
+
 def _observe(
-    admin: KafkaShareAdmin, group_id: str, topic: TopicDescription, observe_ms: int, wait_ms: Callable[[int], None]
-) -> tuple[set[int], dict[int, Look], int]:
+    admin: KafkaShareAdmin, group_id: str, places: _Places, observe_ms: int, wait_ms: Callable[[int], None]
+) -> _Progress:
     """Which partitions moved, how all stood at last, and how long it took.
 
     Each pair of looks errs towards standing still: at first the ends are asked after the lags, then before them, so
     that records added in between do not look like work done.
     """
-    first = _look(admin, group_id, topic, ends_first=False)
-    latest, moved, waited_ms = first, set[int](), 0
-    while waited_ms < observe_ms and any(_waits(look) for number, look in latest.items() if number not in moved):
+    first = _look(admin, group_id, places, ends_first=False)
+    latest, moved, waited_ms = first, set[TopicPartition](), 0
+    while waited_ms < observe_ms and any(_waits(look) for where, look in latest.items() if where not in moved):
         step_ms = min(_LOOK_EVERY_MS, observe_ms - waited_ms)
         wait_ms(step_ms)
         waited_ms += step_ms
-        latest = _look(admin, group_id, topic, ends_first=True)
-        moved |= {number for number, look in latest.items() if look.is_ahead_of(first[number])}
-    return moved, latest, waited_ms
+        latest = _look(admin, group_id, places, ends_first=True)
+        moved |= {where for where, look in latest.items() if look.is_ahead_of(first[where])}
+    return _Progress(moved, latest, waited_ms)
 
 
 def _waits(look: Look) -> bool:
@@ -207,21 +268,20 @@ def _waits(look: Look) -> bool:
     return look.lag != 0 and look.end_offset != 0
 
 
-def _look(admin: KafkaShareAdmin, group_id: str, topic: TopicDescription, *, ends_first: bool) -> dict[int, Look]:
-    ends = _log_offsets(admin, topic, OffsetSpec.LATEST) if ends_first else {}
-    wanted = [TopicPartition(topic.name, p.partition) for p in topic.partitions]
-    found = admin.list_share_group_offsets({group_id: wanted})[group_id]
+def _look(admin: KafkaShareAdmin, group_id: str, places: _Places, *, ends_first: bool) -> dict[TopicPartition, Look]:
+    ends = _log_offsets(admin, places.led, OffsetSpec.LATEST) if ends_first else {}
+    found = admin.list_share_group_offsets({group_id: places.wanted})[group_id]
     offsets = {} if isinstance(found, KafkaShareError) else found
     if not ends_first:
-        ends = _log_offsets(admin, topic, OffsetSpec.LATEST)
+        ends = _log_offsets(admin, places.led, OffsetSpec.LATEST)
     looks = {}
-    for where in wanted:
+    for where in places.wanted:
         offset = offsets.get(where)
         known = offset if isinstance(offset, SharePartitionOffset) else None
-        looks[where.partition] = Look(
+        looks[where] = Look(
             start_offset=known.start_offset if known else None,
             lag=known.lag if known else None,
-            end_offset=ends.get(where.partition),
+            end_offset=ends.get(where),
         )
     return looks
 
@@ -237,11 +297,10 @@ def _histories(
 
 def _log_offsets(
     admin: KafkaShareAdmin,
-    topic: TopicDescription,
+    led: Sequence[TopicPartition],
     spec: OffsetSpec,
     isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
-) -> dict[int, int]:
-    """By partition; without those that have no leader or no answer."""
-    led = [TopicPartition(topic.name, p.partition) for p in topic.partitions if p.leader is not None]
+) -> dict[TopicPartition, int]:
+    """Without those that have no answer."""
     found = admin.list_offsets(dict.fromkeys(led, spec), isolation_level=isolation_level) if led else {}
-    return {where.partition: offset.offset for where, offset in found.items() if isinstance(offset, ListedOffset)}
+    return {where: offset.offset for where, offset in found.items() if isinstance(offset, ListedOffset)}
