@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 import attrs
 from conformance.our_client_probe import notation
 from conformance.our_client_probe.desk import Desk
-from support.waiting import happens_within, wait_until
+from support.waiting import happens_within, looks, wait_until
 
 from kafka_share import (
     AcknowledgeType,
@@ -203,13 +203,21 @@ class Scene:
             if found or time.monotonic() >= end_at_s:
                 return found
 
-    def drain(self, consumer: Consumer, count: int, limit_ms: int) -> list[Record]:
-        """Polls until `count` records have come or the time is over."""
+    def drain(self, consumer: Consumer, count: int, limit_ms: int, topic: str | None = None) -> list[Record]:
+        """Polls until `count` records (if a topic is named: of that) have come or the time is over; returns all."""
+        counted = None if topic is None else self.named(topic)
         found: list[Record] = []
         end_at_s = time.monotonic() + limit_ms / 1000
-        while len(found) < count and time.monotonic() < end_at_s:
+        while sum(counted in (None, r.topic) for r in found) < count and time.monotonic() < end_at_s:
             found.extend(self.poll(consumer, "drain", _POLL_MS))
         return found
+
+    def poll_until_told(self, consumer: Consumer) -> None:
+        """Polls until the callback of a watched consumer was told something."""
+        for _ in looks("the callback was not told anything"):
+            self.poll(consumer, "", _POLL_MS)
+            if self.events:
+                return
 
     def polls(self, consumer: Consumer, limit_ms: int) -> str:
         """Polls until there are records or the time is over: their number, or the first error."""

@@ -142,15 +142,16 @@ def _partitions_added(scene: Scene) -> str:
 @scenario("sub/replace")
 def _replace(scene: Scene) -> str:
     """Subscribe to another topic; records of both come in."""
-    consumer = scene.begin(scene.consumer(scene.group()), 2)
+    group = scene.group(share_heartbeat_interval_ms="5000")
+    consumer = scene.begin(scene.watched(scene.consumer(group)), 2)
     scene.topic("t2")
-    before = scene.records(scene.drain(consumer, 2, 15_000))
+    before = scene.records(scene.drain(consumer, 2, 20_000))
     consumer.subscribe([scene.named("t2")])
     subscribed = scene.rename(_subscription(consumer))
-    scene.poll(consumer, "", 500)
+    scene.poll_until_told(consumer)
     scene.produce(2, "t1")
     scene.produce(2, "t2")
-    return f"{before} sub={subscribed} {scene.records(scene.drain(consumer, 9, 5_000))}"
+    return f"{before} sub={subscribed} {scene.records(scene.drain(consumer, 2, 30_000, topic='t2'))}"
 
 
 @scenario("sub/topic-deleted")
