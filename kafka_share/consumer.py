@@ -45,8 +45,8 @@ from kafka_share.errors import (
     ConsumerClosedError,
     IllegalStateError,
     KafkaShareError,
-    printable,
 )
+from kafka_share.harmless import excerpt
 from kafka_share.network import at_exit
 from kafka_share.network.background import ConsumerBackground
 from kafka_share.network.clock import clock_ms
@@ -414,7 +414,7 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
                 self._closed = True
                 at_exit.forget_client(self._exit)
         for error in iter(self._application.reports.pop_error, None):
-            log.warning("closed with an error that no poll has raised: %s", printable(str(error)))
+            log.warning("closed with an error that no poll has raised: %s", excerpt(str(error)))
 
     def _warn_of_released(self) -> None:
         count = 0 if self._calls.is_closing else self._application.unaccepted

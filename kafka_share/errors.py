@@ -37,6 +37,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
+from kafka_share.harmless import excerpt
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -192,21 +194,6 @@ class InternalError(KafkaShareError):
     """A defect of kafka_share itself (the network thread died, an invariant broke). Please report it."""
 
 
-_LONGEST_FOREIGN_TEXT: Final = 1_000
-
-
-def printable(text: str) -> str:
-    """Text that came from outside, for a message or a line of a log: no line breaks, no escape sequences, not endless.
-
-    Whatever a terminal or the reader of a log could take for something else is written as Python writes it in a string.
-    """
-    if len(text) > _LONGEST_FOREIGN_TEXT:
-        text = f"{text[:_LONGEST_FOREIGN_TEXT]}… ({len(text)} characters)"
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
-
-
 class BrokerError(KafkaShareError):
     """A broker answered with an error code.
 
@@ -221,7 +208,7 @@ class BrokerError(KafkaShareError):
     _classes: ClassVar[dict[int, type[BrokerError]]] = {}
 
     def __init__(self, message: str | None = None) -> None:
-        super().__init__(f"{self.name}: {printable(message) if message else self.__doc__}")
+        super().__init__(f"{self.name}: {excerpt(message) if message else self.__doc__}")
 
     def __init_subclass__(
         cls, *, code: int | None = None, name: str = "", retriable: bool = False, fault: Fault = "broker"

@@ -20,7 +20,8 @@ PACKAGE: Final = ROOT / "kafka_share"
 
 VALUES: Final[Mapping[str, set[str]]] = {
     "_version": set(),
-    "errors": set(),
+    "harmless": set(),
+    "errors": {"harmless"},
     "locks": set(),
     "deserializers": set(),
     "records": {"errors", "locks"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.metadata import entry_points
 
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.timeout(180)  # each test runs a pytest of its own, one
 @pytest.fixture
 def session(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """An empty project. The plugin is named, for an environment that was made before there was one."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "tests")]))
     pytester.makeini("[pytest]\naddopts = -p kafka_share.pytest_plugin -p no:randomly -p no:cacheprovider -W error")
     return pytester
 
@@ -171,17 +172,16 @@ def test_each_worker_of_xdist_has_a_broker_of_its_own(session: pytest.Pytester) 
     session.makepyfile(
         """
         import pathlib
-        import threading
 
         import pytest
+        from support.waiting import wait_until
 
         @pytest.mark.parametrize("mine, other", [("a", "b"), ("b", "a")])
         def test_it(mine, other, share_broker, share_topic):
             share_topic(mine)
             pathlib.Path(mine).write_text(share_broker.bootstrap_servers)
             there = pathlib.Path(other)
-            while not (there.exists() and there.read_text()):
-                threading.Event().wait(0.005)
+            wait_until(lambda: there.exists() and there.read_text(), "the other worker did not come")
             assert there.read_text() != share_broker.bootstrap_servers
             assert share_broker.topics() == {mine: 1}
         """

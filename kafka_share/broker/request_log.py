@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from kafka_share.broker.api_keys import ApiKey
-from kafka_share.errors import printable
+from kafka_share.harmless import excerpt
 
 if TYPE_CHECKING:
     from kafka_share.broker.events import Message, RequestContext
@@ -35,7 +35,7 @@ class RequestLog:
     def add(self, context: RequestContext, request: Message, size: int) -> None:
         """A request of `size` bytes arrived."""
         if logger.isEnabledFor(logging.DEBUG):
-            client = printable(context.client_id)
+            client = excerpt(context.client_id)
             where = (client, context.node_id, ApiKey(context.api_key).name, context.api_version)
             logger.debug("%s -> node %d: %s v%d %s", *where, repr(request)[:_SHOWN_CHARS])
         if not self._keep:

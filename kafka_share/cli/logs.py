@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterator
 from typing import Final
 
-from kafka_share.cli.harmless import harmless
+from kafka_share.harmless import harmless
 
 _NOTHING: Final = logging.CRITICAL + 1
 _OURS: Final = "kafka_share"

@@ -6,12 +6,13 @@ printed here.
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import Any
 
 import click
 
-from kafka_share.cli.harmless import harmless, json_text
+from kafka_share.harmless import UNSAFE, harmless
 
 
 def print_line(text: str, *, err: bool = False, spaced: bool = False) -> None:
@@ -22,6 +23,12 @@ def print_line(text: str, *, err: bool = False, spaced: bool = False) -> None:
 def print_document(document: Any, *, indent: int | None = None, err: bool = False) -> None:
     """One JSON document."""
     click.echo(json_text(document, indent=indent), err=err)
+
+
+def json_text(document: Any, *, indent: int | None = None, ascii_only: bool = True) -> str:
+    """The document as JSON, without a line end; nothing in it controls a terminal, and nothing of it is lost."""
+    lines = json.dumps(document, indent=indent, ensure_ascii=ascii_only).split("\n")  # these come from `indent` alone
+    return "\n".join(UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", line) for line in lines)
 
 
 def accept_every_character() -> None:

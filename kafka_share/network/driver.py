@@ -19,7 +19,8 @@ from typing import Any, Final
 
 from kafka_share.config import ClientConfig
 from kafka_share.core.metrics.measurements import Measurements
-from kafka_share.errors import ConsumerClosedError, IllegalStateError, InternalError, printable
+from kafka_share.errors import ConsumerClosedError, IllegalStateError, InternalError
+from kafka_share.harmless import excerpt
 from kafka_share.network import at_exit
 from kafka_share.network.blocking import BlockingCalls
 from kafka_share.network.clock import ClockLoop, clock_ms
@@ -57,7 +58,7 @@ class CoreDriver:
         self._config = config
         self._ssl_context = make_ssl_context(config)
         load_mechanisms(config)
-        self._name = printable(name)
+        self._name = excerpt(name)
         self._origin = Origin()
         self._is_scheduled = False
         self._has_ended = False

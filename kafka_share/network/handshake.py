@@ -14,7 +14,8 @@ from typing import Any, Final, TypeAlias, TypeVar
 import attrs
 
 from kafka_share._version import VERSION
-from kafka_share.errors import AuthenticationError, UnsupportedVersionError, error_for_code, printable
+from kafka_share.errors import AuthenticationError, UnsupportedVersionError, error_for_code
+from kafka_share.harmless import excerpt
 from kafka_share.protocol.handshake import ApiVersionsRequest, SaslAuthenticateRequest, SaslHandshakeRequest
 from kafka_share.protocol.versions import VersionRanges, choose_version, ranges_of
 
@@ -84,7 +85,7 @@ def authenticate(name: str, versions: VersionRanges) -> Steps[int]:
         assert token.data is not None, "a mechanism begins with a token"
         response = yield Exchange(SaslAuthenticateRequest(auth_bytes=token.data), version)
         if response.error_code != 0:
-            reason = printable(response.error_message or str(error_for_code(response.error_code)))
+            reason = excerpt(response.error_message or str(error_for_code(response.error_code)))
             raise AuthenticationError(f"the broker refused to authenticate us with {name}: {reason}")
         token = yield Challenge(bytes(response.auth_bytes))
         if token.data is None:
@@ -100,7 +101,7 @@ def _choose_mechanism(name: str, versions: VersionRanges) -> Steps[None]:
         raise UnsupportedVersionError("the broker does not know SaslHandshake version 1")
     response = yield Exchange(SaslHandshakeRequest(mechanism=name), HANDSHAKE_VERSION)
     if response.error_code == UNSUPPORTED_SASL_MECHANISM:
-        offered = printable(", ".join(response.mechanisms or ())) or "none"
+        offered = excerpt(", ".join(response.mechanisms or ())) or "none"
         raise AuthenticationError(f"the broker does not offer {name}; it offers: {offered}")
     if response.error_code == ILLEGAL_SASL_STATE:
         raise AuthenticationError("this listener of the broker does not use SASL: set security_protocol accordingly")

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping
 
 from kafka_share.core.log_events import LOG_EVENTS
-from kafka_share.errors import printable
+from kafka_share.harmless import excerpt
 
 
 def log_event(
@@ -18,7 +18,7 @@ def log_event(
 ) -> None:
     """Log an event. `client` has what all records of one client share: `client_id`, `group_id`, `member_id`.
 
-    Text from outside cannot forge a line: it is made printable, in the text and in the attributes.
+    Text from outside cannot forge a line: it is made harmless, in the text and in the attributes.
 
     `level` is given where one event is less interesting than others of its name.
     """
@@ -27,7 +27,7 @@ def log_event(
     chosen = event.level if level is None else level
     if logger.isEnabledFor(chosen):
         values = {
-            key: printable(value) if isinstance(value, str) else value for key, value in {**fields, **client}.items()
+            key: excerpt(value) if isinstance(value, str) else value for key, value in {**fields, **client}.items()
         }
         text = " ".join(f"{key}={value}" for key, value in values.items())
         logger.log(chosen, "kafka_share: %s %s", name, text, extra={"event": name, **values})

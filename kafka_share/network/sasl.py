@@ -16,7 +16,8 @@ from importlib import import_module
 from typing import Any, Protocol, TypeVar
 
 from kafka_share.config import ClientConfig
-from kafka_share.errors import AuthenticationError, ConfigurationError, RemoteProtocolError, printable
+from kafka_share.errors import AuthenticationError, ConfigurationError, RemoteProtocolError
+from kafka_share.harmless import excerpt
 from kafka_share.network.handshake import Challenge, Token
 from kafka_share.network.scram import check_server_message
 
@@ -78,7 +79,7 @@ class SaslClient:
         except Exception as error:  # noqa: BLE001 - its parser meets whatever the peer sent; a wrong signature ends here
             raise AuthenticationError(
                 f"the broker's part of {self._settings.sasl_mechanism} is not valid: "
-                f"{type(error).__name__}: {printable(str(error))}"
+                f"{type(error).__name__}: {excerpt(str(error))}"
             ) from RemoteProtocolError(str(error))
 
 

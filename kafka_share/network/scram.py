@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafka_share.errors import AuthenticationError, printable
+from kafka_share.errors import AuthenticationError
+from kafka_share.harmless import excerpt
 
 MIN_ITERATIONS: Final = 4_096
 """RFC 7677, section 4; Java's client refuses fewer, too."""
@@ -21,7 +22,7 @@ def check_server_message(data: bytes, client_first: bytes) -> None:
     """
     fields = _fields(data)
     if "e" in fields:
-        raise AuthenticationError(f"the broker ended the SCRAM exchange with the error {printable(fields['e'])!r}")
+        raise AuthenticationError(f"the broker ended the SCRAM exchange with the error {excerpt(fields['e'])!r}")
     if "r" in fields and fields["r"] == _fields(client_first).get("r"):
         raise AuthenticationError("the broker's SCRAM nonce adds nothing to ours: this is not a broker to be trusted")
     iterations = fields.get("i", "")

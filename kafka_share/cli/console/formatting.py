@@ -13,7 +13,8 @@ from typing import Any, Final
 import attrs
 
 from kafka_share.cli.console.deserializers import DESERIALIZERS, Deserializer
-from kafka_share.cli.harmless import harmless_bytes, json_text
+from kafka_share.cli.output import json_text
+from kafka_share.harmless import harmless
 from kafka_share.records import ShareRecord
 
 Record = ShareRecord[bytes | None, bytes | None]
@@ -83,7 +84,7 @@ class Formatter:
         return self._text("null.literal") if data is None else self._shown(deserialize(data))
 
     def _shown(self, data: bytes) -> bytes:
-        return harmless_bytes(data).encode() if self.for_terminal else data
+        return harmless(data.decode("utf-8", "backslashreplace")).encode() if self.for_terminal else data
 
     def json(self, record: Record) -> bytes:
         """One object, one line; the switches have no say in it. Raises ValueError if a deserializer does."""

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from kafka_share.cli.demo.ledger import Ledger, Settlement
 from kafka_share.cli.demo.report import Report
-from kafka_share.cli.harmless import harmless
+from kafka_share.harmless import harmless
 
 PLAIN_LINE_EVERY_S = 1.0
 _PLAIN_WIDTH = 110

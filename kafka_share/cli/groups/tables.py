@@ -7,6 +7,7 @@ as a dash. Names stand in them with their controls as escapes, so that none can 
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -19,8 +20,8 @@ from kafka_share.admin_values import (
     SharePartitionOffset,
 )
 from kafka_share.cli.endings import Problem
-from kafka_share.cli.harmless import display_width, harmless
 from kafka_share.errors import KafkaShareError
+from kafka_share.harmless import harmless
 from kafka_share.records import TopicPartition
 
 UNKNOWN: Final = "-"
@@ -155,3 +156,16 @@ def _table(columns: Sequence[tuple[str, int]], rows: Sequence[Sequence[str]]) ->
 
 def _padded(cell: str, width: int) -> str:
     return cell + " " * (width - display_width(cell))
+
+
+def display_width(text: str) -> int:
+    """How many columns of a terminal the text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(map(_columns, text))
+
+
+def _columns(character: str) -> int:
+    if unicodedata.category(character) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1

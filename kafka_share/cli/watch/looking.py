@@ -17,12 +17,12 @@ from rich.text import Text
 from kafka_share.admin import KafkaShareAdmin
 from kafka_share.cli.endings import problem_of, with_remedy
 from kafka_share.cli.group_snapshot import take_snapshots
-from kafka_share.cli.harmless import harmless
 from kafka_share.cli.output import print_document, print_line
 from kafka_share.cli.watch.keys import Pause, quit_by_key
 from kafka_share.cli.watch.rates import Rates, Reading
 from kafka_share.cli.watch.view import line, screen
 from kafka_share.errors import KafkaShareError
+from kafka_share.harmless import harmless
 
 Show: TypeAlias = Callable[[Reading | KafkaShareError], None]
 

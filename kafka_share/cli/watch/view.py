@@ -7,8 +7,8 @@ from rich.table import Table
 from rich.text import Text
 
 from kafka_share.cli.groups.tables import UNKNOWN, assignment
-from kafka_share.cli.harmless import harmless
 from kafka_share.cli.watch.rates import Reading
+from kafka_share.harmless import harmless
 
 MAX_ROWS = 30
 """How many members and partitions are drawn; the rest is counted."""

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import unicodedata
 
 import pytest
+from support.documentation import ROOT
 
-from kafka_share.cli.harmless import display_width, harmless, harmless_bytes, json_text
+from kafka_share.cli.groups.tables import display_width
 from kafka_share.cli.logs import logging_to_stderr
+from kafka_share.cli.output import json_text
+from kafka_share.harmless import excerpt, harmless
 
 
 @pytest.mark.parametrize(
@@ -41,8 +45,17 @@ def test_no_control_of_unicode_gets_through() -> None:
             assert json.loads(json_text(character, ascii_only=False)) == character
 
 
-def test_bytes_that_are_no_text_are_shown_as_escapes() -> None:
-    assert harmless_bytes(b"a\xff\x1b[2J\xc3\xa4") == r"a\xff\x1b[2Jä"
+def test_one_place_makes_text_harmless() -> None:
+    """Errors, log lines and tools write the same escapes; only an endless text is cut, where a line has to be short."""
+    text = "".join(map(chr, range(0x250))) + "注文\u200d\u202e\u2066\u2028\ud800"
+    assert excerpt(text) == harmless(text)
+    shown = excerpt("\x1b" * 2_000)
+    assert shown == r"\x1b" * 1_000 + "… (2000 characters)"
+    tree = ROOT / "kafka_share"
+    others = [path for path in tree.rglob("*.py") if re.search(r"unicode_escape|isprintable", path.read_text("utf-8"))]
+    assert {path.relative_to(tree).as_posix() for path in others} == {"cli/front.py", "core/metadata.py"}, (
+        "these only look"
+    )
 
 
 def test_json_keeps_its_lines_and_its_letters() -> None:
