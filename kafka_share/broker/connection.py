@@ -4,7 +4,7 @@ Made by `BrokerServer` for each accepted client; lives on its loop. While the cl
 when too many wait, the socket is no longer read. It performs what a planned fault does to an answer.
 
 One client must not cost the others anything: what cannot be answered ends its own connection only, many requests at
-once are worked on in turns, and the rest of a request is waited for with a limit.
+once are worked on in turns, and the rest of a request is waited for with limits of time and of bytes.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 from kafka_share.broker.conversation import Conversation
 from kafka_share.broker.faults import FaultKind
 from kafka_share.errors import LocalProtocolError, RemoteProtocolError
+from kafka_share.harmless import excerpt
 from kafka_share.protocol.messages import encode_response
 
 if TYPE_CHECKING:
@@ -47,6 +48,9 @@ class Server(Protocol):
     def max_frame_bytes(self) -> int: ...
     def half_sent_limit_s(self) -> float:
         """How long the rest of a request may be on its way."""
+
+    def half_sent(self, connection: Connection, size: int) -> None:
+        """So much of a request is here; the server may refuse the connection for it, or another one."""
 
     def request_arrived(self, connection: Connection, arrived: RequestArrived, size: int) -> None:
         """The request is in work until `Connection.answer`, also if it wants no answer."""
@@ -94,7 +98,8 @@ class Connection(asyncio.Protocol):
         try:
             self._conversation.received(data, self._server.max_frame_bytes())
         except RemoteProtocolError as error:
-            self._refuse(error)
+            self.refuse(str(error))
+        self._server.half_sent(self, self._conversation.half_sent_bytes)
         if self._conversation.whole_frames != before:
             self._stop_half_sent_timer()
         self._pump()
@@ -122,8 +127,7 @@ class Connection(asyncio.Protocol):
         try:
             frame = encode_response(context.correlation_id, reply.response, context.api_version)
         except LocalProtocolError as error:
-            logger.warning("closing the connection of %s: no answer can be sent: %s", context.client_host, error)
-            self.abort()
+            self.refuse(f"no answer can be sent: {error}")
             return
         kind = None if self.fault is None else self.fault.kind
         if kind is FaultKind.DELAY:
@@ -153,6 +157,11 @@ class Connection(asyncio.Protocol):
         self.fault = None
         self._pump()
 
+    def refuse(self, why: str) -> None:
+        """Close at once, and say why."""
+        logger.warning("closing the connection of %s: %s", self._conversation.client_host, excerpt(why))
+        self.abort()
+
     def abort(self) -> None:
         """Close at once."""
         transport = self._transport
@@ -172,10 +181,6 @@ class Connection(asyncio.Protocol):
         self._gone()
         if transport is not None:
             transport.close()
-
-    def _refuse(self, error: RemoteProtocolError) -> None:
-        logger.warning("closing the connection of %s: %s", self._conversation.client_host, error)
-        self.abort()
 
     def _gone(self) -> None:
         if self._transport is None:
@@ -206,7 +211,7 @@ class Connection(asyncio.Protocol):
         try:
             arrived = self._conversation.next_request(self._server.offered_versions())
         except RemoteProtocolError as error:
-            self._refuse(error)
+            self.refuse(str(error))
             return False
         if arrived is None:
             return False
@@ -242,7 +247,7 @@ class Connection(asyncio.Protocol):
 
     def _regulate_half_sent_timer(self) -> None:
         """It runs while the rest of a request is awaited: not while it is we who do not read."""
-        awaited = self._conversation.has_half_a_frame and not self._reading_paused
+        awaited = self._conversation.half_sent_bytes and not self._reading_paused
         if not awaited:
             self._stop_half_sent_timer()
         elif self._half_sent_timer is None:
@@ -256,4 +261,4 @@ class Connection(asyncio.Protocol):
 
     def _half_sent_for_too_long(self) -> None:
         limit_s = self._server.half_sent_limit_s()
-        self._refuse(RemoteProtocolError(f"the rest of a request did not come within {limit_s:g} s"))
+        self.refuse(f"the rest of a request did not come within {limit_s:g} s")

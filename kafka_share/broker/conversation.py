@@ -49,9 +49,9 @@ class Conversation:
         """How many have arrived so far."""
 
     @property
-    def has_half_a_frame(self) -> bool:
-        """Whether a request has begun to arrive and is not complete."""
-        return bool(self._buffer)
+    def half_sent_bytes(self) -> int:
+        """What is here of a request that has begun to arrive and is not complete; 0 if there is none."""
+        return len(self._buffer)
 
     @property
     def is_full(self) -> bool:

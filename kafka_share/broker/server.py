@@ -18,6 +18,7 @@ from kafka_share.broker.connection import Connection
 from kafka_share.broker.error_answers import error_answer
 from kafka_share.broker.events import ConnectionClosed, Reply
 from kafka_share.broker.faults import FaultKind, FaultPlan
+from kafka_share.broker.half_sent import HALF_SENT_LIMIT_BYTES, HalfSent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,6 +55,7 @@ class BrokerServer:
         host: str,
         advertised_host: str,
         half_sent_limit_s: float = _HALF_SENT_LIMIT_S,
+        half_sent_limit_bytes: int = HALF_SENT_LIMIT_BYTES,
     ) -> None:
         self.machine: BrokerMachine = machine
         self.cluster: Cluster = machine.cluster
@@ -63,6 +65,7 @@ class BrokerServer:
         self._host = host
         self._advertised_host = advertised_host
         self._half_sent_limit_s = half_sent_limit_s
+        self._half_sent = HalfSent(half_sent_limit_bytes)
         self._listeners: dict[int, socket.socket] = {}
         self._accepting: dict[int, set[asyncio.Task[None]]] = {}
         """Clients that have been accepted and have no connection object yet, by node."""
@@ -200,6 +203,7 @@ class BrokerServer:
         return connection_id
 
     def connection_closed(self, connection: Connection) -> None:
+        self._half_sent.note(connection.id, 0)
         if self._connections.pop(connection.id, None) is not None:
             self.machine.handle(ConnectionClosed(connection.id), self.clock.now_ms())
             self.run()
@@ -212,6 +216,13 @@ class BrokerServer:
 
     def half_sent_limit_s(self) -> float:
         return self._half_sent_limit_s
+
+    def half_sent(self, connection: Connection, size: int) -> None:
+        while connection.id in self._connections:
+            largest = self._half_sent.note(connection.id, size)
+            if largest is None:
+                return
+            self._connections[largest].refuse("half requests take too much memory")
 
     def request_arrived(self, connection: Connection, arrived: RequestArrived, size: int) -> None:
         context, request = arrived.context, arrived.request

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -40,6 +41,7 @@ from kafka_share.errors import (
     GroupIdNotFoundError,
     KafkaShareError,
     NotCoordinatorError,
+    RemoteProtocolError,
     TopicAuthorizationFailedError,
     UnknownMemberIdError,
     UnsupportedVersionError,
@@ -122,6 +124,8 @@ broker with the default group.share.assignment.interval.ms of 1000 (Kafka 4.3).
 SERIES_STEP_MS: Final = 500
 SERIES_LIMIT_MS: Final = 5_000
 """The series ends after this time or two intervals of the server, whichever is shorter."""
+MAX_ASSIGNED_PARTITIONS: Final = 100_000
+"""Of one member; each costs 250 bytes, and 4 on the wire."""
 MIN_INTERVAL_MS: Final = 50
 """A broker that asks for heartbeats more often is not believed."""
 STEADY_MS: Final = 5_000
@@ -400,19 +404,25 @@ class Membership:
     def _take_assignment(self, response: ShareGroupHeartbeatResponse, now_ms: int) -> bool:
         """Take over an assignment; True if it is not empty and another one than before."""
         assert response.assignment is not None
-        named = [
+        named = (
             (topic.topic_id, partition)
             for topic in response.assignment.topic_partitions
             for partition in topic.partitions
             if topic.topic_id is not None and partition >= 0
-        ]
-        assignment: Assignment = tuple(dict.fromkeys(named))
+        )
+        assignment: Assignment = tuple(dict.fromkeys(islice(named, MAX_ASSIGNED_PARTITIONS)))
+        is_too_long = next(named, None) is not None
         if any(self._is_awaited(topic_id) for topic_id, _ in assignment):
             self._series_ends_at_ms = None
         if assignment == self.assignment:
             return False
         had_something = bool(self.assignment)
         self._assign(assignment)
+        if is_too_long:
+            what = (
+                f"more than {MAX_ASSIGNED_PARTITIONS} partitions were assigned to one member; the others are left out"
+            )
+            self._outputs.raise_error(RemoteProtocolError(what))
         self._measurements.assignment_changed(now_ms)
         self._outputs.note("assignment-changed", member_epoch=self.epoch, partitions=len(assignment))
         if had_something and not assignment:

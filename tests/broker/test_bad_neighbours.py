@@ -16,14 +16,16 @@ import pytest
 from support.waiting import wait_until
 from support.wire_connection import WireConnection
 
-from kafka_share.broker import ApiKey, BrokerClock, ReferenceBroker, machine
+from kafka_share.broker import ApiKey, BrokerClock, ReferenceBroker, connection, machine
 from kafka_share.broker.cluster import Cluster
 from kafka_share.broker.connection import MAX_REQUESTS_PER_TURN
+from kafka_share.broker.half_sent import HALF_SENT_LIMIT_BYTES
 from kafka_share.broker.handlers.handler_table import HANDLERS
 from kafka_share.broker.machine import BrokerMachine
 from kafka_share.broker.request_log import RequestLog
 from kafka_share.broker.server import BrokerServer
 from kafka_share.broker.storage.produced_batch import AT_ONCE_BYTES
+from kafka_share.errors import LocalProtocolError
 from kafka_share.protocol.cluster import MetadataRequest
 from kafka_share.protocol.logs import ProduceRequest
 from kafka_share.protocol.messages import encode_request
@@ -136,7 +138,9 @@ def test_it_waits_when_there_are_no_file_descriptors(
 
 
 @asynccontextmanager
-async def serving(half_sent_limit_s: float = 30.0) -> AsyncIterator[tuple[BrokerServer, int]]:
+async def serving(
+    half_sent_limit_s: float = 30.0, half_sent_limit_bytes: int = HALF_SENT_LIMIT_BYTES
+) -> AsyncIterator[tuple[BrokerServer, int]]:
     """A server on the loop of the test, so that what happens in one round is certain; and its port."""
     cluster = Cluster([1], config={}, cluster_id="c", random=Random(1))
     server = BrokerServer(
@@ -146,6 +150,7 @@ async def serving(half_sent_limit_s: float = 30.0) -> AsyncIterator[tuple[Broker
         host="127.0.0.1",
         advertised_host="127.0.0.1",
         half_sent_limit_s=half_sent_limit_s,
+        half_sent_limit_bytes=half_sent_limit_bytes,
     )
     await server.start_node(1, 0)
     try:
@@ -207,6 +212,50 @@ def test_a_connection_is_closed_when_the_rest_of_a_request_does_not_come() -> No
         return found
 
     asyncio.run(use())
+
+
+def test_the_largest_is_closed_when_half_requests_take_too_much_memory_together(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A request that fits beside them is answered, whatever the others hold."""
+    announced = (1_000_000).to_bytes(4, "big")
+
+    async def use() -> None:
+        async with serving(half_sent_limit_bytes=100_000) as (_, port):
+            modest = await asyncio.open_connection("127.0.0.1", port)
+            modest[1].write(ONE_MORE[:-1])
+            greedy = await asyncio.open_connection("127.0.0.1", port)
+            greedy[1].write(announced + bytes(60_000))
+            other = await asyncio.open_connection("127.0.0.1", port)
+            other[1].write(announced + bytes(50_000))
+            assert await greedy[0].read() == b""
+            modest[1].write(ONE_MORE[-1:])
+            assert await answer(modest[0])
+            other[1].write(bytes(45_000))
+            third = await asyncio.open_connection("127.0.0.1", port)
+            third[1].write(announced + bytes(10_000))
+            assert await other[0].read() == b""  # what the first one held is free again, and not counted twice
+            for _, writer in (modest, greedy, other, third):
+                writer.close()
+
+    asyncio.run(use())
+    said = [record.getMessage() for record in caplog.records if record.name == "kafka_share.broker.connection"]
+    assert said == ["closing the connection of 127.0.0.1: half requests take too much memory"] * 2
+
+
+def test_text_of_others_forges_no_line_of_the_log_when_no_answer_can_be_sent(
+    share_broker: ReferenceBroker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> bytes:
+        raise LocalProtocolError("the name a\n2026-01-01 CRITICAL \x1b[31mforged")
+
+    monkeypatch.setattr(connection, "encode_response", refuse)
+    with WireConnection(share_broker.bootstrap_servers) as client:
+        client.send(all_topics(), 12)
+        assert client.is_closed_by_broker()
+    assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [
+        r"closing the connection of 127.0.0.1: no answer can be sent: the name a\n2026-01-01 CRITICAL \x1b[31mforged"
+    ]
 
 
 # ---- records that take long to check

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import cycle, pairwise
-from uuid import UUID
+from itertools import pairwise
 
 import pytest
 from core.scripted_cluster import MEMBER_ID, Harness, T, U, fetch_answer, heartbeat_answer, said_in, tp
@@ -19,10 +18,9 @@ from kafka_share.errors import (
     UnsupportedVersionError,
     error_for_code,
 )
-from kafka_share.protocol.cluster import FindCoordinatorRequest, MetadataRequest
+from kafka_share.protocol.cluster import FindCoordinatorRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
 from kafka_share.protocol.share_group import ShareGroupHeartbeatRequest as Heartbeat
-from kafka_share.records import TopicIdPartition
 
 
 def beats(h: Harness) -> list[int]:
@@ -541,46 +539,6 @@ def test_joins_back_off_when_each_is_accepted_and_fenced_by_the_next_heartbeat()
     h.advance(1_000)
     h.answer(h.beat(), heartbeat_answer(error=110))
     assert h.beat().request.member_epoch == 0, "it had been a member for long: it joins at once"
-
-
-@pytest.mark.parametrize("topic_ids", [[T], [UUID(int=n) for n in range(1_000, 2_000)]], ids=["to and fro", "unknown"])
-def test_heartbeats_back_off_when_each_answer_brings_another_assignment(topic_ids: list[UUID]) -> None:
-    """Each new assignment is to be confirmed at once: a broker that never stops got thousands a second."""
-    h = Harness()
-    assignments = cycle([[], *([TopicIdPartition(topic_id, "?", 0)] for topic_id in topic_ids)])
-    h.heartbeat = lambda request: heartbeat_answer(1, next(assignments), interval_ms=5_000)
-    h.subscribe()
-    h.start_poll(60_000)
-    h.advance(10_000)
-    assert len(beats(h)) <= 30
-    assert len(h.sent_of(MetadataRequest)) <= 30
-    h.heartbeat = lambda request: heartbeat_answer(1, [tp()], interval_ms=5_000)
-    h.advance(10_000)
-    h.heartbeat = None
-    h.advance(5_000)
-    h.answer(h.beat(), heartbeat_answer(1, [tp(), tp(1)], interval_ms=5_000))
-    assert len(h.asked(Heartbeat)) == 1, "the next change is confirmed at once"
-
-
-def test_an_epoch_no_member_can_have_counts_as_fencing_when_it_comes_without_an_error() -> None:
-    h = Harness()
-    h.heartbeat = lambda request: heartbeat_answer(-7, [tp()])
-    h.subscribe()
-    h.start_poll(60_000)
-    h.advance(10_000)
-    assert len(beats(h)) <= 20
-    assert all(request.member_epoch == 0 for _, request in h.sent_of(Heartbeat))
-
-
-def test_heartbeats_do_not_pour_when_the_broker_names_no_interval() -> None:
-    h = Harness()
-    h.subscribe()
-    h.start_poll(60_000)
-    h.answer(h.beat(), heartbeat_answer(1, [tp()], interval_ms=-5))
-    h.heartbeat = lambda request: heartbeat_answer(1, interval_ms=0)
-    h.answer(h.beat(), heartbeat_answer(1, interval_ms=1))
-    h.advance(1_000)
-    assert len(beats(h)) <= 2 + 1_000 // 50
 
 
 @pytest.mark.behaviour("membership")
