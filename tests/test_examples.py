@@ -15,6 +15,8 @@ from kafka_share import KafkaShareConsumer
 from kafka_share.broker import ReferenceBroker
 
 EXAMPLES = ROOT / "examples"
+pytestmark = pytest.mark.timeout(180)  # each test starts programs, one of them a pytest with all its plugins
+
 PROGRAMS = ("commit_callback.py", "lag_alert.py", "lock_renewal.py", "reset_offsets.py", "worker.py", "worker_pool.py")
 
 
