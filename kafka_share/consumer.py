@@ -420,9 +420,9 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
         count = 0 if self._calls.is_closing else self._application.unaccepted
         if count:
             log.warning(
-                "kafka_share: %d records of the last poll were not accepted and are released, to be delivered again: "
-                "if they were processed, call commit_sync() before close",
-                count,
+                "kafka_share: %s of the last poll not accepted and released, to be delivered again: "
+                "if that was processed, call commit_sync() before close",
+                "1 record" if count == 1 else f"{count} records",
             )
 
     def _has_ended(self) -> bool:

@@ -158,6 +158,10 @@ class ShareRecord(NamedTuple, Generic[K, V]):
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpickled, (tuple(self[:_LOCK]), None if self.lock is None else self.lock.for_elsewhere(self.offset))
 
+    def __dir__(self) -> list[str]:
+        """What completion offers: not what only a tuple has, nor what asks the lock for it."""
+        return sorted(set(object.__dir__(self)) - {"count", "index", "lock"})
+
     def __copy__(self) -> ShareRecord[K, V]:
         return self
 

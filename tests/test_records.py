@@ -25,6 +25,12 @@ def test_a_record_does_not_spill_its_payload_when_it_is_printed() -> None:
     assert repr(record()) == str(record()) == "<ShareRecord t-0@5 timestamp=1000 delivery_count=1>"
 
 
+def test_completion_after_a_record_shows_what_a_record_has() -> None:
+    shown = [name for name in dir(record()) if not name.startswith("_")]
+    properties = ("is_last_delivery", "lock_deadline", "lock_lost", "lock_remaining_ms")
+    assert shown == sorted({*ShareRecord._fields, *properties} - {"lock"})
+
+
 def test_records_say_how_many_they_are_when_they_are_printed() -> None:
     one, two = {TopicPartition("t", 0): [record()]}, {TopicPartition("t", n): [record(n)] for n in range(2)}
     assert repr(ShareRecords(one)) == "<ShareRecords: 1 record of 1 partition>"

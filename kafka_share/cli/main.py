@@ -24,7 +24,7 @@ _SUB_COMMANDS: Final[Mapping[str, SubCommand]] = MappingProxyType(
             "kafka_share.cli.demo.command:demo", "Parse Python source files, shared among a pool of workers."
         ),
         "doctor": SubCommand(
-            "kafka_share.cli.doctor.command:doctor", "Name the reason why a share group gets no records of a topic."
+            "kafka_share.cli.doctor.command:doctor", "Name the reason why a share group gets no records."
         ),
         "export-lag": SubCommand(
             "kafka_share.cli.export_lag.command:export_lag", "Serve lag and members of groups as Prometheus metrics."

@@ -122,6 +122,30 @@ def test_acknowledge_is_refused_and_the_batch_stays_good_when_the_mode_is_implic
     assert left_for_others(broker, make_consumer, topic) == []
 
 
+@pytest.mark.parametrize(("count", "how_many"), [(1, "1 record of the last poll"), (3, "3 records of the last poll")])
+def test_close_says_what_it_releases_and_what_to_write_instead(
+    count: int,
+    how_many: str,
+    broker: ReferenceBroker,
+    topic: str,
+    make_consumer: MakeConsumer,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A program of one poll has accepted nothing when it closes: it learns that, and of commit_sync; others do not."""
+    produce_values(broker, topic, count)
+    first = make_consumer(topic)
+    assert len(poll_until(first, count)) == count
+    first.close()
+    (warning,) = [r.getMessage() for r in caplog.records if "commit_sync()" in r.getMessage()]
+    assert how_many in warning
+    caplog.clear()
+    second = make_consumer(topic)
+    assert len(poll_until(second, count)) == count
+    second.commit_sync()
+    second.close()
+    assert [r.getMessage() for r in caplog.records if "commit_sync()" in r.getMessage()] == []
+
+
 @pytest.mark.behaviour("implicit acknowledgement")
 def test_each_round_sees_its_own_records_when_new_members_follow_each_other(
     broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer, outcomes: Outcomes
