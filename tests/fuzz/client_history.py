@@ -30,7 +30,9 @@ from simulation.virtual_time import VirtualTime
 from simulation.workload import live
 
 from kafka_share.broker.api_keys import ApiKey
+from kafka_share.broker.client_metrics import MetricsSubscription
 from kafka_share.broker.configs.configs import ResourceType
+from kafka_share.core.metrics.telemetry import MIN_INTERVAL_MS as MIN_PUSH_INTERVAL_MS
 from kafka_share.records import Node
 
 SETTLE_LIMIT_MS: Final = 20_000
@@ -41,7 +43,15 @@ CALM_AFTER_MS: Final = 5_000
 CALM_FOR_MS: Final = 5_000
 CALM_LIMIT: Final = 20
 """Questions of one kind that a client may ask in `CALM_FOR_MS` once it is calm."""
-QUESTIONS: Final = (ApiKey.METADATA, ApiKey.FIND_COORDINATOR, ApiKey.API_VERSIONS, ApiKey.SHARE_GROUP_HEARTBEAT)
+QUESTIONS: Final = (
+    ApiKey.METADATA,
+    ApiKey.FIND_COORDINATOR,
+    ApiKey.API_VERSIONS,
+    ApiKey.SHARE_GROUP_HEARTBEAT,
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+)
+PUSH_LIMIT: Final = CALM_FOR_MS // MIN_PUSH_INTERVAL_MS + 1
+"""Pushes of metrics go on as the last answer asked for them, at the floor at most."""
 GROUP: Final = "g"
 
 
@@ -104,6 +114,9 @@ class ClientHistory:
         self.network.mutations_left = self.mutations
         self._source = source
         self._sane_at_ms = 0
+        self._pushes_metrics = seed % 2 == 0
+        if self._pushes_metrics:
+            cluster.want_client_metrics(MetricsSubscription(("*",), interval_ms=500))
 
     def run(self) -> None:
         for number in range(self._source.choice((1, 1, 2, 3))):
@@ -120,6 +133,7 @@ class ClientHistory:
         self._become_sane()
         self._settle()
         self._be_calm()
+        self.trace.count("pushes of metrics", len(self.broker.cluster.client_metrics.pushes))
         self._close()
         self.broker.cluster.check()
         for client in self.clients:
@@ -129,6 +143,7 @@ class ClientHistory:
         profile: ClientProfile = draw_client(self._source, self.profile, GROUP)
         if number == 0:
             profile = attrs.evolve(profile, topics=tuple(self.profile.topics))
+        profile = attrs.evolve(profile, metrics_push=self._pushes_metrics)
         client = SimulatedClient(
             f"client{number}",
             profile,
@@ -207,9 +222,9 @@ class ClientHistory:
         self.time.run_until(first * 1_000 + CALM_FOR_MS)
         seconds = range(first, first + CALM_FOR_MS // 1_000)
         for client in self.clients:
-            for key in QUESTIONS:
+            for key, limit in (*((key, CALM_LIMIT) for key in QUESTIONS), (ApiKey.PUSH_TELEMETRY, PUSH_LIMIT)):
                 asked = sum(self.network.asked[client.name, key, second] for second in seconds)
-                if asked > CALM_LIMIT:
+                if asked > limit:
                     raise ComplaintError(f"{client.name} has asked {key.name} {asked} times in {CALM_FOR_MS} ms")
 
     def _close(self) -> None:

@@ -1,6 +1,7 @@
 """Run seeds of the fuzz. A seed that fails prints one line, and its whole story goes to a file.
 
 PYTHONPATH=tests python -m fuzz.fuzz client --seeds 2000 --jobs 2
+PYTHONPATH=tests python -m fuzz.fuzz admin --seeds 2000 --jobs 2
 PYTHONPATH=tests python -m fuzz.fuzz batches --seeds 20000 --jobs 2
 PYTHONPATH=tests python -m fuzz.fuzz proxy --seeds 50
 PYTHONPATH=tests python -m fuzz.fuzz client --seed 42 --trace
@@ -17,6 +18,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
 
+from fuzz.admin_history import run_admin
 from fuzz.batch_run import run_batches
 from fuzz.client_history import run_client
 from fuzz.outcome import Outcome
@@ -24,7 +26,12 @@ from fuzz.proxy_run import run_proxy
 
 PROGRESS_EVERY = 500
 _TITLE_WIDTH = 52
-RUNS: Final[dict[str, Callable[..., Outcome]]] = {"client": run_client, "batches": run_batches, "proxy": run_proxy}
+RUNS: Final[dict[str, Callable[..., Outcome]]] = {
+    "client": run_client,
+    "admin": run_admin,
+    "batches": run_batches,
+    "proxy": run_proxy,
+}
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -10,12 +10,13 @@ import random
 from collections import Counter
 
 import attrs
-from fuzz.lies import Lie, lasting_lies
+from fuzz.lies import ASKED, Lie, lasting_lies
 from fuzz.mutations import Answer, draw_kind, first_message, mutated
 from simulation.network import ClientEnd, Network, Process, Wire
 from simulation.trace import Trace
 from simulation.virtual_time import VirtualTime
 
+from kafka_share.broker.api_keys import ApiKey
 from kafka_share.protocol.messages import decode_request_header
 
 _REMEMBERED = 8
@@ -39,6 +40,8 @@ class FuzzedNetwork(Network):
         self.probability = 0.0
         self.mutations_left = 0
         self.lies: list[Lie] = []
+        self.apis: tuple[ApiKey, ...] = ASKED
+        """Those whose versions matter to the clients."""
         self.asked: Counter[tuple[str, int, int]] = Counter()
         """(client, API key, second of virtual time) -> requests."""
         self._dialogues: dict[int, _Dialogue] = {}
@@ -82,4 +85,4 @@ class FuzzedNetwork(Network):
         if told is not None:
             self._trace.count("mutated answer that can be read")
             self._trace.add("TOLD", name, repr(told)[:2_000])
-            self.lies += lasting_lies(answer.api_key, name, wire.id, truth, told, self._time.now_ms)
+            self.lies += lasting_lies(answer.api_key, name, wire.id, truth, told, self._time.now_ms, self.apis)

@@ -8,7 +8,7 @@ complains.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import attrs
@@ -79,10 +79,12 @@ def differences(true: Any, told: Any, path: str = "") -> Iterator[Difference]:
         yield Difference(path, true, told)
 
 
-def lasting_lies(api_key: int, client: str, wire_id: int, true: Any, told: Any, now_ms: int) -> Iterator[Lie]:
-    """The lies of one answer that the next sane answer does not put right."""
+def lasting_lies(
+    api_key: int, client: str, wire_id: int, true: Any, told: Any, now_ms: int, apis: Iterable[ApiKey] = ASKED
+) -> Iterator[Lie]:
+    """The lies of one answer that the next sane answer does not put right; `apis` are those that the client uses."""
     if api_key == ApiKey.API_VERSIONS:
-        wrong = [key.name for key in ASKED if _versions(true, key) != _versions(told, key)]
+        wrong = [key.name for key in apis if _versions(true, key) != _versions(told, key)]
         if wrong:
             yield Lie(client, wire_id, Effect.VERSIONS, FOR_GOOD_MS, f"those of {', '.join(wrong)}")
     for difference in differences(true, told):

@@ -11,6 +11,7 @@ from uuid import UUID
 
 import pytest
 from fuzz import fuzz
+from fuzz.admin_history import run_admin
 from fuzz.batch_run import run_batches
 from fuzz.client_history import ClientHistory, run_client
 from fuzz.lies import Effect, lasting_lies
@@ -19,9 +20,12 @@ from fuzz.proxy_run import run_proxy
 from simulation.trace import ComplaintError
 
 from kafka_share.application.decoding import PartitionDecoding
+from kafka_share.core.admin import groups
+from kafka_share.core.admin.machine import AdminCore
 from kafka_share.core.fetching.acknowledgements import Acknowledgements
 from kafka_share.core.membership import Membership
 from kafka_share.core.metadata import Metadata
+from kafka_share.core.metrics.telemetry import TelemetryPush
 from kafka_share.core.outputs import Requests
 from kafka_share.network.wire import Dialogue
 from kafka_share.protocol.messages import encode_response
@@ -40,6 +44,42 @@ def test_clients_settle_every_record_when_answers_were_mutated_for_a_while() -> 
     assert [(outcome.seed, outcome.complaint) for outcome in outcomes if outcome.complaint is not None] == []
     assert sum(outcome.mutations for outcome in outcomes) > SEEDS
     assert sum(outcome.excuse is not None for outcome in outcomes) < SEEDS // 3
+
+
+def test_clients_push_metrics_in_the_fuzz() -> None:
+    """What brokers ask of a push, its interval first of all, is mutated like everything else."""
+    assert run_client(0).happened["pushes of metrics"] > 0
+
+
+def test_a_consumer_that_pushes_its_metrics_without_end_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers that throttle it do not help."""
+    for name in ("_take", "_pushed", "_refused"):
+        original = getattr(TelemetryPush, name)
+
+        def at_once(self: TelemetryPush, told: Any, now_ms: int, original: Any = original) -> None:
+            original(self, told, now_ms)
+            self._due_at_ms = now_ms + 10
+
+        monkeypatch.setattr(TelemetryPush, name, at_once)
+    assert any("TELEMETRY" in (run_client(seed).complaint or "") for seed in range(0, SEARCHED, 2))
+
+
+def test_admin_calls_end_in_time_and_succeed_when_answers_were_mutated_for_a_while() -> None:
+    """Mutated answers cost no defect and no time beyond that of the call; with sane brokers every call succeeds."""
+    outcomes = [run_admin(seed) for seed in range(SEEDS)]
+    assert [(outcome.seed, outcome.complaint) for outcome in outcomes if outcome.complaint is not None] == []
+    assert sum(outcome.mutations for outcome in outcomes) > SEEDS
+    assert sum(outcome.excuse is not None for outcome in outcomes) < SEEDS // 3
+
+
+def test_an_admin_operation_that_trips_over_an_unknown_name_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "parsed", lambda kind, name: kind(name))
+    assert any("defect" in (run_admin(seed).complaint or "") for seed in range(SEARCHED))
+
+
+def test_an_admin_call_that_outlives_its_time_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AdminCore, "_wake", lambda self, at_ms: None)
+    assert any("in its time" in (run_admin(seed).complaint or "") for seed in range(SEARCHED))
 
 
 def test_every_acquired_offset_is_somewhere_when_record_batches_are_damaged() -> None:

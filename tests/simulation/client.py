@@ -76,7 +76,7 @@ class SimulatedClient:
             group_id=profile.group,
             share_acknowledgement_mode="explicit" if profile.explicit else "implicit",
             explicit_window_records=profile.window_records,
-            enable_metrics_push=False,
+            enable_metrics_push=profile.metrics_push,
             fetch_max_wait_ms=profile.fetch_max_wait_ms,
             max_poll_records=profile.max_poll_records,
             share_acquire_mode="record_limit" if profile.record_limit else "batch_optimized",

@@ -21,7 +21,7 @@ from kafka_share.network.wire import Close, Dialogue, Opened, Served, Write
 from kafka_share.records import Node
 
 if TYPE_CHECKING:
-    from simulation.driver import SimulatedDriver
+    from simulation.driver import SimulatedProcess
 
 
 PORT: Final = 9092
@@ -43,7 +43,7 @@ class SimulatedConnection:
         node: Node,
         channel: Channel,
         owner: ConnectionOwner,
-        process: SimulatedDriver,
+        process: SimulatedProcess,
         network: Network,
         time: VirtualTime,
     ) -> None:

@@ -1,4 +1,5 @@
-"""The background half of a simulated client: the package's own turns of a core, under virtual time.
+"""The background half of a simulated client: the package's own turns of a core, under virtual time. `SimulatedProcess`
+runs any core, `SimulatedDriver` a consumer's.
 
 What it adds is what a process can do to them: it can be paused, as by a collection of garbage or by a hypervisor, so
 that nothing is received and no timer runs until it goes on; and it can die.
@@ -8,28 +9,34 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from simulation.connection import SimulatedConnection
 from simulation.network import NEVER, Network
 from simulation.trace import Trace
 from simulation.virtual_time import CHECK_EVERY, Action, SpinError, VirtualTime
 
-from kafka_share.config import ShareConsumerConfig
+from kafka_share.config import ClientConfig, ShareConsumerConfig
 from kafka_share.core.consumer import ShareConsumerCore
 from kafka_share.core.events import BatchReclaimed, Event, Output, Send
 from kafka_share.network.connections import Connections
 from kafka_share.network.mailbox import Application, ConsumerPort, Mailbox
-from kafka_share.network.turns import Turns
+from kafka_share.network.turns import ApplicationPort, Core, Turns
 
 ROUNDS_LIMIT: Final = 5_000
 """A core that has outputs again and again, without any time that passes, would never end its turn."""
 
 
+class CheckedCore(Core, Protocol):
+    """A core that can look at its own invariants."""
+
+    def check(self) -> None: ...
+
+
 class TracedCore:
     """A core whose events and outputs stand in the trace, and whose invariants are looked at now and then."""
 
-    def __init__(self, name: str, core: ShareConsumerCore, trace: Trace) -> None:
+    def __init__(self, name: str, core: CheckedCore, trace: Trace) -> None:
         self.measurements = core.measurements
         self._name = name
         self._core = core
@@ -68,48 +75,43 @@ class TracedCore:
             self._trace.add(self._name, kind, text if len(text) <= 500 else text[:500] + "…")
 
 
-class SimulatedDriver:
-    """Runs a consumer's core. `name` is the client id; its clock runs `ahead_ms` before the virtual one."""
+class SimulatedProcess:
+    """Runs a core. `name` is the client id; its clock runs `ahead_ms` before the virtual one."""
 
     def __init__(
         self,
         name: str,
-        config: ShareConsumerConfig,
-        member_id: str,
-        source: random.Random,
+        config: ClientConfig,
+        core: CheckedCore,
         time: VirtualTime,
         network: Network,
         trace: Trace,
-        notify: Callable[[], None],
         ahead_ms: int,
     ) -> None:
         self.name = name
         self.config = config
-        self.core = ShareConsumerCore(config, member_id, source)
-        self.mailbox = Mailbox(notify)
         self.is_dead = False
         self.paused_until_ms = 0
+        self._traced = TracedCore(name, core, trace)
         self._time = time
         self._network = network
-        self._trace = trace
         self._ahead_ms = ahead_ms
         self._is_scheduled = False
         self._armed_for_ms: int | None = None
         self.logs: list[tuple[str, dict[str, Any]]] = []
         """Name and fields of what the core logged."""
-        self._port: ConsumerPort
+        self._port: ApplicationPort
         self._turns: Turns
 
-    def start(self, application: Application) -> None:
+    def begin(self, port: ApplicationPort) -> None:
         """Before the first event."""
-        core = TracedCore(self.name, self.core, self._trace)
-        self._port = ConsumerPort(self.mailbox, application)
-        self._turns = Turns(core, self._port, self.now_ms, self._log)
+        self._port = port
+        self._turns = Turns(self._traced, port, self.now_ms, self._log)
         self._turns.connections = Connections(
             lambda node, channel, owner: SimulatedConnection(node, channel, owner, self, self._network, self._time),
             self._turns.inputs.append,
             self.step,
-            self.core.measurements,
+            self._traced.measurements,
             log=_no_log,
         )
 
@@ -146,7 +148,7 @@ class SimulatedDriver:
 
     # ---- called by the application
 
-    def post(self, event: Event, *, wake: bool = True) -> None:
+    def post(self, event: Any, *, wake: bool = True) -> None:
         self._turns.post(event)
         if wake and not self._is_scheduled:
             self._is_scheduled = True
@@ -181,6 +183,30 @@ class SimulatedDriver:
         if self._armed_for_ms == armed_for_ms:
             self._armed_for_ms = None
             self.step()
+
+
+class SimulatedDriver(SimulatedProcess):
+    """Runs a consumer's core."""
+
+    def __init__(
+        self,
+        name: str,
+        config: ShareConsumerConfig,
+        member_id: str,
+        source: random.Random,
+        time: VirtualTime,
+        network: Network,
+        trace: Trace,
+        notify: Callable[[], None],
+        ahead_ms: int,
+    ) -> None:
+        self.core = ShareConsumerCore(config, member_id, source)
+        self.mailbox = Mailbox(notify)
+        super().__init__(name, config, self.core, time, network, trace, ahead_ms)
+
+    def start(self, application: Application) -> None:
+        """Before the first event."""
+        self.begin(ConsumerPort(self.mailbox, application))
 
 
 def _no_log(*_: Any, **__: Any) -> None:

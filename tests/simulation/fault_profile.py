@@ -86,6 +86,7 @@ class ClientProfile:
     release_backoff_ms: int
     loops: bool
     """Whether it takes its records from a loop over the consumer."""
+    metrics_push: bool = False
 
 
 def draw_cluster(source: random.Random) -> ClusterProfile:
