@@ -145,7 +145,7 @@ def test_bad_records_are_raised_up_to_the_limit_and_the_good_ones_come_when_one_
     parts = [(b"k", b"v"), (b"bad", b"raw value"), (b"raw key", b"bad"), (b"k", b"v")]
     batch = [(i, 1_000 + i, key, value, [("h", b"1")]) for i, (key, value) in enumerate(parts)]
     broker.append_batches(topic, encode_batch(batch))
-    consumer = make_consumer(topic, key_deserializer=not_bad, value_deserializer=not_bad)
+    consumer = make_consumer(topic, key_deserializer=not_bad, value_deserializer=not_bad, release_backoff_ms=0)
     consumer.set_acknowledgement_commit_callback(outcomes)
     assert offsets(poll_until(consumer, 1)) == [0, 3]
     errors = [poll_until_raises(consumer, RecordDeserializationError) for _ in range(2)]
