@@ -139,6 +139,8 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
         self._calls = ConsumerCalls(self._application, self._driver, api_timeout_ms=config.default_api_timeout_ms)
         deliveries, measurements = self._application.deliveries, self._driver.measurements
         measurements.window_records = lambda: deliveries.window_records
+        callbacks = self._driver.callbacks
+        deliveries.behind, callbacks.on_taken = callbacks.waiting, self._application.outcome_told
         measurements.held_records = lambda: deliveries.held
         self._driver.start()
         self._exit = _Exit(self)

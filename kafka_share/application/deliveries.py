@@ -65,6 +65,9 @@ class Deliveries:
         """Tells the background side that there is something to gather; to be set by whoever runs the calls."""
         self.is_pressing: bool = False
         """Whether a lock ends soon, so that each acknowledgement is announced."""
+        self.behind: Callable[[], int] = int
+        """How many outcomes the application has not heard of yet: they take room in the open window; to be set by
+        whoever tells them."""
         self._protects_locks = protects_locks
         self._can_renew = True
         self._lost: dict[TopicIdPartition, list[int]] = {}
@@ -196,14 +199,22 @@ class Deliveries:
             self._waits_for_room = room <= 0
             return room
 
+    def has_found_room(self) -> bool:
+        """Open window, any thread: whether a poll is to be woken, because it waits for room and there is some."""
+        with self.guard:
+            return self._waits_for_room and self._room() > 0
+
     def _room(self) -> int:
-        return self._window_records - sum(delivery.count_open() for delivery in self._all())
+        return self._window_records - self._count_open() - self.behind()
+
+    def _count_open(self) -> int:
+        return sum(delivery.count_open() for delivery in self._all())
 
     @property
     def window_records(self) -> int:
         """Open window: the delivered records without a final acknowledgement."""
         with self.guard:
-            return self._window_records - self._room() if self._has_window else 0
+            return self._count_open() if self._has_window else 0
 
     # ---- acknowledgements
 
@@ -235,7 +246,7 @@ class Deliveries:
                 self._finish_leaving()
             if any(one.acknowledge_once(record.offset, kind, on_outcome) for one in self._candidates(record)):
                 self._announce_once()
-                return self._waits_for_room and self._room() > 0
+                return self.has_found_room()
         if not _is_lost(record):
             raise _not_in_flight(record.topic, record.partition, record.offset)
         if on_outcome is not None:

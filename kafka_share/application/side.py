@@ -247,6 +247,11 @@ class ApplicationSide:
         """Whether a poll may return records: always, unless the window is full or too many wait for their release."""
         return self.deliveries.room() > 0 if self.has_window else self.deliveries.held < MAX_HELD_RECORDS
 
+    def outcome_told(self) -> None:
+        """The application hears of an outcome that took room in the open window. Any thread."""
+        if self.deliveries.has_found_room():
+            self.wake()
+
     def begin_poll(self) -> None:
         self._asked = None
 

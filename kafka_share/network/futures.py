@@ -21,10 +21,20 @@ from kafka_share.errors import KafkaShareError
 log: logging.Logger = logging.getLogger(__name__)
 
 
+def _nobody() -> None:
+    """Who is told where nobody looks at what waits."""
+
+
 class DoneCallbacks:
-    """Runs done callbacks one after the other. The thread begins with the first of them and ends after `end`."""
+    """Runs done callbacks one after the other. The thread begins with the first of them and ends after `end`.
+
+    Those that wait for their turn take room in the open window: a callback that blocks stops new records, and so the
+    queue grows no longer than the window lets it.
+    """
 
     def __init__(self, name: str) -> None:
+        self.on_taken: Callable[[], object] = _nobody
+        """Called when one waits no longer; to be set by whoever looks at `waiting`."""
         self._name = name
         self._guard = threading.Lock()
         self._has_ended = False
@@ -40,6 +50,10 @@ class DoneCallbacks:
         if not is_taken:
             _run(callback)
 
+    def waiting(self) -> int:
+        """How many wait for the one that runs. Any thread may call this."""
+        return self._waiting.qsize()
+
     def _has_thread(self) -> bool:
         if self._thread is None:
             thread = threading.Thread(target=self._work, name=self._name, daemon=True)
@@ -52,6 +66,7 @@ class DoneCallbacks:
 
     def _work(self) -> None:
         for callback in iter(self._waiting.get, None):
+            self.on_taken()
             _run(callback)
 
     @property

@@ -35,6 +35,7 @@ from kafka_share.core.events import (
     Unsubscribed,
 )
 from kafka_share.core.metrics.measurements import Measurements
+from kafka_share.network.futures import DoneCallbacks
 from kafka_share.network.mailbox import Mailbox
 from kafka_share.protocol.record_batches import encode_batch
 from kafka_share.protocol.share_values import AcquiredRange
@@ -73,6 +74,7 @@ class ScriptedBackground:
     def __init__(self, core: Any, config: Any, *, application: Any = None) -> None:
         self.measurements = Measurements()
         self.mailbox = Mailbox(None, self.measurements, self.now_ms)
+        self.callbacks = DoneCallbacks("nobody adds any")
         self.is_current_thread = False
         self.ledger = Ledger()
         self.is_closed = False

@@ -88,7 +88,7 @@ def test_last_batch_is_released_when_an_implicit_consumer_closes(
     consumer.close()
     assert 0 < len(last) < 300
     (warning,) = [record for record in caplog.records if "commit_sync" in record.getMessage()]
-    assert (warning.levelname, warning.args) == ("WARNING", (len(last),))
+    assert (warning.levelname, warning.args) == ("WARNING", (f"{len(last)} records",))
     assert offsets(left_for_others(broker, make_consumer, topic)) == last
 
 

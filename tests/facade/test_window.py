@@ -361,6 +361,42 @@ def test_a_callback_of_a_future_may_acknowledge_but_not_wait_for_its_own_thread(
     assert outcome(seen.get(timeout=patience_s())) is None
 
 
+def test_done_callbacks_that_wait_take_room_until_their_turn_comes(
+    broker: ReferenceBroker, make_consumer: MakeConsumer
+) -> None:
+    """While one blocks, others wait, and no record comes that would add to them; a poll goes on when they have run."""
+    consumer = windowed(make_consumer, 2, share_acquire_mode="record_limit")
+    broker.set_group_config("g", {"share.record.lock.duration.ms": "60000"})  # no lock that ends wakes the poll
+    produce_values(broker, "t", 5)
+    first, second = poll_until(consumer, 2)
+    may_end, runs = threading.Event(), threading.Event()
+
+    def block(_: Future[None]) -> None:
+        runs.set()
+        may_end.wait()
+
+    consumer.acknowledge_with_result(first).add_done_callback(block)
+    assert runs.wait(patience_s())
+    called: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    futures = [consumer.acknowledge_with_result(second)]
+    (third,) = poll_until(consumer, 1)[:1]
+    futures.append(consumer.acknowledge_with_result(third))
+    for future in futures:
+        assert outcome(future) is None
+        future.add_done_callback(called.put)  # both are done: they are in the queue now
+    broker.clear_requests()
+    assert list(consumer.poll(timeout_ms=50)) == []
+    assert broker.requests(FETCH) == [], "the window is full of what waits"
+    polled: queue.SimpleQueue[list[Record]] = queue.SimpleQueue()
+    thread = threading.Thread(target=lambda: polled.put(list(consumer.poll(timeout_ms=LONG_MS))))
+    thread.start()
+    wait_until(lambda: consumer._application.deliveries._waits_for_room)
+    may_end.set()
+    assert polled.get(timeout=patience_s())
+    thread.join()
+    assert [called.get(timeout=patience_s()) for _ in futures] == futures
+
+
 @pytest.mark.parametrize("raised", [SystemExit, KeyboardInterrupt, GeneratorExit, ValueError])
 def test_futures_are_resolved_and_polls_go_on_when_a_done_callback_raises(
     broker: ReferenceBroker, consumer: Consumer, caplog: pytest.LogCaptureFixture, raised: type[BaseException]
