@@ -92,4 +92,5 @@ def _headers_of(headers: Any) -> list[tuple[str, bytes | None]]:
 
 
 def _kind(data: Any) -> str:
-    return f"a {type(data).__name__}"
+    name = type(data).__name__
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"

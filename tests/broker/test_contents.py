@@ -115,9 +115,9 @@ def test_a_batch_has_values_and_pairs_and_records_with_headers(broker: Reference
         ({"id": 1}, None, (), r"the value of a record is bytes, text or None, not a dict: write json.dumps\(value\)"),
         (b"v", ["k"], (), r"the key of a record .* not a list: write json.dumps\(key\)"),
         (("k", b"v"), None, (), r"not a tuple: write key=… .* produce_batch"),
-        (7, None, (), r"not a int: write str\(value\).encode\(\)"),
+        (7, None, (), r"not an int: write str\(value\).encode\(\)"),
         (b"v", None, ["h"], r"'h' is none: write \{\"name\": b\"value\"\}"),
-        (b"v", None, {"h": 1}, r"the header 'h' of a record .* not a int"),
+        (b"v", None, {"h": 1}, r"the header 'h' of a record .* not an int"),
         (b"v", None, [(b"h", b"v")], r"pairs of name \(text\) and value"),
     ],
 )

@@ -68,6 +68,8 @@ def test_the_doctor_follows_a_group_from_nothing_to_held_locks_to_done(broker: R
         consumer.commit_sync()
         assert doctor(broker) == (0, ["nothing-new"]), "nothing is wrong with a group that waits for new records"
     assert doctor(broker) == (1, ["no-members", "nothing-new"])
+    text = run(broker, "doctor", "--group", GROUP, "--topic", TOPIC, "--observe", "0").stdout
+    assert "cannot be told here: this cluster has no topic __share_group_state" in text
 
 
 def state_key(kind: int, topic_id: UUID) -> bytes:

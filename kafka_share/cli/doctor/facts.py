@@ -26,7 +26,7 @@ from kafka_share.admin_values import (
     TopicDescription,
 )
 from kafka_share.cli.doctor.history import PartitionHistory
-from kafka_share.errors import KafkaShareError
+from kafka_share.errors import KafkaShareError, UnknownTopicOrPartitionError
 from kafka_share.records import TopicPartition
 
 SHARE_FETCH_API: Final = 78
@@ -290,6 +290,8 @@ def _histories(
     admin: KafkaShareAdmin, topic: TopicDescription, read_histories: ReadHistories
 ) -> dict[int, PartitionHistory] | str:
     log = admin.describe_topics([STATE_TOPIC])[STATE_TOPIC]
+    if isinstance(log, UnknownTopicOrPartitionError):
+        return f"this cluster has no topic {STATE_TOPIC}, or the user of this command may not see it"
     if isinstance(log, KafkaShareError):
         return str(log)
     return read_histories(topic.topic_id, [p.partition for p in topic.partitions], len(log.partitions))

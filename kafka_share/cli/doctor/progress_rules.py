@@ -56,7 +56,7 @@ def _finished(facts: Facts) -> Iterator[Finding]:
         return
     known = [p.history for p in facts.partitions if p.history is not None]
     if facts.history_unknown is not None:
-        history = f"Which of them they were cannot be told here: {facts.history_unknown}"
+        history = f"Which of them they were cannot be told here: {facts.history_unknown.rstrip('.')}."
     elif any(one.archived for one in known):
         history = "Those that were not accepted are named here, too."
     else:
