@@ -379,8 +379,8 @@ class Deliveries:
         delivery, leaving = self._leaving
         for gathered, waiting in leaving.parts:
             self._book(gathered, delivery, waiting)
-            if leaving.renewing:
-                self.renewing[gathered.number] = delivery, list(leaving.renewing.values())
+            if renewed := leaving.renewed_in(gathered):
+                self.renewing[gathered.number] = delivery, renewed
         delivery.leave(leaving, has_window=self._has_window)
         self._file(delivery)
         self._leaving = None

@@ -71,6 +71,11 @@ class Leaving:
     renewing: dict[int, Record]
     """Not in the open window, where renewed records stay."""
 
+    def renewed_in(self, part: GatheredAcknowledgements) -> list[Record]:
+        """The records under renewal whose outcome will be that of this part."""
+        offsets = (o for run in part.runs if run.type == RENEW for o in range(run.first, run.last + 1))
+        return [self.renewing[offset] for offset in offsets if offset in self.renewing]
+
 
 class Delivery:
     """What was delivered from one fetched partition and is not acknowledged yet.

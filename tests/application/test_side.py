@@ -386,6 +386,26 @@ def test_the_record_is_gone_when_its_renewal_failed() -> None:
     assert isinstance(outcome.error, InvalidRecordStateError)
 
 
+def test_polls_go_on_when_a_renewal_left_together_with_a_word_that_came_too_late() -> None:
+    """Late words leave apart from the others: a renewal has ended when the part that it is in has its outcome."""
+    application = side(explicit=True)
+    deliver(application, part(A0, 0, b"x", b"y"))
+    records = application.collect()
+    assert records is not None
+    lock = next(iter(records)).lock
+    assert lock is not None
+    lock.lose(0, 0)
+    application.acknowledge("a", 0, 0, ACCEPT)
+    application.acknowledge("a", 0, 1, RENEW)
+    late, on_time = application.gather()
+    for said, error in ((late, InvalidRecordStateError()), (on_time, None)):
+        ended = (EndedAcknowledgements(said.number, said.runs),)
+        application.take_all([ReportOutcomes((AcknowledgementOutcome(A0, ended, error, None),))])
+    assert (late.runs, on_time.runs) == ((Run(0, 0, ACCEPT),), (Run(1, 1, RENEW),))
+    assert not application.deliveries.renewing
+    assert collected(application) == [("a", 0, 1)]
+
+
 def test_the_rest_is_waited_for_when_half_of_the_renewals_have_ended() -> None:
     application = side(explicit=True)
     deliver(application, part(A0, 0, b"x", b"y"))
