@@ -7,6 +7,7 @@ left behind.
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -250,6 +251,12 @@ class BrokerProcess:
         self.process.kill()
         self.process.wait()
 
+    def stand_still(self) -> None:
+        """SIGSTOP: returns when the process has stopped, which on a busy machine may be later than the signal."""
+        self.process.send_signal(signal.SIGSTOP)
+        _, status = os.waitpid(self.process.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+
     def close(self) -> None:
         self._wire.close()
         self.kill()
@@ -309,13 +316,11 @@ def test_unsubscribe_ends_at_its_timeout_when_the_broker_is_killed(broker_proces
 def test_commit_raises_at_its_timeout_when_the_broker_process_stands_still(broker_process: BrokerProcess) -> None:
     """A broker that is stopped, not dead, keeps its connections: commit_sync raises when its own time is over."""
     broker_process.produce(b"held")
-    consumer: Consumer = KafkaShareConsumer(
-        "t", bootstrap_servers=broker_process.bootstrap_servers, group_id="g", **SHORT
-    )
+    consumer: Consumer = KafkaShareConsumer("t", bootstrap_servers=broker_process.bootstrap_servers, group_id="g")
     outcomes = Outcomes()
     consumer.set_acknowledgement_commit_callback(outcomes)
     poll_until(consumer, 1)
-    broker_process.process.send_signal(signal.SIGSTOP)
+    broker_process.stand_still()
     with pytest.raises(OperationTimeoutError):
         consumer.commit_sync(timeout_ms=100)
     consumer.close(timeout_ms=300)
