@@ -465,6 +465,7 @@ class HangingLog(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if threading.current_thread() is not threading.main_thread():
+            self.thread = threading.current_thread()
             self.hangs.set()
             self.may_end.wait()
 
@@ -474,7 +475,6 @@ def test_futures_are_resolved_by_close_when_the_background_thread_hangs(
 ) -> None:
     produce_values(broker, "t", 1)
     (record,) = poll_until(consumer, 1)
-    background = [thread for thread in threading.enumerate() if thread.name.startswith("kafka-share ")]
     log, handler = logging.getLogger("kafka_share.network.connections"), HangingLog()
     log.addHandler(handler)
     try:
@@ -486,8 +486,7 @@ def test_futures_are_resolved_by_close_when_the_background_thread_hangs(
     finally:
         log.removeHandler(handler)
         handler.may_end.set()
-    for thread in background:
-        thread.join(patience_s())
+    handler.thread.join(patience_s())
 
 
 def test_a_future_cannot_be_cancelled(broker: ReferenceBroker, consumer: Consumer) -> None:
