@@ -42,6 +42,10 @@ class ClientAudit:
         self._in_hand: Counter[tuple[str, int, int]] = Counter()
         self._waiting: Counter[tuple[str, int, int]] = Counter()
         """What a loop has polled and not come to."""
+        self._arrivals = 0
+        self._in_hand_since: dict[tuple[str, int, int], int] = {}
+        self._waiting_since: dict[tuple[str, int, int], int] = {}
+        """Which came first, where a record is in hand and waits too: as a delivery that was lost, and as the next."""
         self._unreported: Counter[tuple[TopicIdPartition, int, int]] = Counter()
         """(partition, offset, type) that was acknowledged and has had no outcome."""
         self._unposted: set[tuple[str, int, int]] = set()
@@ -58,6 +62,8 @@ class ClientAudit:
             if record.value != value_of(*where):
                 raise ComplaintError(f"{self._name} got {record!r} with a value that is not the producer's")
             self._in_hand[where] += 1
+            self._arrivals += 1
+            self._in_hand_since[where] = self._waiting_since[where] if self._waiting[where] else self._arrivals
             self._waiting[where] = max(0, self._waiting[where] - 1)
         self._trace.count("records delivered", len(records))
         if records and self._trace.is_on:
@@ -66,7 +72,10 @@ class ClientAudit:
     def polled(self, records: list[ShareRecord[Any, Any]]) -> None:
         """A loop gets these one by one."""
         for record in records:
-            self._waiting[record.topic, record.partition, record.offset] += 1
+            where = (record.topic, record.partition, record.offset)
+            self._waiting[where] += 1
+            self._arrivals += 1
+            self._waiting_since[where] = self._arrivals
 
     def put_back(self, records: list[ShareRecord[Any, Any]]) -> None:
         """A loop has not come to these; they come again."""
@@ -83,9 +92,14 @@ class ClientAudit:
                 where = (one.partition.topic, one.partition.partition, offset)
                 if not (self._in_hand[where] or self._waiting[where]):
                     raise ComplaintError(f"{self._name} gives up {where}, which its application does not hold")
-                (self._in_hand if self._in_hand[where] else self._waiting)[where] -= 1
+                (self._in_hand if self._was_in_hand_first(where) else self._waiting)[where] -= 1
                 self._unposted.discard(where)
                 self._trace.count("given up")
+
+    def _was_in_hand_first(self, where: tuple[str, int, int]) -> bool:
+        if self._in_hand[where] and self._waiting[where]:
+            return self._in_hand_since[where] < self._waiting_since[where]
+        return bool(self._in_hand[where])
 
     @property
     def open_numbers(self) -> frozenset[int]:

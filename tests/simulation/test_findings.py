@@ -28,6 +28,15 @@ def test_a_record_that_comes_again_replaces_its_older_delivery(seed: int) -> Non
     ends_well(seed)
 
 
+@pytest.mark.parametrize("seed", [1853, 3154])
+def test_a_record_that_was_lost_before_a_loop_came_to_it_may_be_in_hand_again(seed: int) -> None:
+    """A loop waits with a record whose lock is lost, and gets the next delivery of it before that is told.
+
+    The auditor took the new delivery for the one that was given up, and complained of its acknowledgement.
+    """
+    ends_well(seed)
+
+
 @pytest.mark.parametrize("seed", [233, 381])
 def test_an_offset_may_have_ended_before_the_start_offset_has_passed_it(seed: int) -> None:
     """Behind a gap in what a new leader loaded, the start offset waits for new records although all has ended.
