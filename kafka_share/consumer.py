@@ -129,6 +129,7 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
             now_ms=clock_ms,
             window_records=config.explicit_window_records,
             protects_locks=config.protect_locks,
+            longest_work_ms=config.max_poll_interval_ms,
             guard=threading.RLock(),
         )
         self._callback_thread: int | None = None

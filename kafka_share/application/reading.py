@@ -26,7 +26,8 @@ class Reading:
         self._on_step = on_step
         self._decided = 0
         self._passed = 0
-        self._kept = 0
+        self._seen = -1
+        self._seen_at_ms = 0
         self._rest = filter(self._decide, self._records)
 
     def __len__(self) -> int:
@@ -56,13 +57,16 @@ class Reading:
         self._passed = max(before, self._decided - 1)
         return self._records[before : self._passed]
 
-    def take_awaited(self) -> list[Record]:
-        """What the loop works on and has not come to; nothing if it has not moved since this was last asked."""
-        decided = self._decided
-        if decided == self._kept:
-            return []
-        self._kept = decided
-        return self._records[max(0, decided - 1) :]
+    @property
+    def awaited(self) -> list[Record]:
+        """What the loop works on, and what it has not come to."""
+        return self._records[max(0, self._decided - 1) :]
+
+    def stands_for_ms(self, now_ms: int) -> int:
+        """How long the loop has been at the same record, as far as those who ask have seen."""
+        if self._seen != self._decided:
+            self._seen, self._seen_at_ms = self._decided, now_ms
+        return now_ms - self._seen_at_ms
 
     def end(self) -> None:
         """The consumer closes: the loop gets nothing more."""

@@ -16,7 +16,7 @@ had collected goes to the next poll.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from operator import attrgetter
 from typing import Any
@@ -70,7 +70,7 @@ class ApplicationSide:
 
     `now_ms` is the clock of the core's events. `guard` is a re-entrant lock, needed where the background thread is
     another one. `protects_locks`: acknowledgements leave before their locks end, and loops keep the locks of what they
-    have not come to.
+    have not come to, until they have stood still for `longest_work_ms`.
     """
 
     def __init__(
@@ -82,6 +82,7 @@ class ApplicationSide:
         now_ms: Callable[[], int] = _standing_clock,
         window_records: int = 0,
         protects_locks: bool = False,
+        longest_work_ms: int = 300_000,
         guard: AbstractContextManager[Any] | None = None,
     ) -> None:
         self.explicit = explicit
@@ -108,6 +109,8 @@ class ApplicationSide:
         """What a loop over the consumer is about to get."""
         self._incoming = IncomingRecords(decoder, self.deliveries, self._is_wanted, has_window=self.has_window)
         self._protects_locks = protects_locks
+        self._longest_work_ms = longest_work_ms
+        self._now_ms = now_ms
         self._max_poll_records = max_poll_records
         self._asked: int | None = None
         """How many records the present poll has asked for since the last batch came."""
@@ -218,14 +221,20 @@ class ApplicationSide:
             if deliveries.is_closed:
                 return
             self._accept_passed()
-            awaited = () if self.reading is None else self.reading.take_awaited()
-            gathered, lost = deliveries.gather_early(awaited), deliveries.take_lost()
+            gathered, lost = deliveries.gather_early(self._awaited()), deliveries.take_lost()
             again_at_ms = deliveries.look_again_at_ms()
             if gathered or lost or again_at_ms is not None:
                 post(AcknowledgementsGathered(gathered, again_at_ms, lost))
                 deliveries.posted()
         if gathered or lost:
             self.wake()  # there may be room
+
+    def _awaited(self) -> Sequence[Record]:
+        """What a loop has not dealt with, unless it has stood still for so long that it hangs."""
+        reading = self.reading
+        if reading is None or reading.stands_for_ms(self._now_ms()) >= self._longest_work_ms:
+            return ()
+        return reading.awaited
 
     def ended(self) -> None:
         """The background thread has ended, well or badly: nobody is left waiting."""

@@ -17,20 +17,21 @@ SHORT_LOCKS = {"group.share.record.lock.duration.ms": 2_000, "group.share.min.re
 
 
 class Worker:
-    """Handles each record of a loop in `work_ms`, until `records` of them have been handled."""
+    """Handles each record of a loop in `work_ms`, the first in `first_ms`, until `records` of them have been handled."""
 
-    def __init__(self, records: int, work_ms: int) -> None:
+    def __init__(self, records: int, work_ms: int, first_ms: int | None = None) -> None:
         self.handled: Counter[int] = Counter()
         self.deliveries: Counter[int] = Counter()
         self._records = records
         self._work_ms = work_ms
+        self._first_ms = work_ms if first_ms is None else first_ms
 
     def __call__(self, client: SimulatedClient) -> Steps[None]:
         facade = client.facade
         facade.subscribe(frozenset({TOPIC}))
 
         def work(record: Record) -> Steps[bool]:
-            yield from facade.sleep(self._work_ms)
+            yield from facade.sleep(self._work_ms if self.handled else self._first_ms)
             self.handled[record.offset] += 1
             self.deliveries[record.delivery_count] += 1
             if client.profile.explicit:
@@ -51,6 +52,7 @@ class Worker:
         pytest.param(100, 50, SHORT_LOCKS, id="2 s"),
         pytest.param(500, 100, {}, id="defaults"),
         pytest.param(500, 1_000, {}, id="many locks long"),
+        pytest.param(5, 20_000, SHORT_LOCKS, id="one record takes ten locks"),
     ],
 )
 def test_a_slow_loop_handles_and_accepts_each_record_once(
@@ -65,6 +67,17 @@ def test_a_slow_loop_handles_and_accepts_each_record_once(
     assert scene.finished == records
     assert scene.count("outcome accepted") > 1
     assert not scene.count("outcome InvalidRecordStateError")
+
+
+@pytest.mark.parametrize("explicit", [False, True])
+def test_a_loop_that_hangs_loses_its_locks(explicit: bool) -> None:
+    """Others get the records of a loop that has stood still for `max_poll_interval_ms`, 300 s by default."""
+    scene, worker = Scene(3, SHORT_LOCKS), Worker(3, 10, first_ms=310_000)
+    client = scene.join(worker, explicit=explicit)
+    scene.run()
+    assert scene.finished == 3
+    assert client.driver.core.measurements.lost.sum >= 2, "those behind the one that hangs"
+    assert worker.deliveries[2] >= 2
 
 
 @pytest.mark.better_than_java("slow-work")
