@@ -46,6 +46,7 @@ MAY_IMPORT: Final[Mapping[str, set[str]]] = {
     "broker": {"protocol"},
     "cli": {"admin", "broker", "consumer", "protocol"},
     "pytest_plugin": {"broker", "consumer"},
+    "spark": {"admin", "consumer"},
     "__init__": {"admin", "aio", "consumer"},
     "__main__": {"cli"},
 }
@@ -73,7 +74,7 @@ NOT_MACHINES: Final = {
     "broker/reference_broker.py",  # calls onto that thread
     "broker/server.py",  # the sockets
 }
-ALSO_MACHINES: Final = {"network/wire.py"}
+ALSO_MACHINES: Final = {"network/wire.py", "spark/lease.py", "spark/lease_book.py", "spark/offsets.py"}
 
 KAFKA_PYTHON_IN: Final = {"network", "cli"}
 

@@ -1,0 +1,226 @@
+"""AgentServer: the sockets of a lease agent. One thread per connection reads a request, asks the desk, and answers.
+
+Two doors: a Unix socket that only this user can open, for everything; and a TCP port, for tasks that fetch large splits
+and know the agent's data key, for nothing else. Who has not proved the key gets no answer.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from kafka_share.errors import KafkaShareError
+from kafka_share.records import AcknowledgeType
+from kafka_share.spark.channel import Channel
+from kafka_share.spark.failures import LeaseAgentError
+from kafka_share.spark.lease import Place
+from kafka_share.spark.lease_desk import LeaseDesk
+
+log: logging.Logger = logging.getLogger(__name__)
+
+_BACKLOG: Final = 128
+Reply = tuple[dict[str, Any], bytes]
+
+
+class AgentServer:
+    """`watch` is told the process of each driver that attaches."""
+
+    def __init__(self, desk: LeaseDesk, watch: Callable[[int], None], config_proof: str) -> None:
+        self._desk = desk
+        self._watch = watch
+        self._config_proof = config_proof
+        self._listeners: list[socket.socket] = []
+
+    def listen(self, path: Path, key: bytes) -> None:
+        """Open the door for drivers. Raises OSError if it cannot be opened."""
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(str(path))
+        path.chmod(0o600)
+        self._serve(listener, key, _DRIVERS)
+
+    def listen_for_tasks(self, host: str, key: bytes) -> int:
+        """Open the door for tasks; returns its port. Raises OSError if it cannot be opened."""
+        listener = socket.create_server((host, 0), backlog=_BACKLOG)
+        port: int = listener.getsockname()[1]
+        self._serve(listener, key, _TASKS)
+        return port
+
+    def _serve(self, listener: socket.socket, key: bytes, requests: Mapping[str, _Request]) -> None:
+        listener.listen(_BACKLOG)
+        self._listeners.append(listener)
+        threading.Thread(target=self._accept, args=(listener, key, requests), name="lease-door", daemon=True).start()
+
+    def _accept(self, listener: socket.socket, key: bytes, requests: Mapping[str, _Request]) -> None:
+        while True:
+            try:
+                sock, _ = listener.accept()
+            except OSError:
+                return  # closed
+            threading.Thread(
+                target=self._converse, args=(sock, key, requests), name="lease-client", daemon=True
+            ).start()
+
+    def _converse(self, sock: socket.socket, key: bytes, requests: Mapping[str, _Request]) -> None:
+        conversation = _Conversation(self._desk, self._watch, self._config_proof)
+        try:
+            channel = Channel.accepted(sock, key)
+            try:
+                while True:
+                    document, _ = channel.receive()
+                    channel.send(*_answer(conversation, document, requests))
+            finally:
+                channel.close()
+        except LeaseAgentError as error:
+            log.warning("a connection was refused: %s", error)
+        except EOFError:
+            pass
+        finally:
+            conversation.ended()
+
+    def close(self) -> None:
+        """Take no further connections."""
+        for listener in self._listeners:
+            listener.close()
+
+
+class _Conversation:
+    """One connection: it is a runner's from its `attach` on."""
+
+    def __init__(self, desk: LeaseDesk, watch: Callable[[int], None], config_proof: str) -> None:
+        self.desk = desk
+        self.session: str | None = None
+        self._watch = watch
+        self._config_proof = config_proof
+
+    def attach(self, session: str, driver_pid: int, config_proof: str) -> bool:
+        """Whether the agent runs with the options of this runner; without, it cannot attach."""
+        if config_proof != self._config_proof:
+            return False
+        self.session = session
+        self.desk.attached(session, driver_pid)
+        self._watch(driver_pid)
+        return True
+
+    def attached_session(self) -> str:
+        if self.session is None:
+            raise LeaseAgentError("only a runner that has attached may ask for this")
+        return self.session
+
+    def ended(self) -> None:
+        if self.session is not None:
+            self.desk.detached(self.session)
+
+
+_Request = Callable[[_Conversation, dict[str, Any]], Reply]
+
+
+def _answer(conversation: _Conversation, document: dict[str, Any], requests: Mapping[str, _Request]) -> Reply:
+    try:
+        request = requests.get(str(document.get("do")))
+        if request is None:
+            raise LeaseAgentError("the lease agent knows no such request: its version may be another one")
+        return request(conversation, document)
+    except KafkaShareError as error:
+        return {"error": str(error), "kind": type(error).__name__}, b""
+    except Exception as error:  # whatever it is, the other side must not wait for ever
+        log.exception("a request failed")
+        return {"error": f"a defect of the lease agent: {error!r}", "kind": "LeaseAgentError"}, b""
+
+
+def _attach(conversation: _Conversation, document: dict[str, Any]) -> Reply:
+    is_same = conversation.attach(str(document["session"]), int(document["driver"]), str(document["proof"]))
+    return {"attached": is_same}, b""
+
+
+def _acquire(conversation: _Conversation, document: dict[str, Any]) -> Reply:
+    lease = conversation.desk.acquire(
+        conversation.attached_session(),
+        int(document["start"]),
+        int(document["most"]),
+        int(document["wait_ms"]),
+        drain=bool(document["drain"]),
+    )
+    return ({"lease": lease.number, "records": lease.records} if lease else {"lease": None}), b""
+
+
+def _rows(conversation: _Conversation, document: dict[str, Any]) -> Reply:
+    splits = conversation.desk.rows(conversation.attached_session(), int(document["lease"]))
+    if splits is None:
+        return {"sizes": None}, b""
+    inline = [split if len(split) <= document["most_inline"] else b"" for split in splits]
+    return {"sizes": [len(split) for split in inline]}, b"".join(inline)
+
+
+def _split(conversation: _Conversation, document: dict[str, Any]) -> Reply:
+    return {}, conversation.desk.split(int(document["lease"]), int(document["index"]))
+
+
+def _commit(conversation: _Conversation, document: dict[str, Any]) -> Reply:
+    conversation.desk.commit(int(document["lease"]))
+    return {}, b""
+
+
+def _decide(conversation: _Conversation, document: dict[str, Any]) -> Reply:
+    decisions = decisions_of(document["decisions"])
+    if conversation.desk.is_batch:
+        conversation.desk.settle(int(document["lease"]), decisions, AcknowledgeType.RELEASE)
+    else:
+        conversation.desk.decide(int(document["lease"]), decisions)
+    return {}, b""
+
+
+def _settle(conversation: _Conversation, document: dict[str, Any]) -> Reply:
+    if not conversation.desk.is_batch:
+        raise LeaseAgentError("the lease of a streaming query ends with its batch, and in no other way")
+    conversation.desk.settle(int(document["lease"]), {}, AcknowledgeType[document["rest"]])
+    return {}, b""
+
+
+def _held(conversation: _Conversation, document: dict[str, Any]) -> Reply:
+    return {"held": conversation.desk.is_held(int(document["lease"]))}, b""
+
+
+def _counts(conversation: _Conversation, _: dict[str, Any]) -> Reply:
+    return {"counts": conversation.desk.counts()}, b""
+
+
+def _kind(conversation: _Conversation, _: dict[str, Any]) -> Reply:
+    return {"is_batch": conversation.desk.is_batch}, b""
+
+
+def _stop(conversation: _Conversation, _: dict[str, Any]) -> Reply:
+    conversation.desk.stopped("a driver with other options has asked for it")
+    return {}, b""
+
+
+_DRIVERS: Final[Mapping[str, _Request]] = MappingProxyType(
+    {
+        "attach": _attach,
+        "acquire": _acquire,
+        "rows": _rows,
+        "split": _split,
+        "commit": _commit,
+        "decide": _decide,
+        "settle": _settle,
+        "held": _held,
+        "counts": _counts,
+        "kind": _kind,
+        "stop": _stop,
+    }
+)
+_TASKS: Final[Mapping[str, _Request]] = MappingProxyType({"split": _split})
+
+
+def decisions_of(rows: list[list[Any]]) -> dict[Place, AcknowledgeType]:
+    """Decisions as they travel: topic, partition, offset, name of the type. RENEW is none."""
+    decisions: dict[Place, AcknowledgeType] = {}
+    for topic, partition, offset, name in rows:
+        if name not in ("ACCEPT", "RELEASE", "REJECT"):
+            raise LeaseAgentError("a decision about a record is ACCEPT, RELEASE or REJECT")
+        decisions[str(topic), int(partition), int(offset)] = AcknowledgeType[name]
+    return decisions

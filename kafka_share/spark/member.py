@@ -1,0 +1,251 @@
+"""ShareMember: the share group's member that an agent owns, as the few things that leases need of it.
+
+Over the public `KafkaShareConsumer` with an open window as large as one lease: so a lease never has more records than
+asked for, and any thread may renew and acknowledge while one polls. `acquire` is for one thread at a time, the rest for
+any. Nothing here knows Spark or leases.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import attrs
+
+from kafka_share.admin import KafkaShareAdmin
+from kafka_share.config import ShareAdminConfig
+from kafka_share.consumer import KafkaShareConsumer
+from kafka_share.errors import (
+    BrokerUnreachableError,
+    CorruptRecordError,
+    DataError,
+    IllegalStateError,
+    KafkaShareError,
+    UnsupportedVersionError,
+)
+from kafka_share.records import AcknowledgeType, ShareRecord, TopicIdPartition
+from kafka_share.spark.failures import LeaseAgentError
+from kafka_share.spark.lease import Place
+from kafka_share.spark.splits import size_of
+
+log: logging.Logger = logging.getLogger(__name__)
+
+_MOST_MS: Final = 2**31 - 1
+_FETCH_WAIT_MS: Final = 50
+"""A broker holds a fetch back this long. No poll ends earlier, so nothing is acquired that no lease has asked for."""
+_POLL_MS: Final = 2 * _FETCH_WAIT_MS
+_JOIN_MS: Final = 60_000
+_DEFAULT_LOCK_MS: Final = 30_000
+_CLOSE_MS: Final = 5_000
+_FLUSH_MS: Final = 30_000
+
+
+class ShareMember:
+    """One member. `losses` are sentences about records that nobody will ever see."""
+
+    def __init__(
+        self, topics: Iterable[str], settings: Mapping[str, Any], *, max_bytes: int, reject_after: int
+    ) -> None:
+        self.losses: list[str] = []
+        self.lock_ms: int = _DEFAULT_LOCK_MS
+        """How long the broker locks records."""
+        self.refused: int = 0
+        """Final acknowledgements that a broker has refused."""
+        self.rejected: int = 0
+        """Records that were rejected for their many deliveries."""
+        self._topics = tuple(topics)
+        self._settings = dict(settings)
+        self._max_bytes = max_bytes
+        self._reject_after = reject_after
+        self._acquire_mode = "record_limit"
+        self._using = threading.RLock()
+        self._consumer: KafkaShareConsumer | None = None
+        self._most = 0
+        self._is_closed = False
+        self._leaving: set[Place] = set()
+        """Records whose final acknowledgement has no outcome yet."""
+
+    def can_renew(self) -> bool:
+        """Whether the group allows locks to be renewed; if nobody may tell, that is assumed."""
+        known = {field.name for field in attrs.fields(ShareAdminConfig)}
+        settings = {name: value for name, value in self._settings.items() if name in known}
+        try:
+            with KafkaShareAdmin(**settings) as admin:
+                group = self._settings["group_id"]
+                configs = admin.describe_group_configs([group], timeout_ms=10_000)[group]
+        except KafkaShareError:
+            return True
+        entry = None if isinstance(configs, KafkaShareError) else configs.get("share.renew.acknowledge.enable")
+        return entry is None or entry.value != "false"
+
+    # ---- records
+
+    def acquire(self, most: int, wait_ms: int, *, drain: bool) -> list[ShareRecord]:
+        """Up to `most` records, as soon as there are any; none after `wait_ms` without.
+
+        With `drain` the wait begins when the group has been joined, so that none means that there is nothing. Raises
+        `LeaseAgentError` for what keeps the member from its records and does not pass by itself.
+        """
+        with self._using:
+            self._open(most)
+            records: list[ShareRecord] = []
+            filled, has_joined = 0, not drain
+            ends_at_s = time.monotonic() + (_JOIN_MS if drain else wait_ms) / 1_000
+            while len(records) < most and filled < self._max_bytes:
+                polled = self._without_doomed(self._poll())
+                records += polled
+                filled += sum(size_of(record) for record in polled)
+                if records and not polled:
+                    break
+                if not has_joined and self._has_partitions():
+                    has_joined, ends_at_s = True, time.monotonic() + wait_ms / 1_000
+                if time.monotonic() >= ends_at_s:
+                    self._demand(has_joined)
+                    break
+            assert self._consumer is not None
+            self.lock_ms = self._consumer.acquisition_lock_timeout_ms or self.lock_ms
+            return records
+
+    def _open(self, most: int) -> None:
+        """The window is fixed for a consumer's life, so another limit needs another one; nothing is held by then."""
+        if self._is_closed:
+            raise LeaseAgentError("the lease agent is ending")
+        if self._consumer is None or self._most != most:
+            if self._consumer is not None:
+                self._consumer.close(_CLOSE_MS)
+            self._most = most
+            self._consumer = KafkaShareConsumer(
+                *self._topics,
+                **{
+                    **self._settings,
+                    "share_acknowledgement_mode": "explicit",
+                    "share_acquire_mode": self._acquire_mode,
+                    "explicit_window_records": most,
+                    "max_poll_records": most,
+                    "max_poll_interval_ms": _MOST_MS,
+                    "fetch_max_bytes": self._max_bytes,
+                    "fetch_max_wait_ms": _FETCH_WAIT_MS,
+                    "release_backoff_ms": 0,
+                },
+            )
+            self._consumer.set_acknowledgement_commit_callback(self._on_outcome)
+
+    def _has_partitions(self) -> bool:
+        assert self._consumer is not None
+        health = self._consumer.health()
+        return health.is_joined and bool(health.assigned)
+
+    def _demand(self, has_joined: bool) -> None:
+        if not has_joined:
+            raise LeaseAgentError(
+                f"the group {self._settings['group_id']} assigned no partition of {', '.join(self._topics)} within "
+                f"{_JOIN_MS} ms: do the topics exist, and can the brokers be reached?"
+            )
+
+    def _poll(self) -> Iterable[ShareRecord]:
+        assert self._consumer is not None
+        try:
+            return self._consumer.poll(_POLL_MS)
+        except BrokerUnreachableError as error:
+            log.warning("no broker can be reached; the agent goes on trying: %s", error)
+        except UnsupportedVersionError as error:
+            if self._acquire_mode != "record_limit":
+                raise LeaseAgentError(str(error)) from error
+            log.warning("the brokers are older than Kafka 4.2: leases are rounded up to whole record batches")
+            self._acquire_mode, most, self._most = "batch_optimized", self._most, 0
+            self._open(most)
+        except DataError as error:
+            log.error("%s", error)
+            if isinstance(error, CorruptRecordError):
+                self.losses.append(str(error))
+        except KafkaShareError as error:
+            raise LeaseAgentError(str(error)) from error
+        return []
+
+    def _without_doomed(self, polled: Iterable[ShareRecord]) -> list[ShareRecord]:
+        """With `reject_after`: records that were delivered more often are rejected instead of handed out."""
+        if not self._reject_after:
+            return list(polled)
+        kept = []
+        for record in polled:
+            if record.delivery_count <= self._reject_after:
+                kept.append(record)
+            else:
+                log.warning(
+                    "rejected %s-%d@%d: delivered %d times",
+                    record.topic, record.partition, record.offset, record.delivery_count,
+                )  # fmt: skip
+                self.rejected += 1
+                self.acknowledge([record], {}, AcknowledgeType.REJECT)
+        return kept
+
+    # ---- acknowledgements
+
+    def renew(self, records: Iterable[ShareRecord]) -> None:
+        """Start the locks of these records again, as far as they are held; what fails shows in `lock_lost`."""
+        for record in records:
+            if not record.lock_lost:
+                self._acknowledge(record, AcknowledgeType.RENEW)
+
+    def acknowledge(
+        self, records: Iterable[ShareRecord], decisions: Mapping[Place, AcknowledgeType], rest: AcknowledgeType
+    ) -> Counter[AcknowledgeType]:
+        """Acknowledge for good, by `decisions` and the others as `rest`; it is sent at once, without waiting.
+
+        Returns how many of each type. Records whose lock is lost are not among them; they are tried nevertheless, since
+        the broker may know better.
+        """
+        counts: Counter[AcknowledgeType] = Counter()
+        archived = 0
+        for record in records:
+            place = (record.topic, record.partition, record.offset)
+            kind, is_lost = decisions.get(place, rest), record.lock_lost
+            if not is_lost:
+                counts[kind] += 1
+                self._leaving.add(place)
+            if (is_lost or (kind is AcknowledgeType.RELEASE and place not in decisions)) and record.is_last_delivery:
+                archived += 1
+            self._acknowledge(record, kind)
+        if archived:
+            self.losses.append(
+                f"{archived} records were given back after their last delivery: the broker archives them"
+            )
+        return counts
+
+    def _acknowledge(self, record: ShareRecord, kind: AcknowledgeType) -> None:
+        assert self._consumer is not None
+        try:
+            self._consumer.acknowledge(record, kind)
+        except IllegalStateError:  # the consumer is closed, or was while its locks were lost: nothing is held any more
+            log.debug("%s-%d@%d is not in flight any more", record.topic, record.partition, record.offset)
+
+    def _on_outcome(self, offsets: Mapping[TopicIdPartition, frozenset[int]], error: KafkaShareError | None) -> None:
+        for where, these in offsets.items():
+            for offset in these:
+                place = (where.topic, where.partition, offset)
+                if place in self._leaving:
+                    self._leaving.discard(place)
+                    self.refused += error is not None
+
+    def flush(self) -> None:
+        """Wait until the brokers have answered everything that was acknowledged.
+
+        Raises `LeaseAgentError` if they do not.
+        """
+        with self._using:
+            if self._consumer is None or self._is_closed:
+                return
+            try:
+                self._consumer.commit_sync(_FLUSH_MS)
+            except KafkaShareError as error:
+                raise LeaseAgentError(f"the brokers have not answered the acknowledgements: {error}") from error
+
+    def close(self) -> None:
+        """Leave the group: what is acknowledged is sent, everything else is released. Any thread; ends an `acquire`."""
+        self._is_closed = True
+        if self._consumer is not None:
+            self._consumer.close(_CLOSE_MS)

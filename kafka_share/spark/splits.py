@@ -1,0 +1,111 @@
+"""The rows of the source: its schema, records as Arrow splits, and splits as record batches for a task.
+
+The agent encodes a lease once, so that every reading of a split has the same rows in the same order. Needs pyarrow, not
+Spark. Schema and names are those of Spark's Kafka source, with `deliveryCount` and `leaseId` behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from kafka_share.records import ShareRecord
+
+_TIMESTAMP: Final = pa.timestamp("us", "UTC")
+_HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+COLUMNS: Final[dict[str, tuple[str, Any]]] = {
+    "key": ("binary", pa.binary()),
+    "value": ("binary", pa.binary()),
+    "topic": ("string", pa.string()),
+    "partition": ("int", pa.int32()),
+    "offset": ("bigint", pa.int64()),
+    "timestamp": ("timestamp", _TIMESTAMP),
+    "timestampType": ("int", pa.int32()),
+    "headers": ("array<struct<key:string,value:binary>>", _HEADERS),
+    "deliveryCount": ("int", pa.int32()),
+    "leaseId": ("string", pa.string()),
+}
+"""Column -> its type for Spark and for Arrow. `headers` is there with includeHeaders only."""
+
+_RECORD_BYTES: Final = 64
+"""What a record adds to a split besides key, value and headers."""
+
+
+def column_names(*, include_headers: bool) -> list[str]:
+    """The columns of a row, in their order."""
+    return [name for name in COLUMNS if include_headers or name != "headers"]
+
+
+def schema_text(*, include_headers: bool) -> str:
+    """The schema as Spark reads it."""
+    return ", ".join(f"{name} {COLUMNS[name][0]}" for name in column_names(include_headers=include_headers))
+
+
+def encode_splits(
+    records: Sequence[ShareRecord],
+    lease_id: str,
+    *,
+    include_headers: bool,
+    split_bytes: int,
+    min_splits: int,
+) -> list[bytes]:
+    """The records in their order, cut into splits of about `split_bytes`, each an Arrow stream."""
+    columns = column_names(include_headers=include_headers)
+    most_records = max(1, -(-len(records) // max(1, min_splits)))
+    return [_encode(part, lease_id, columns) for part in _cut(records, split_bytes, most_records)]
+
+
+def size_of(record: ShareRecord) -> int:
+    """About how many bytes the record takes in a split."""
+    size = _RECORD_BYTES + len(record.key or b"") + len(record.value or b"")
+    return size + sum(len(name) + len(value or b"") for name, value in record.headers)
+
+
+def _cut(records: Sequence[ShareRecord], most_bytes: int, most_records: int) -> Iterator[list[ShareRecord]]:
+    part: list[ShareRecord] = []
+    filled = 0
+    for record in records:
+        size = size_of(record)
+        if part and (filled + size > most_bytes or len(part) >= most_records):
+            yield part
+            part, filled = [], 0
+        part.append(record)
+        filled += size
+    if part:
+        yield part
+
+
+def _encode(records: Sequence[ShareRecord], lease_id: str, columns: Sequence[str]) -> bytes:
+    values: dict[str, list[Any]] = {
+        "key": [record.key for record in records],
+        "value": [record.value for record in records],
+        "topic": [record.topic for record in records],
+        "partition": [record.partition for record in records],
+        "offset": [record.offset for record in records],
+        "timestamp": [record.timestamp * 1_000 for record in records],
+        "timestampType": [int(record.timestamp_type) for record in records],
+        "deliveryCount": [record.delivery_count for record in records],
+        "leaseId": [lease_id] * len(records),
+    }
+    if "headers" in columns:
+        values["headers"] = [
+            [{"key": name, "value": value} for name, value in record.headers] or None for record in records
+        ]
+    batch = pa.record_batch([pa.array(values[name], COLUMNS[name][1]) for name in columns], names=list(columns))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def decode_split(data: bytes, columns: Sequence[str]) -> Iterator[Any]:
+    """The record batches of a split with these columns, named as asked for: Spark compares names and types."""
+    with pa.ipc.open_stream(data) as reader:
+        place = {name.lower(): index for index, name in enumerate(reader.schema.names)}
+        for batch in reader:
+            chosen = [batch.column(place[name.lower()]) for name in columns]
+            yield pa.record_batch(chosen, names=list(columns))
