@@ -1,0 +1,49 @@
+"""ShareSplit: one task's part of a lease, and how the task reads it.
+
+Made by the readers on the driver, pickled by Spark, read on the executors: any number of times, with the same rows each
+time. A split has its rows in it; only one that is too large says where to fetch them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from pyspark.sql.datasource import InputPartition
+
+from kafka_share.spark.agent_client import AgentClient, fetch_split
+from kafka_share.spark.options import SourceOptions
+from kafka_share.spark.splits import decode_split
+
+_MOST_INLINE_BYTES: Final = 8 << 20
+"""With the data plane auto: a task of more than this is large even for Spark, which warns from 1 MB on."""
+_NO_LIMIT: Final = 1 << 40
+
+
+class ShareSplit(InputPartition):
+    """`data` has the rows; or the rows are at the agent: host, port, the key for data, lease and index there."""
+
+    def __init__(self, data: bytes, at_agent: tuple[str, int, str, int, int] | None = None) -> None:
+        self.data: bytes = data
+        self.at_agent: tuple[str, int, str, int, int] | None = at_agent
+
+    def __repr__(self) -> str:
+        where = "inline" if self.at_agent is None else "at the agent"
+        return f"<ShareSplit {where}, {len(self.data)} bytes>"  # Spark logs partitions: neither rows nor the key
+
+
+def splits_of(client: AgentClient, lease: int, options: SourceOptions) -> list[ShareSplit] | None:
+    """The splits of a lease; None if it is gone."""
+    most_inline = {"inline": _NO_LIMIT, "tcp": 0, "auto": _MOST_INLINE_BYTES}[options.data_plane]
+    rows = client.rows(lease, most_inline)
+    if rows is None:
+        return None
+    host, port, key = options.data_plane_host, client.data_port, client.data_key
+    return [ShareSplit(one.data, None if one.data else (host, port, key, lease, one.index)) for one in rows]
+
+
+def read_split(split: Any, columns: Sequence[str]) -> Iterator[Any]:
+    """The record batches of a split; none for the split that Spark makes up when there are none."""
+    if isinstance(split, ShareSplit):
+        data = split.data if split.at_agent is None else fetch_split(*split.at_agent)
+        yield from decode_split(data, columns)

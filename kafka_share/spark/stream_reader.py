@@ -1,0 +1,155 @@
+"""ShareStreamReader: the streaming source's half that Spark calls; the leases are the agent's.
+
+Spark makes readers in several processes; the methods other than `read` run in one of them, the runner, for the whole
+run of a query. There the reader attaches to an agent when it is first needed: to the one that the checkpoint names, if
+it still lives, else to a new one. `latestOffset(start)` is Spark's proof that everything up to `start` is committed.
+
+What must hold: the rows of a batch are those that were acquired for it, whenever and however often Spark asks. If they
+are gone, the batch is replayed empty, never with other records: a sink that has the batch already would skip them, and
+they would be accepted unseen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from kafka_share.spark.agent_client import AgentClient, new_agent_name, start_agent
+from kafka_share.spark.failures import AgentGoneError
+from kafka_share.spark.offsets import SourceOffset
+from kafka_share.spark.options import SourceOptions
+from kafka_share.spark.share_split import read_split, splits_of
+from kafka_share.spark.spark_versions import ReadMaxRows, SupportsTriggerAvailableNow
+
+log: logging.Logger = logging.getLogger(__name__)
+
+_TERMINATED = 143
+
+
+class ShareStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """`columns`: what `read` yields."""
+
+    def __init__(self, options: SourceOptions, columns: Sequence[str]) -> None:
+        self._options = options
+        self._columns = list(columns)
+        self._client: AgentClient | None = None
+        self._gone: SourceOffset | None = None
+        """The batch that was replayed empty, because its lease was gone."""
+        self._end = SourceOffset()
+        """The latest batch that was planned; Spark 4.0 and 4.1 do not say where they are."""
+        self._drains = False
+        self._is_drained = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_client": None}
+
+    # ---- what Spark calls in the runner
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        return SourceOffset().document()
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802
+        return ReadMaxRows(self._options.max_records)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._drains = True
+
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:  # noqa: N802
+        """The end of the next batch: a lease is acquired for it. `start` itself if there is nothing to read."""
+        offset = self._end if start is None else SourceOffset.of(start)
+        if self._is_drained:
+            return offset.document() if start is None else start
+        most = min(getattr(limit, "max_rows", self._options.max_records), self._options.max_records)
+        has_failed = self._options.bisect and offset == self._gone
+        bite = offset.wanted(most, has_failed=has_failed)
+        client = self._attached(offset)
+        lease = client.acquire(
+            offset.lease if _is_of(offset, client) else 0,
+            bite.most,
+            self._options.available_now_idle_ms if self._drains else self._options.max_wait_ms,
+            drain=self._drains,
+        )
+        if lease is None:
+            self._is_drained = self._drains
+            return offset.document() if start is None else start
+        return bite.taken(str(client.folder), *lease).document()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        if start == end:
+            return []
+        self._end = offset = SourceOffset.of(end)
+        client = self._attached(offset)
+        splits = splits_of(client, offset.lease, self._options) if _is_of(offset, client) else None
+        if splits is None:
+            log.warning("lease %d is gone: its batch is replayed without rows, which come again", offset.lease)
+            self._gone = offset
+        return splits or []
+
+    def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802
+        """Spark shows this in the progress of the query: what the agent has done so far."""
+        with contextlib.suppress(AgentGoneError):
+            return None if self._client is None else self._client.counts()
+        return None
+
+    def commit(self, end: dict[str, Any]) -> None:
+        offset = SourceOffset.of(end)
+        if self._client is not None and _is_of(offset, self._client):
+            with contextlib.suppress(AgentGoneError):  # the next batch says so; this one is committed in any case
+                self._client.commit(offset.lease)
+
+    def stop(self) -> None:
+        """The run of the query ends: the agent sees it by its connection."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    # ---- on the executors
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return read_split(partition, self._columns)
+
+    # ---- inside
+
+    def _attached(self, offset: SourceOffset) -> AgentClient:
+        if self._client is None:
+            _end_by_sigterm()
+            self._client = self._adopted(offset) or self._started()
+        return self._client
+
+    def _adopted(self, offset: SourceOffset) -> AgentClient | None:
+        """The agent that the checkpoint names, if it lives and has these options."""
+        if offset.is_start:
+            return None
+        try:
+            client = AgentClient(Path(offset.agent))
+            if client.attach(self._options):
+                return client
+            log.warning("the options have changed: what the agent of the earlier run holds is released")
+            client.stop()
+            client.close()
+        except AgentGoneError:
+            pass
+        return None
+
+    def _started(self) -> AgentClient:
+        client = start_agent(self._options, new_agent_name(), is_batch=False)
+        client.attach(self._options)
+        return client
+
+
+def _is_of(offset: SourceOffset, client: AgentClient) -> bool:
+    return offset.agent == str(client.folder)
+
+
+def _end_by_sigterm() -> None:
+    """`query.stop()` ends the runner by SIGTERM: as an exception, so that `stop` runs."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
