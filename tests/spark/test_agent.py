@@ -32,15 +32,6 @@ pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="Spark's lease agent needs Unix sockets"),
     pytest.mark.timeout(60),  # each test starts a process
 ]
-LOCKS = {"group.share.record.lock.duration.ms": 3_000, "group.share.min.record.lock.duration.ms": 1_000}
-
-
-@pytest.fixture(name="broker")
-def broker_fixture() -> Iterator[ReferenceBroker]:
-    with ReferenceBroker(config=LOCKS) as broker:
-        broker.create_topic("orders")
-        broker.set_group_config("g", share_auto_offset_reset="earliest")
-        yield broker
 
 
 class Agents:

@@ -1,0 +1,256 @@
+"""A driver program: runs streaming queries of the source kafka_share on command, with faults where it is told to.
+
+Run by `spark_driver`, as a script. The sink is a file with a line per batch; a batch appends its line when it is
+written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+import kafka_share.spark
+from kafka_share.spark.agent_client import AgentClient
+from kafka_share.spark.driver_process import driver_pid
+
+PAUSE_S = 0.02
+
+
+class Sink:
+    """Where the rows of a query go, and the fault that happens on the way."""
+
+    def __init__(self, command: dict[str, Any]) -> None:
+        self.path = Path(command["sink"])
+        self.command = command
+
+    def batches(self) -> dict[int, list[list[Any]]]:
+        found: dict[int, list[list[Any]]] = {}
+        if self.path.exists():
+            for line in self.path.read_text().splitlines():
+                document = json.loads(line)
+                found.setdefault(document["batch"], []).extend(document["rows"])
+        return found
+
+    def rows(self) -> int:
+        return sum(len(rows) for rows in self.batches().values())
+
+    def write(self, df: DataFrame, batch: int) -> None:
+        fault = FAULTS.get(self.command.get("fault", ""))
+        at = self.command.get("at")
+        is_due = fault is not None and at in (None, batch)
+        if is_due and self.command.get("when", "before") == "before":
+            assert fault is not None
+            df = fault(self, df, batch) or df
+        self._write(df, batch)
+        if is_due and self.command.get("when") == "after":
+            assert fault is not None
+            fault(self, df, batch)
+
+    def _write(self, df: DataFrame, batch: int) -> None:
+        if self.command.get("idempotent") and batch in self.batches():
+            return
+        if self.command.get("actions"):
+            assert df.count() == len(df.collect())
+        rows = [
+            [row["topic"], row["partition"], row["offset"], row["deliveryCount"], row["leaseId"]]
+            for row in df.collect()
+        ]
+        with self.path.open("a") as file:
+            file.write(json.dumps({"batch": batch, "rows": rows}) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _fail(sink: Sink, df: DataFrame, batch: int) -> None:
+    raise RuntimeError(f"the sink fails at batch {batch}")
+
+
+def _kill_driver(sink: Sink, df: DataFrame, batch: int) -> None:
+    jvm = SparkSession.active().sparkContext._gateway.proc.pid
+    os.kill(jvm, signal.SIGKILL)
+    os._exit(9)
+
+
+def _kill_runner(sink: Sink, df: DataFrame, batch: int) -> None:
+    for process in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if process.name.isdecimal() and b"python_streaming_source_runner" in (process / "cmdline").read_bytes():
+                os.kill(int(process.name), signal.SIGKILL)
+
+
+def _kill_agent(sink: Sink, df: DataFrame, batch: int) -> None:
+    log = (_agent_of(df) / "agent.log").resolve()
+    for process in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if process.name.isdecimal() and (process / "fd" / "2").resolve() == log:
+                os.kill(int(process.name), signal.SIGKILL)
+
+
+def _agent_of(df: DataFrame) -> Path:
+    lease_id = df.select("leaseId").first()["leaseId"]
+    return Path(CURRENT["agentDir"]) / lease_id.rpartition("-")[0]
+
+
+def _be_slow(sink: Sink, df: DataFrame, batch: int) -> None:
+    """Until the locks have been renewed often enough, or the records are not acquired any more."""
+    client = AgentClient(_agent_of(df))
+    lease = int(df.select("leaseId").first()["leaseId"].rpartition("-")[2])
+    before = client.counts()["renewals"]
+    while client.is_held(lease) and client.counts()["renewals"] - before < sink.command["renewals"]:
+        threading.Event().wait(PAUSE_S)
+    client.close()
+
+
+def _poison(sink: Sink, df: DataFrame, batch: int) -> None:
+    if df.where(F.col("offset") == sink.command["poison"]).count():
+        raise RuntimeError("a poison record")
+
+
+def _failing_once(offset: int) -> int:
+    context = TaskContext.get()
+    if context is not None and context.attemptNumber() == 0:
+        raise RuntimeError("the first attempt fails")
+    return offset
+
+
+def _killed_once(offset: int) -> int:
+    context = TaskContext.get()
+    if context is not None and context.attemptNumber() == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return offset
+
+
+def _fail_tasks(sink: Sink, df: DataFrame, batch: int) -> DataFrame:
+    return df.withColumn("offset", F.udf(_failing_once, "bigint")("offset"))
+
+
+def _kill_workers(sink: Sink, df: DataFrame, batch: int) -> DataFrame:
+    return df.withColumn("offset", F.udf(_killed_once, "bigint")("offset"))
+
+
+def _decide(sink: Sink, df: DataFrame, batch: int) -> None:
+    """REJECT each offset that ends in 1; RELEASE, when it comes for the first time, each that ends in 2."""
+    ack = F.when(F.col("offset") % 10 == 1, "REJECT").when(
+        (F.col("offset") % 10 == 2) & (F.col("deliveryCount") == 1), "RELEASE"
+    )
+    writer = df.withColumn("ack", ack).write.format("kafka_share_ack").mode("append")
+    writer.option("when", "commit").option("agentDir", CURRENT["agentDir"]).save()
+
+
+def _assert_held(sink: Sink, df: DataFrame, batch: int) -> None:
+    _be_slow(sink, df, batch)
+    kafka_share.spark.assert_held(df, CURRENT["agentDir"])
+
+
+FAULTS: dict[str, Callable[[Sink, DataFrame, int], DataFrame | None]] = {
+    "fail": _fail,
+    "kill_driver": _kill_driver,
+    "kill_runner": _kill_runner,
+    "kill_agent": _kill_agent,
+    "slow": _be_slow,
+    "poison": _poison,
+    "fail_tasks": _fail_tasks,
+    "kill_workers": _kill_workers,
+    "decide": _decide,
+    "assert_held": _assert_held,
+}
+CURRENT: dict[str, str] = {}
+"""The options of the query that runs."""
+
+
+def run_stream(spark: SparkSession, command: dict[str, Any]) -> dict[str, Any]:
+    """Run a query until it is drained, or until its sink has `rows`."""
+    CURRENT.clear()
+    CURRENT.update(command["options"])
+    sink = Sink(command)
+    df = spark.readStream.format("kafka_share").options(**command["options"]).load()
+    if command.get("columns"):
+        df = df.select(*command["columns"])
+    until = command.get("until_rows")
+    trigger: dict[str, Any] = {"availableNow": True} if until is None else {"processingTime": "100 milliseconds"}
+    query = (
+        df.writeStream.foreachBatch(sink.write)
+        .option("checkpointLocation", command["checkpoint"])
+        .trigger(**trigger)
+        .start()
+    )
+    error = ""
+    try:
+        if until is None:
+            query.awaitTermination()
+        else:
+            while query.isActive and sink.rows() < until:
+                threading.Event().wait(PAUSE_S)
+            query.processAllAvailable()
+            query.stop()
+    except Exception as failure:  # noqa: BLE001 - the test looks at it
+        error = str(failure)
+    progress = query.lastProgress
+    counts = json.loads(progress["sources"][0]["latestOffset"] or "null") if progress else None
+    return {"error": error, "counts": counts}
+
+
+def run_batch(spark: SparkSession, command: dict[str, Any]) -> dict[str, Any]:
+    """Read a batch with the context manager; `raises`: the block does."""
+    read: list[list[list[Any]]] = []
+    try:
+        with kafka_share.spark.batch(spark, command["options"]) as batch:
+            read += [[[row["partition"], row["offset"]] for row in batch.df.collect()] for _ in range(2)]
+            if command.get("decide"):
+                ack = F.when(F.col("offset") % 10 == 1, "REJECT").when(F.col("offset") % 10 != 2, "ACCEPT")
+                batch.acknowledge(batch.df.withColumn("ack", ack))
+            if command.get("raises"):
+                raise RuntimeError("the block raises")
+    except Exception as failure:  # noqa: BLE001 - the test looks at it
+        return {"error": f"{type(failure).__name__}: {failure}", "read": read}
+    return {"error": "", "read": read}
+
+
+def run_load(spark: SparkSession, command: dict[str, Any]) -> dict[str, Any]:
+    """What Spark says to these options, and to a schema."""
+    reader = spark.read.format("kafka_share").options(**command["options"])
+    if command.get("schema"):
+        reader = reader.schema(command["schema"])
+    try:
+        df = reader.load()
+        return {"error": "", "schema": df.schema.simpleString(), "rows": [row.asDict() for row in _plain(df).collect()]}
+    except Exception as failure:  # noqa: BLE001 - the test looks at it
+        return {"error": str(failure)}
+
+
+def _plain(df: DataFrame) -> DataFrame:
+    return df.select(*(F.col(name).cast("string").alias(name) for name, kind in df.dtypes if kind != "array"))
+
+
+def main() -> None:
+    spark = (
+        SparkSession.builder.master("local[2,4]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.driver.memory", "700m")
+        .getOrCreate()
+    )
+    assert driver_pid() > 0
+    kafka_share.spark.register(spark)
+    kinds = {"stream": run_stream, "batch": run_batch, "load": run_load}
+    for line in sys.stdin:
+        command = json.loads(line)
+        result = kinds[command.get("kind", "stream")](spark, command)
+        sys.stdout.write(f"\nRESULT {json.dumps(result)}\n")
+        sys.stdout.flush()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
