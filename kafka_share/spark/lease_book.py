@@ -7,7 +7,7 @@ Theory of operation. A runner is the process that drives one run of a streaming 
 connection lives. `acquired` opens a lease for it. The lease ends in one of four ways:
 
 - `committed`: there is proof that the query has committed the batch. The records are accepted, save for what was
-  decided otherwise; earlier leases too, since batches are committed in order.
+  decided otherwise; earlier leases of the same runner too, since batches are committed in order.
 - nobody is attached for `grace_ms`: all is released. A later runner that attaches within that time asks for the rows
   of the lease that its checkpoint names (`planned`), gets the same rows, and so replays the same batch.
 - it was handed to `max_replays` later runners, and another one asks: it is released, because a batch that fails each
@@ -144,9 +144,13 @@ class LeaseBook:
         return Plan.ADOPTED
 
     def committed(self, number: int) -> None:
-        """There is proof that the batch of this lease, and so of all earlier ones, is committed."""
+        """There is proof that the batch of this lease, and so of all earlier ones of its runner, is committed.
+
+        Other runners' leases stay: two queries may run from copies of one checkpoint.
+        """
+        proved = self._leases.get(number)
         for lease in self._open():
-            if lease.number <= number:
+            if proved is not None and lease.session == proved.session and lease.number <= number:
                 self._end(lease, LeaseState.DONE, AcknowledgeType.ACCEPT)
 
     def decided(self, number: int, decisions: Mapping[Place, AcknowledgeType]) -> bool:

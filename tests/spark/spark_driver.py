@@ -18,10 +18,11 @@ class DriverDiedError(Exception):
 
 
 class SparkDriver:
-    """Started when it is first used. `folder` gets the log of Spark."""
+    """Started when it is first used. `folder` gets the log of Spark; `registers`: the session calls `register`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, registers: bool = True) -> None:
         self._folder = folder
+        self._registers = registers
         self._process: subprocess.Popen[str] | None = None
 
     def run(self, **command: Any) -> dict[str, Any]:
@@ -40,9 +41,14 @@ class SparkDriver:
 
     def _started(self) -> subprocess.Popen[str]:
         if self._process is None:
+            program = str(Path(__file__).with_name("spark_program.py"))
             with (self._folder / "spark.log").open("a") as log:
                 self._process = subprocess.Popen(
-                    [sys.executable, str(Path(__file__).with_name("spark_program.py"))],
+                    [
+                        sys.executable,
+                        str(Path(__file__).with_name("spark_program.py")),
+                        *(["register"] * self._registers),
+                    ],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=log,

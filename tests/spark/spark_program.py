@@ -22,7 +22,6 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import kafka_share.spark
 from kafka_share.spark.agent_client import AgentClient
-from kafka_share.spark.driver_process import driver_pid
 
 PAUSE_S = 0.02
 
@@ -77,8 +76,11 @@ def _fail(sink: Sink, df: DataFrame, batch: int) -> None:
 
 
 def _kill_driver(sink: Sink, df: DataFrame, batch: int) -> None:
-    jvm = SparkSession.active().sparkContext._gateway.proc.pid
-    os.kill(jvm, signal.SIGKILL)
+    _kill_jvm(df.sparkSession)
+
+
+def _kill_jvm(spark: SparkSession) -> None:
+    os.kill(spark.sparkContext._gateway.proc.pid, signal.SIGKILL)
     os._exit(9)
 
 
@@ -98,7 +100,7 @@ def _kill_agent(sink: Sink, df: DataFrame, batch: int) -> None:
 
 
 def _agent_of(df: DataFrame) -> Path:
-    lease_id = df.select("leaseId").first()["leaseId"]
+    lease_id: str = df.select("leaseId").first()["leaseId"]
     return Path(CURRENT["agentDir"]) / lease_id.rpartition("-")[0]
 
 
@@ -210,6 +212,8 @@ def run_batch(spark: SparkSession, command: dict[str, Any]) -> dict[str, Any]:
             if command.get("decide"):
                 ack = F.when(F.col("offset") % 10 == 1, "REJECT").when(F.col("offset") % 10 != 2, "ACCEPT")
                 batch.acknowledge(batch.df.withColumn("ack", ack))
+            if command.get("kills"):
+                _kill_jvm(spark)
             if command.get("raises"):
                 raise RuntimeError("the block raises")
     except Exception as failure:  # noqa: BLE001 - the test looks at it
@@ -229,6 +233,15 @@ def run_load(spark: SparkSession, command: dict[str, Any]) -> dict[str, Any]:
         return {"error": str(failure)}
 
 
+def run_code(spark: SparkSession, command: dict[str, Any]) -> dict[str, Any]:
+    """Run a program of a page."""
+    try:
+        exec(compile(command["code"], "page", "exec"), {"__name__": "__main__"})
+    except Exception as failure:  # noqa: BLE001 - the test looks at it
+        return {"error": f"{type(failure).__name__}: {failure}"}
+    return {"error": ""}
+
+
 def _plain(df: DataFrame) -> DataFrame:
     return df.select(*(F.col(name).cast("string").alias(name) for name, kind in df.dtypes if kind != "array"))
 
@@ -241,9 +254,9 @@ def main() -> None:
         .config("spark.driver.memory", "700m")
         .getOrCreate()
     )
-    assert driver_pid() > 0
-    kafka_share.spark.register(spark)
-    kinds = {"stream": run_stream, "batch": run_batch, "load": run_load}
+    if "register" in sys.argv:
+        kafka_share.spark.register(spark)
+    kinds = {"stream": run_stream, "batch": run_batch, "load": run_load, "code": run_code}
     for line in sys.stdin:
         command = json.loads(line)
         result = kinds[command.get("kind", "stream")](spark, command)

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.waiting import wait_until
+from support.waiting import rest, wait_until
 
 from kafka_share.broker import ReferenceBroker
 from kafka_share.broker.share.record_state import RecordState
@@ -125,6 +127,13 @@ def delivery_counts(broker: ReferenceBroker) -> set[int]:
     return {one.delivery_count for one in partition.ranges}
 
 
+def come_again(broker: ReferenceBroker, agents: Agents) -> None:
+    """The ten records are free: another agent gets all of them, by their second delivery."""
+    later = agents.start()
+    assert rows_of(later, acquire(later)[0]) == list(range(10))
+    assert delivery_counts(broker) == {2}
+
+
 def test_records_are_accepted_when_the_batch_is_proved_to_be_committed_and_not_before(
     broker: ReferenceBroker, agents: Agents
 ) -> None:
@@ -203,9 +212,9 @@ def test_records_are_released_and_the_agent_ends_when_no_runner_comes_back(
     client = agents.start(orphanGraceMs="0")
     acquire(client)
     client.close()
-    wait_until(lambda: states(broker)[RecordState.AVAILABLE] == 10)
     agents.wait_for_end(client)
-    assert not (agents.folder / client.folder.name / KEY).exists()
+    assert not (client.folder / KEY).exists()
+    come_again(broker, agents)
 
 
 def test_records_are_free_again_when_the_agent_is_killed(broker: ReferenceBroker, agents: Agents) -> None:
@@ -219,9 +228,7 @@ def test_records_are_free_again_when_the_agent_is_killed(broker: ReferenceBroker
         client.rows(lease, 1)
     with pytest.raises(AgentGoneError):
         agents.connect(client.folder.name)
-    later = agents.start()
-    assert rows_of(later, acquire(later)[0]) == list(range(10))
-    assert delivery_counts(broker) == {2}
+    come_again(broker, agents)
 
 
 def test_sigterm_releases_what_is_open(broker: ReferenceBroker, agents: Agents) -> None:
@@ -231,8 +238,8 @@ def test_sigterm_releases_what_is_open(broker: ReferenceBroker, agents: Agents) 
     pid = pid_of(agents.folder / client.folder.name)
     assert pid is not None
     os.kill(pid, signal.SIGTERM)
-    wait_until(lambda: states(broker)[RecordState.AVAILABLE] == 10)
     agents.wait_for_end(client)
+    come_again(broker, agents)
 
 
 def test_the_agent_of_a_batch_read_ends_when_its_driver_has_died(
@@ -247,8 +254,9 @@ def test_the_agent_of_a_batch_read_ends_when_its_driver_has_died(
         later = agents.connect(client.folder.name)
         assert later.is_held(1)
         driver.kill()
-    wait_until(lambda: states(broker)[RecordState.AVAILABLE] == 10)
     agents.wait_for_end(client)
+    monkeypatch.undo()
+    come_again(broker, agents)
 
 
 def test_decisions_about_a_streaming_lease_are_sent_with_its_commit(broker: ReferenceBroker, agents: Agents) -> None:
@@ -334,6 +342,52 @@ def test_the_query_hears_once_that_records_were_archived(broker: ReferenceBroker
     with pytest.raises(LeaseAgentError, match=r"10 records .* archives them"):
         third.acquire(lease, 10, 100, drain=False)
     assert third.acquire(lease, 10, 100, drain=False) is None
+
+
+def test_locks_are_not_renewed_when_the_group_forbids_it_and_the_batch_may_still_use_its_lock_time(
+    broker: ReferenceBroker, agents: Agents
+) -> None:
+    broker.set_group_config("g", share_renew_acknowledge_enable=False, share_record_lock_duration_ms=15_000)
+    broker.produce_batch("orders", [b"x"] * 10)
+    client = agents.start(lockRenewFraction="0.05")
+    lease, _ = acquire(client)
+    rest(1.0)  # it would have been renewed by now, refused, and taken for lost
+    assert client.is_held(lease)
+    assert client.counts()["renewals"] == 0
+    client.commit(lease)
+    wait_until(lambda: states(broker)[RecordState.ACKNOWLEDGED] == 10)
+
+
+def test_an_agent_works_on_brokers_that_know_neither_renewals_nor_record_limits(tmp_path: Path) -> None:
+    with ReferenceBroker(kafka_version="4.1") as broker:
+        broker.create_topic("orders")
+        broker.set_group_config("g", share_auto_offset_reset="earliest")
+        broker.produce_batch("orders", [b"x"] * 10)
+        agents = Agents(broker, tmp_path / "a")
+        client = agents.start(lockRenewFraction="0.05")
+        lease, count = acquire(client, most=7)
+        assert count == 10  # the whole record batch
+        rest(2.0)  # a renewal was due, and cannot be
+        assert client.is_held(lease)
+        client.commit(lease)
+        wait_until(lambda: states(broker)[RecordState.ACKNOWLEDGED] == 10)
+        agents.close()
+
+
+def test_metrics_are_served_for_prometheus(broker: ReferenceBroker, agents: Agents) -> None:
+    pytest.importorskip("prometheus_client", reason="metricsPort needs the extra prometheus")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    broker.produce_batch("orders", [b"x"] * 10)
+    client = agents.start(metricsPort=str(port))
+    acquire(client)
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        lines = answer.read().decode().splitlines()
+    assert 'kafka_share_spark_open_records{group="g"} 10.0' in lines
+    named = {
+        line.split("{")[0].removeprefix("kafka_share_spark_").removesuffix("_total") for line in lines if line[0] != "#"
+    }
+    assert named == set(client.counts())
 
 
 def test_draining_waits_until_the_group_is_joined(broker: ReferenceBroker, agents: Agents) -> None:

@@ -59,6 +59,17 @@ def test_earlier_leases_are_accepted_when_a_later_batch_is_committed_and_later_o
     assert [lease.number for lease in book.open_leases] == [third]
 
 
+def test_the_lease_of_another_runner_stays_open_when_a_later_batch_is_committed() -> None:
+    """Two queries may run from copies of one checkpoint."""
+    book = book_of()
+    book.attached("run2", DRIVER)
+    first = lease_of(book)
+    second = lease_of(book, session="run2")
+    book.committed(second)
+    assert outputs(book, 1) == [Settle(second, {}, ACCEPT)]
+    assert [lease.number for lease in book.open_leases] == [first]
+
+
 def test_decisions_leave_with_the_commit_and_the_latest_one_counts() -> None:
     book = book_of()
     lease = lease_of(book)
