@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +23,13 @@ def broker_fixture() -> Iterator[ReferenceBroker]:
         broker.create_topic("orders")
         broker.set_group_config("g", share_auto_offset_reset="earliest")
         yield broker
+
+
+@pytest.fixture
+def agent_dir() -> Iterator[Path]:
+    """For the agents of a test. The path of a socket is short, and those of `tmp_path` are not."""
+    with tempfile.TemporaryDirectory(prefix="ks-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 def why_no_spark() -> str | None:

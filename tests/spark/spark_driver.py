@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ class SparkDriver:
         self._folder = folder
         self._registers = registers
         self._process: subprocess.Popen[str] | None = None
+        self._temporary = tempfile.TemporaryDirectory(prefix="ks-", ignore_cleanup_errors=True)
 
     def run(self, **command: Any) -> dict[str, Any]:
         """Run a query; returns what the program tells of it. Raises `DriverDiedError`."""
@@ -42,18 +44,19 @@ class SparkDriver:
     def _started(self) -> subprocess.Popen[str]:
         if self._process is None:
             program = str(Path(__file__).with_name("spark_program.py"))
+            environment = {
+                "PYSPARK_PYTHON": sys.executable,
+                "SPARK_LOCAL_IP": "127.0.0.1",
+                "TMPDIR": self._temporary.name,  # the default agentDir is below it
+            }
             with (self._folder / "spark.log").open("a") as log:
                 self._process = subprocess.Popen(
-                    [
-                        sys.executable,
-                        str(Path(__file__).with_name("spark_program.py")),
-                        *(["register"] * self._registers),
-                    ],
+                    [sys.executable, program, *(["register"] if self._registers else [])],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=log,
                     text=True,
-                    env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+                    env={**os.environ, **environment},
                 )
         return self._process
 
@@ -62,6 +65,10 @@ class SparkDriver:
 
     def close(self) -> None:
         """End it, if it runs."""
+        self._end()
+        self._temporary.cleanup()
+
+    def _end(self) -> None:
         if self._process is None:
             return
         assert self._process.stdin is not None

@@ -31,7 +31,7 @@ from kafka_share.spark.options import SourceOptions
 from kafka_share.spark.splits import decode_split
 
 pytestmark = [
-    pytest.mark.skipif(sys.platform == "win32", reason="Spark's lease agent needs Unix sockets"),
+    pytest.mark.skipif(sys.platform != "linux", reason="what becomes of processes is read from /proc"),
     pytest.mark.timeout(60),  # each test starts a process
 ]
 
@@ -87,9 +87,8 @@ def pid_of(folder: Path) -> int | None:
 
 
 @pytest.fixture(name="agents")
-def agents_fixture(broker: ReferenceBroker, tmp_path: Path) -> Iterator[Agents]:
-    folder = tmp_path / "a"
-    agents = Agents(broker, folder)
+def agents_fixture(broker: ReferenceBroker, agent_dir: Path) -> Iterator[Agents]:
+    agents = Agents(broker, agent_dir)
     yield agents
     agents.close()
 
@@ -358,12 +357,12 @@ def test_locks_are_not_renewed_when_the_group_forbids_it_and_the_batch_may_still
     wait_until(lambda: states(broker)[RecordState.ACKNOWLEDGED] == 10)
 
 
-def test_an_agent_works_on_brokers_that_know_neither_renewals_nor_record_limits(tmp_path: Path) -> None:
+def test_an_agent_works_on_brokers_that_know_neither_renewals_nor_record_limits(agent_dir: Path) -> None:
     with ReferenceBroker(kafka_version="4.1") as broker:
         broker.create_topic("orders")
         broker.set_group_config("g", share_auto_offset_reset="earliest")
         broker.produce_batch("orders", [b"x"] * 10)
-        agents = Agents(broker, tmp_path / "a")
+        agents = Agents(broker, agent_dir)
         client = agents.start(lockRenewFraction="0.05")
         lease, count = acquire(client, most=7)
         assert count == 10  # the whole record batch

@@ -7,9 +7,12 @@ import subprocess
 import sys
 import threading
 
+import pytest
 from support.waiting import wait_until
 
 from kafka_share.spark.driver_process import driver_pid, watch_process
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no lease agent on Windows")
 
 
 def test_without_a_jvm_above_it_the_driver_is_the_parent() -> None:

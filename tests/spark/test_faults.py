@@ -7,7 +7,8 @@ has to allow them. `Story` runs a query again and again over the same checkpoint
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,18 +28,19 @@ PER_BATCH = 100
 class Story:
     """One query, with all its runs."""
 
-    def __init__(self, broker: ReferenceBroker, folder: Path, *, records: int = RECORDS, **options: str) -> None:
+    def __init__(
+        self, broker: ReferenceBroker, folder: Path, agent_dir: Path, *, records: int = RECORDS, **options: str
+    ) -> None:
         self.broker = broker
         self.records = records
         self.sink = folder / "sink"
         self.folder = folder
-        self.agents = folder / "a"
         self.options = {
             "kafka.bootstrap.servers": broker.bootstrap_servers,
             "subscribe": "orders",
             "kafka.group.id": "g",
             "maxRecordsPerTrigger": str(PER_BATCH),
-            "agentDir": str(self.agents),
+            "agentDir": str(agent_dir),
             "availableNowIdleMs": "500",
             **options,
         }
@@ -89,86 +91,83 @@ class Story:
         assert (self.duplicates, self.most_deliveries) == (duplicates, deliveries)
 
 
-def test_every_record_is_in_the_sink_once_when_nothing_happens(
-    spark: SparkDriver, broker: ReferenceBroker, tmp_path: Path
-) -> None:
-    story = Story(broker, tmp_path)
+NewStory = Callable[..., Story]
+
+
+@pytest.fixture
+def new_story(broker: ReferenceBroker, tmp_path: Path, agent_dir: Path) -> NewStory:
+    """Makes a story with these options."""
+    return partial(Story, broker, tmp_path, agent_dir)
+
+
+def test_every_record_is_in_the_sink_once_when_nothing_happens(spark: SparkDriver, new_story: NewStory) -> None:
+    story = new_story()
     result = story.run(spark)
     assert result["error"] == ""
     story.ends(duplicates=0, deliveries=1)
     assert result["counts"]["records"] == RECORDS  # in the progress of the query
 
 
-def test_a_batch_has_the_same_rows_in_each_action(spark: SparkDriver, broker: ReferenceBroker, tmp_path: Path) -> None:
-    story = Story(broker, tmp_path)
+def test_a_batch_has_the_same_rows_in_each_action(spark: SparkDriver, new_story: NewStory) -> None:
+    story = new_story()
     assert story.run(spark, actions=True)["error"] == ""
     story.ends(duplicates=0, deliveries=1)
 
 
-def test_splits_that_are_fetched_over_tcp_have_the_same_rows(
-    spark: SparkDriver, broker: ReferenceBroker, tmp_path: Path
-) -> None:
-    story = Story(broker, tmp_path, dataPlane="tcp")
+def test_splits_that_are_fetched_over_tcp_have_the_same_rows(spark: SparkDriver, new_story: NewStory) -> None:
+    story = new_story(dataPlane="tcp")
     assert story.run(spark, actions=True)["error"] == ""
     story.ends(duplicates=0, deliveries=1)
 
 
 @pytest.mark.parametrize("fault", ["fail_tasks", "kill_workers"])
-def test_a_task_that_failed_gets_the_same_rows_again(
-    spark: SparkDriver, broker: ReferenceBroker, tmp_path: Path, fault: str
-) -> None:
-    story = Story(broker, tmp_path)
+def test_a_task_that_failed_gets_the_same_rows_again(spark: SparkDriver, new_story: NewStory, fault: str) -> None:
+    story = new_story()
     assert story.run(spark, fault=fault, at=1)["error"] == ""
     story.ends(duplicates=0, deliveries=1)
 
 
 def test_a_failed_batch_is_replayed_with_the_same_rows_when_the_query_is_back_within_the_grace(
-    spark: SparkDriver, broker: ReferenceBroker, tmp_path: Path
+    spark: SparkDriver, new_story: NewStory
 ) -> None:
-    story = Story(broker, tmp_path)
+    story = new_story()
     assert "the sink fails" in story.run(spark, fault="fail", at=2)["error"]
     assert story.run(spark)["error"] == ""
     story.ends(duplicates=0, deliveries=1)
 
 
 def test_a_failed_batch_comes_again_as_later_batches_when_there_is_no_grace(
-    spark: SparkDriver, broker: ReferenceBroker, tmp_path: Path
+    spark: SparkDriver, new_story: NewStory
 ) -> None:
-    story = Story(broker, tmp_path, orphanGraceMs="0")
+    story = new_story(orphanGraceMs="0")
     assert "the sink fails" in story.run(spark, fault="fail", at=2)["error"]
     assert story.run(spark)["error"] == ""
     story.ends(duplicates=0, deliveries=2)
 
 
-def test_locks_are_renewed_while_a_batch_takes_several_lock_times(
-    spark: SparkDriver, broker: ReferenceBroker, tmp_path: Path
-) -> None:
-    story = Story(broker, tmp_path)
+def test_locks_are_renewed_while_a_batch_takes_several_lock_times(spark: SparkDriver, new_story: NewStory) -> None:
+    story = new_story()
     assert story.run(spark, fault="slow", at=1, renewals=7 * PER_BATCH)["error"] == ""  # two lock times and more
     story.ends(duplicates=0, deliveries=1)
 
 
-def test_slow_batches_are_delivered_again_when_locks_are_not_renewed(
-    spark: SparkDriver, broker: ReferenceBroker, tmp_path: Path
-) -> None:
-    story = Story(broker, tmp_path, renew="false")
+def test_slow_batches_are_delivered_again_when_locks_are_not_renewed(spark: SparkDriver, new_story: NewStory) -> None:
+    story = new_story(renew="false")
     assert story.run(spark, fault="slow", at=1, renewals=1)["error"] == ""
     story.ends(duplicates=PER_BATCH, deliveries=2)
 
 
 def test_a_write_fails_instead_of_making_duplicates_when_it_asserts_that_the_records_are_held(
-    spark: SparkDriver, broker: ReferenceBroker, tmp_path: Path
+    spark: SparkDriver, new_story: NewStory
 ) -> None:
-    story = Story(broker, tmp_path, renew="false")
+    story = new_story(renew="false")
     assert "not acquired any more" in story.run(spark, fault="assert_held", at=1, renewals=1)["error"]
     assert story.run(spark)["error"] == ""
     story.ends(duplicates=0, deliveries=2)
 
 
-def test_records_come_again_when_the_agent_is_killed_after_the_write(
-    spark: SparkDriver, broker: ReferenceBroker, tmp_path: Path
-) -> None:
-    story = Story(broker, tmp_path)
+def test_records_come_again_when_the_agent_is_killed_after_the_write(spark: SparkDriver, new_story: NewStory) -> None:
+    story = new_story()
     assert "lease agent" in story.run(spark, fault="kill_agent", at=2, when="after")["error"]
     assert story.run(spark)["error"] == ""
     story.ends(duplicates=PER_BATCH, deliveries=2)
@@ -176,9 +175,15 @@ def test_records_come_again_when_the_agent_is_killed_after_the_write(
 
 @pytest.mark.parametrize(("grace", "duplicates", "deliveries"), [("0", PER_BATCH, 2), ("30000", 0, 1)])
 def test_the_runner_is_killed_after_the_write_into_an_idempotent_sink(
-    spark: SparkDriver, broker: ReferenceBroker, tmp_path: Path, grace: str, duplicates: int, deliveries: int
+    spark: SparkDriver,
+    broker: ReferenceBroker,
+    tmp_path: Path,
+    agent_dir: Path,
+    grace: str,
+    duplicates: int,
+    deliveries: int,
 ) -> None:
-    story = Story(broker, tmp_path, orphanGraceMs=grace)
+    story = new_story(orphanGraceMs=grace)
     assert story.run(spark, fault="kill_runner", at=2, when="after", idempotent=True)["error"] != ""
     assert story.run(spark, idempotent=True)["error"] == ""
     # Without the grace the batch is replayed empty, and its records come again in later ones; whether Spark had
@@ -186,8 +191,8 @@ def test_the_runner_is_killed_after_the_write_into_an_idempotent_sink(
     story.ends(duplicates=duplicates, deliveries=deliveries)
 
 
-def test_one_poison_record_costs_only_itself(spark: SparkDriver, broker: ReferenceBroker, tmp_path: Path) -> None:
-    story = Story(broker, tmp_path, orphanGraceMs="0", failOnDataLoss="false")
+def test_one_poison_record_costs_only_itself(spark: SparkDriver, new_story: NewStory) -> None:
+    story = new_story(orphanGraceMs="0", failOnDataLoss="false")
     results = [story.run(spark, fault="poison", poison=250)["error"] for _ in range(6)]
     assert all("a poison record" in error for error in results[:5])
     assert results[5] == ""
@@ -195,27 +200,25 @@ def test_one_poison_record_costs_only_itself(spark: SparkDriver, broker: Referen
 
 
 def test_a_poison_record_takes_its_whole_batch_with_it_without_bisection(
-    spark: SparkDriver, broker: ReferenceBroker, tmp_path: Path
+    spark: SparkDriver, new_story: NewStory
 ) -> None:
-    story = Story(broker, tmp_path, orphanGraceMs="0", failOnDataLoss="false", bisectAfterFailure="false")
+    story = new_story(orphanGraceMs="0", failOnDataLoss="false", bisectAfterFailure="false")
     results = [story.run(spark, fault="poison", poison=250)["error"] for _ in range(6)]
     assert all("a poison record" in error for error in results[:5])
     assert results[5] == ""
     story.ends(duplicates=0, deliveries=1, missing=range(200, 300))
 
 
-def test_decisions_about_single_records_leave_with_the_commit(
-    spark: SparkDriver, broker: ReferenceBroker, tmp_path: Path
-) -> None:
+def test_decisions_about_single_records_leave_with_the_commit(spark: SparkDriver, new_story: NewStory) -> None:
     """40 records are rejected; 40 are released, and come again in later batches."""
-    story = Story(broker, tmp_path)
+    story = new_story()
     assert story.run(spark, fault="decide")["error"] == ""
     story.ends(duplicates=40, deliveries=2)
 
 
-def test_a_stopped_query_goes_on_where_it_was(spark: SparkDriver, broker: ReferenceBroker, tmp_path: Path) -> None:
+def test_a_stopped_query_goes_on_where_it_was(spark: SparkDriver, new_story: NewStory, broker: ReferenceBroker) -> None:
     """The records of the last batch were accepted when it was reported, though no other batch came."""
-    story = Story(broker, tmp_path, orphanGraceMs="0")
+    story = new_story(orphanGraceMs="0")
     assert story.run(spark, until_rows=RECORDS)["error"] == ""
     story.finishes(RECORDS)
     broker.produce_batch("orders", [b"x"] * 50)
@@ -233,13 +236,14 @@ def test_the_driver_is_killed_around_the_write_into_an_idempotent_sink(
     spark: SparkDriver,
     broker: ReferenceBroker,
     tmp_path: Path,
+    agent_dir: Path,
     when: str,
     grace: str,
     duplicates: int,
     deliveries: int,
 ) -> None:
     """The grace is longer than a restart here: the JVM of the second run runs already."""
-    story = Story(broker, tmp_path, orphanGraceMs=grace)
+    story = new_story(orphanGraceMs=grace)
     drivers.append(SparkDriver(tmp_path))
     with pytest.raises(DriverDiedError):
         story.run(drivers[0], fault="kill_driver", at=2, when=when, idempotent=True)
@@ -247,9 +251,9 @@ def test_the_driver_is_killed_around_the_write_into_an_idempotent_sink(
     story.ends(duplicates=duplicates, deliveries=deliveries)
 
 
-def test_a_query_with_other_options_starts_anew(spark: SparkDriver, broker: ReferenceBroker, tmp_path: Path) -> None:
+def test_a_query_with_other_options_starts_anew(spark: SparkDriver, new_story: NewStory) -> None:
     """What the agent of the earlier run held is released, though its grace is long."""
-    story = Story(broker, tmp_path, orphanGraceMs="120000")
+    story = new_story(orphanGraceMs="120000")
     assert "the sink fails" in story.run(spark, fault="fail", at=2)["error"]
     story.options["maxRecordsPerTrigger"] = "70"
     assert story.run(spark)["error"] == ""
@@ -259,10 +263,8 @@ def test_a_query_with_other_options_starts_anew(spark: SparkDriver, broker: Refe
 # ---- batch reads
 
 
-def test_a_batch_read_is_accepted_at_the_end_of_the_block(
-    spark: SparkDriver, broker: ReferenceBroker, tmp_path: Path
-) -> None:
-    story = Story(broker, tmp_path)
+def test_a_batch_read_is_accepted_at_the_end_of_the_block(spark: SparkDriver, new_story: NewStory) -> None:
+    story = new_story()
     result = spark.run(kind="batch", options=story.options)
     assert result["error"] == ""
     first, second = result["read"]
@@ -271,29 +273,25 @@ def test_a_batch_read_is_accepted_at_the_end_of_the_block(
     assert sorted(again["read"][0])[0] == [0, PER_BATCH]
 
 
-def test_a_batch_read_is_released_when_the_block_raises(
-    spark: SparkDriver, broker: ReferenceBroker, tmp_path: Path
-) -> None:
-    story = Story(broker, tmp_path)
+def test_a_batch_read_is_released_when_the_block_raises(spark: SparkDriver, new_story: NewStory) -> None:
+    story = new_story()
     assert "the block raises" in spark.run(kind="batch", options=story.options, raises=True)["error"]
     again = spark.run(kind="batch", options=story.options)
     assert sorted(again["read"][0])[0] == [0, 0]
 
 
-def test_a_batch_read_ends_by_decisions_and_the_rest_is_released(
-    spark: SparkDriver, broker: ReferenceBroker, tmp_path: Path
-) -> None:
-    story = Story(broker, tmp_path)
+def test_a_batch_read_ends_by_decisions_and_the_rest_is_released(spark: SparkDriver, new_story: NewStory) -> None:
+    story = new_story()
     assert spark.run(kind="batch", options=story.options, decide=True)["error"] == ""
     again = spark.run(kind="batch", options={**story.options, "maxRecordsPerTrigger": "10"})
     assert sorted(offset for _, offset in again["read"][0]) == list(range(2, PER_BATCH, 10))
 
 
 def test_records_of_a_batch_read_are_free_again_when_the_driver_is_killed(
-    drivers: list[SparkDriver], broker: ReferenceBroker, tmp_path: Path
+    drivers: list[SparkDriver], new_story: NewStory, tmp_path: Path, broker: ReferenceBroker
 ) -> None:
     """Its session has not called `register`: Spark finds the format by itself."""
-    story = Story(broker, tmp_path)
+    story = new_story()
     drivers.append(SparkDriver(tmp_path, registers=False))
     with pytest.raises(DriverDiedError):
         drivers[0].run(kind="batch", options=story.options, kills=True)
@@ -302,8 +300,8 @@ def test_records_of_a_batch_read_are_free_again_when_the_driver_is_killed(
     assert (first[0].offset, first[0].delivery_count) == (0, 2)
 
 
-def test_a_batch_read_of_nothing_is_empty(spark: SparkDriver, broker: ReferenceBroker, tmp_path: Path) -> None:
-    story = Story(broker, tmp_path, records=1)
+def test_a_batch_read_of_nothing_is_empty(spark: SparkDriver, new_story: NewStory) -> None:
+    story = new_story(records=1)
     assert spark.run(kind="batch", options=story.options)["error"] == ""
     assert spark.run(kind="batch", options=story.options) == {"error": "", "read": [[], []]}
 
@@ -312,9 +310,9 @@ def test_a_batch_read_of_nothing_is_empty(spark: SparkDriver, broker: ReferenceB
 
 
 def test_rows_are_those_of_the_kafka_source_and_what_a_share_group_adds(
-    spark: SparkDriver, broker: ReferenceBroker, tmp_path: Path
+    spark: SparkDriver, new_story: NewStory, broker: ReferenceBroker
 ) -> None:
-    story = Story(broker, tmp_path, records=1)
+    story = new_story(records=1)
     spark.run(kind="batch", options=story.options)
     broker.produce("orders", "v", "k", headers={"h": b"1"}, timestamp_ms=1_700_000_000_123)
     result = spark.run(kind="load", options={**story.options, "includeHeaders": "true"})
@@ -327,17 +325,15 @@ def test_rows_are_those_of_the_kafka_source_and_what_a_share_group_adds(
     assert row["timestamp"].endswith(":20.123")
 
 
-def test_a_schema_may_have_fewer_columns_and_no_others(
-    spark: SparkDriver, broker: ReferenceBroker, tmp_path: Path
-) -> None:
-    story = Story(broker, tmp_path, records=1)
+def test_a_schema_may_have_fewer_columns_and_no_others(spark: SparkDriver, new_story: NewStory) -> None:
+    story = new_story(records=1)
     result = spark.run(kind="load", options=story.options, schema="Offset bigint, value binary")
     assert result["rows"] == [{"Offset": "0", "value": "x"}]
     assert "does not have" in spark.run(kind="load", options=story.options, schema="price double")["error"]
     assert "bigint" in spark.run(kind="load", options=story.options, schema="offset int")["error"]
 
 
-def test_spark_shows_why_an_option_is_refused(spark: SparkDriver, broker: ReferenceBroker, tmp_path: Path) -> None:
-    story = Story(broker, tmp_path, records=1)
+def test_spark_shows_why_an_option_is_refused(spark: SparkDriver, new_story: NewStory) -> None:
+    story = new_story(records=1)
     error = spark.run(kind="load", options={**story.options, "startingOffsets": "earliest"})["error"]
     assert "share.auto.offset.reset" in error

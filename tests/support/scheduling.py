@@ -14,6 +14,8 @@ from xdist.scheduler import LoadScopeScheduling
 
 _TOGETHER: Final = ("tests/conformance/", "tests/test_behaviours.py", "tests/cli/test_command_config.py")
 """Files whose fixtures serve many tests."""
+_ON_SPARK: Final = ("tests/spark/test_faults.py", "tests/spark/test_page.py")
+"""Files whose tests share one JVM."""
 _VERSION: Final = re.compile(r"[\[-](\d\.\d)(?:\.\d)?[\]-]")
 """Of Apache Kafka, among the parameters of a test."""
 
@@ -27,9 +29,11 @@ def long_ones_first(items: list[pytest.Item]) -> None:
 
 
 class BrokersTogether(LoadScopeScheduling):  # type: ignore[misc]
-    """Keeps tests together that share a broker."""
+    """Keeps tests together that share a broker, or a Spark."""
 
     def _split_scope(self, nodeid: str) -> str:
+        if nodeid.startswith(_ON_SPARK):
+            return "Spark"
         if not nodeid.startswith(_TOGETHER):
             return nodeid
         version = _VERSION.search(nodeid)
