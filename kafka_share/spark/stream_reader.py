@@ -13,9 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import signal
-import sys
-import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,8 +27,6 @@ from kafka_share.spark.share_split import read_split, splits_of
 from kafka_share.spark.spark_versions import ReadMaxRows, SupportsTriggerAvailableNow
 
 log: logging.Logger = logging.getLogger(__name__)
-
-_TERMINATED = 143
 
 
 class ShareStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -106,7 +101,10 @@ class ShareStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._client.commit(offset.lease)
 
     def stop(self) -> None:
-        """The run of the query ends: the agent sees it by its connection."""
+        """The run of the query ends: the agent sees it by its connection.
+
+        So it does if this is not called: `query.stop()` ends the runner by a signal.
+        """
         client, self._client = self._client, None
         if client is not None:
             client.close()
@@ -120,7 +118,6 @@ class ShareStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _attached(self, offset: SourceOffset) -> AgentClient:
         if self._client is None:
-            _end_by_sigterm()
             self._client = self._adopted(offset) or self._started()
         return self._client
 
@@ -147,9 +144,3 @@ class ShareStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def _is_of(offset: SourceOffset, client: AgentClient) -> bool:
     return offset.agent == str(client.folder)
-
-
-def _end_by_sigterm() -> None:
-    """`query.stop()` ends the runner by SIGTERM: as an exception, so that `stop` runs."""
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))

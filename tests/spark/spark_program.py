@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ import kafka_share.spark
 from kafka_share.spark.agent_client import AgentClient
 
 PAUSE_S = 0.02
+PATIENCE_S = 60
 
 
 class Sink:
@@ -180,7 +182,8 @@ def run_stream(spark: SparkSession, command: dict[str, Any]) -> dict[str, Any]:
     if command.get("columns"):
         df = df.select(*command["columns"])
     until = command.get("until_rows")
-    trigger: dict[str, Any] = {"availableNow": True} if until is None else {"processingTime": "100 milliseconds"}
+    every = command.get("trigger", "100 milliseconds")
+    trigger: dict[str, Any] = {"availableNow": True} if until is None else {"processingTime": every}
     query = (
         df.writeStream.foreachBatch(sink.write)
         .option("checkpointLocation", command["checkpoint"])
@@ -194,13 +197,26 @@ def run_stream(spark: SparkSession, command: dict[str, Any]) -> dict[str, Any]:
         else:
             while query.isActive and sink.rows() < until:
                 threading.Event().wait(PAUSE_S)
-            query.processAllAvailable()
+            if command.get("until_accepted"):
+                _wait_for_acceptance(sink)
+            else:
+                query.processAllAvailable()
             query.stop()
     except Exception as failure:  # noqa: BLE001 - the test looks at it
         error = str(failure)
     progress = query.lastProgress
     counts = json.loads(progress["sources"][0]["latestOffset"] or "null") if progress else None
     return {"error": error, "counts": counts}
+
+
+def _wait_for_acceptance(sink: Sink) -> None:
+    """Until the agent has accepted what is in the sink, though no further batch is asked for."""
+    lease_id = sink.batches()[0][0][4]
+    client = AgentClient(Path(CURRENT["agentDir"]) / lease_id.rpartition("-")[0])
+    ends_at_s = time.monotonic() + PATIENCE_S
+    while client.counts()["records_accepted"] < sink.rows() and time.monotonic() < ends_at_s:
+        threading.Event().wait(PAUSE_S)
+    client.close()
 
 
 def run_batch(spark: SparkSession, command: dict[str, Any]) -> dict[str, Any]:

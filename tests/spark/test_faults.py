@@ -216,8 +216,16 @@ def test_decisions_about_single_records_leave_with_the_commit(spark: SparkDriver
     story.ends(duplicates=40, deliveries=2)
 
 
+def test_a_batch_is_accepted_when_it_is_reported_though_no_other_batch_is_asked_for(
+    spark: SparkDriver, new_story: NewStory
+) -> None:
+    story = new_story(maxRecordsPerTrigger=str(RECORDS), maxWaitMs="30000", orphanGraceMs="0")
+    result = story.run(spark, until_rows=RECORDS, until_accepted=True, trigger="1 hour")
+    assert result["error"] == ""
+    story.ends(duplicates=0, deliveries=1)
+
+
 def test_a_stopped_query_goes_on_where_it_was(spark: SparkDriver, new_story: NewStory, broker: ReferenceBroker) -> None:
-    """The records of the last batch were accepted when it was reported, though no other batch came."""
     story = new_story(orphanGraceMs="0")
     assert story.run(spark, until_rows=RECORDS)["error"] == ""
     story.finishes(RECORDS)
