@@ -143,13 +143,22 @@ def _kill_workers(sink: Sink, df: DataFrame, batch: int) -> DataFrame:
     return df.withColumn("offset", F.udf(_killed_once, "bigint")("offset"))
 
 
-def _decide(sink: Sink, df: DataFrame, batch: int) -> None:
+def _with_acks(df: DataFrame) -> DataFrame:
     """REJECT each offset that ends in 1; RELEASE, when it comes for the first time, each that ends in 2."""
-    ack = F.when(F.col("offset") % 10 == 1, "REJECT").when(
-        (F.col("offset") % 10 == 2) & (F.col("deliveryCount") == 1), "RELEASE"
-    )
-    writer = df.withColumn("ack", ack).write.format("kafka_share_ack").mode("append")
+    is_new = F.col("deliveryCount") == 1
+    ends_in = F.col("offset") % 10
+    return df.withColumn("ack", F.when(ends_in == 1, "REJECT").when((ends_in == 2) & is_new, "release"))
+
+
+def _decide(sink: Sink, df: DataFrame, batch: int) -> None:
+    writer = _with_acks(df).write.format("kafka_share_ack").mode("append")
     writer.option("when", "commit").option("agentDir", CURRENT["agentDir"]).save()
+
+
+def _decided(df: DataFrame, when: str) -> Any:
+    """A whole query that only decides."""
+    writer = _with_acks(df).writeStream.format("kafka_share_ack")
+    return writer.option("when", when).option("agentDir", CURRENT["agentDir"])
 
 
 def _assert_held(sink: Sink, df: DataFrame, batch: int) -> None:
@@ -184,12 +193,8 @@ def run_stream(spark: SparkSession, command: dict[str, Any]) -> dict[str, Any]:
     until = command.get("until_rows")
     every = command.get("trigger", "100 milliseconds")
     trigger: dict[str, Any] = {"availableNow": True} if until is None else {"processingTime": every}
-    query = (
-        df.writeStream.foreachBatch(sink.write)
-        .option("checkpointLocation", command["checkpoint"])
-        .trigger(**trigger)
-        .start()
-    )
+    writer = _decided(df, command["when"]) if command.get("into_acks") else df.writeStream.foreachBatch(sink.write)
+    query = writer.option("checkpointLocation", command["checkpoint"]).trigger(**trigger).start()
     error = ""
     try:
         if until is None:

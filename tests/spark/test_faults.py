@@ -216,6 +216,16 @@ def test_decisions_about_single_records_leave_with_the_commit(spark: SparkDriver
     story.ends(duplicates=40, deliveries=2)
 
 
+def test_a_whole_query_may_end_in_decisions(spark: SparkDriver, new_story: NewStory) -> None:
+    story = new_story()
+    assert "write when=commit" in story.run(spark, into_acks=True, when="now")["error"]
+    result = story.run(spark, into_acks=True, when="commit")
+    assert result["error"] == ""
+    story.finishes(RECORDS)
+    assert result["counts"]["records_rejected"] == 40
+    assert result["counts"]["records_redelivered"] >= 40
+
+
 def test_a_batch_is_accepted_when_it_is_reported_though_no_other_batch_is_asked_for(
     spark: SparkDriver, new_story: NewStory
 ) -> None:
