@@ -223,6 +223,8 @@ class LeaseDesk:
             if lost > lease.lost_records:
                 log.warning("lease %d has lost the locks of %d of its %d records", lease.number, lost, lease.records)
                 self._book.lost(lease.number, lost)
+                if not lease.is_open:
+                    self._member.lost(self._contents[lease.number].records)
 
     def _turn(self) -> None:
         """Let the book say what is due, and do it."""

@@ -210,11 +210,18 @@ class ShareMember:
             if (is_lost or (kind is AcknowledgeType.RELEASE and place not in decisions)) and record.is_last_delivery:
                 archived += 1
             self._acknowledge(record, kind)
-        if archived:
-            self.losses.append(
-                f"{archived} records were given back after their last delivery: the broker archives them"
-            )
+        self._note_archived(archived)
         return counts
+
+    def lost(self, records: Iterable[ShareRecord]) -> None:
+        """All locks of these records are lost, and nothing of them will be acknowledged."""
+        self._note_archived(sum(record.is_last_delivery is True for record in records))
+
+    def _note_archived(self, records: int) -> None:
+        if records:
+            self.losses.append(
+                f"{records} records were given back or lost after their last delivery: they are archived"
+            )
 
     def _acknowledge(self, record: ShareRecord, kind: AcknowledgeType) -> None:
         assert self._consumer is not None

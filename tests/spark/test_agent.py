@@ -338,7 +338,7 @@ def test_the_query_hears_once_that_records_were_archived(broker: ReferenceBroker
     third = agents.connect(client.folder.name)
     assert third.attach(agents.options(maxReplays="0"))
     assert rows_of(third, lease) is None
-    with pytest.raises(LeaseAgentError, match=r"10 records .* archives them"):
+    with pytest.raises(LeaseAgentError, match=r"10 records .* archived"):
         third.acquire(lease, 10, 100, drain=False)
     assert third.acquire(lease, 10, 100, drain=False) is None
 
@@ -387,6 +387,18 @@ def test_metrics_are_served_for_prometheus(broker: ReferenceBroker, agents: Agen
         line.split("{")[0].removeprefix("kafka_share_spark_").removesuffix("_total") for line in lines if line[0] != "#"
     }
     assert named == set(client.counts())
+
+
+def test_the_query_hears_that_records_were_lost_on_their_last_delivery(broker: ReferenceBroker, agents: Agents) -> None:
+    broker.set_group_config("g", share_delivery_count_limit=2)
+    broker.produce_batch("orders", [b"x"] * 10)
+    client = agents.start(renew="false")
+    first, _ = acquire(client)
+    wait_until(lambda: not client.is_held(first))
+    second, _ = acquire(client, first)
+    wait_until(lambda: not client.is_held(second))
+    with pytest.raises(LeaseAgentError, match=r"10 records .* archived"):
+        client.acquire(second, 10, 100, drain=False)
 
 
 def test_draining_waits_until_the_group_is_joined(broker: ReferenceBroker, agents: Agents) -> None:
