@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import signal
+import ssl
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -54,7 +55,7 @@ def run(config: AgentConfig, tell: Callable[[str], None]) -> None:
     desk = LeaseDesk(member, terms, encode, on_stop, fail_on_data_loss=config.fail_on_data_loss)
     server = AgentServer(desk, partial(watch_process, on_end=desk.driver_died), config.proof)
     try:
-        port = server.listen_for_tasks(config.data_host, bytes.fromhex(config.data_key)) if config.data_host else 0
+        port = _listen_for_tasks(server, config)
         if config.metrics_port:
             from kafka_share.spark.metrics import serve_metrics
 
@@ -71,6 +72,16 @@ def run(config: AgentConfig, tell: Callable[[str], None]) -> None:
         (folder / SOCKET).unlink(missing_ok=True)
         (folder / KEY).unlink(missing_ok=True)
         member.close()
+
+
+def _listen_for_tasks(server: AgentServer, config: AgentConfig) -> int:
+    if not config.data_host:
+        return 0
+    tls = None
+    if config.data_cert_file:
+        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        tls.load_cert_chain(config.data_cert_file, config.data_key_file or None)
+    return server.listen_for_tasks(config.data_host, bytes.fromhex(config.data_key), tls)
 
 
 def _encode(name: str, config: AgentConfig, number: int, records: list[Any]) -> list[bytes]:

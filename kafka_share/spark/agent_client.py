@@ -6,6 +6,7 @@ that user may enter; an agent's name is enough to find it. A connection that bre
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import json
@@ -13,6 +14,7 @@ import os
 import secrets
 import shutil
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -33,6 +35,7 @@ from kafka_share.spark.options import SourceOptions
 MOST_SOCKET_PATH_BYTES: Final = 100
 """Of a Unix socket; the operating system allows a few more."""
 _NO_LIMIT: Final = 2**31 - 1
+_FETCH_S: Final = 60
 _OLD_S: Final = 24 * 3_600
 _ERRORS: Final = {"LeaseLostError": LeaseLostError}
 
@@ -43,6 +46,19 @@ class SplitRows:
 
     data: bytes
     index: int
+
+
+@attrs.frozen
+class SplitPlace:
+    """Where a task fetches a split."""
+
+    host: str
+    port: int
+    key: str = attrs.field(repr=False)
+    lease: int
+    index: int
+    ca_file: str
+    """Who has signed the agent's certificate; empty: it speaks no TLS."""
 
 
 class AgentClient:
@@ -131,18 +147,24 @@ class AgentClient:
         return reply, blob
 
 
-def fetch_split(host: str, port: int, data_key: str, lease: int, index: int) -> bytes:
+def fetch_split(place: SplitPlace) -> bytes:
     """A task's way to a split that is at the agent. Raises `LeaseAgentError` if it cannot be had."""
     try:
-        sock = socket.create_connection((host, port), timeout=60)
+        sock = socket.create_connection((place.host, place.port), timeout=_FETCH_S)
+        if place.ca_file:
+            tls = ssl.create_default_context(cafile=place.ca_file)
+            with contextlib.ExitStack() as on_failure:
+                on_failure.callback(sock.close)
+                sock = tls.wrap_socket(sock, server_hostname=place.host)
+                on_failure.pop_all()
     except OSError as error:
         raise AgentGoneError(
-            f"the lease agent cannot be reached at {host}:{port}: with executors on other hosts, set dataPlaneHost to "
-            f"the driver's address, or dataPlane to inline"
+            f"the lease agent cannot be reached at {place.host}:{place.port} ({error}): with executors on other hosts, "
+            f"set dataPlaneHost to the driver's address, or dataPlane to inline"
         ) from error
     try:
-        channel = Channel.connected(sock, bytes.fromhex(data_key))
-        channel.send({"do": "split", "lease": lease, "index": index})
+        channel = Channel.connected(sock, bytes.fromhex(place.key))
+        channel.send({"do": "split", "lease": place.lease, "index": place.index})
         reply, blob = channel.receive()
     except EOFError as error:
         raise AgentGoneError("the lease agent has hung up") from error
@@ -211,6 +233,8 @@ def _config(options: SourceOptions, folder: Path, *, is_batch: bool) -> AgentCon
         split_bytes=options.split_bytes,
         min_splits=options.min_partitions or os.cpu_count() or 1,
         data_host="" if options.data_plane == "inline" else options.data_plane_host,
+        data_cert_file=os.path.abspath(options.data_cert_file) if options.data_cert_file else "",
+        data_key_file=os.path.abspath(options.data_key_file) if options.data_key_file else "",
         metrics_host=options.metrics_host,
         metrics_port=options.metrics_port,
     )

@@ -39,6 +39,9 @@ class AgentConfig:
     min_splits: int
     data_host: str
     """Where to listen for tasks; empty: not at all."""
+    data_cert_file: str
+    data_key_file: str
+    """TLS for tasks; empty: none."""
     metrics_host: str
     metrics_port: int
     """0: no metrics."""

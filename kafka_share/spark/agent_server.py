@@ -6,17 +6,21 @@ and know the agent's data key, for nothing else. Who has not proved the key gets
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+import attrs
+
 from kafka_share.errors import KafkaShareError
 from kafka_share.records import AcknowledgeType
-from kafka_share.spark.channel import Channel
+from kafka_share.spark.channel import AUTHENTICATION_S, Channel
 from kafka_share.spark.failures import LeaseAgentError
 from kafka_share.spark.lease import Place
 from kafka_share.spark.lease_desk import LeaseDesk
@@ -41,41 +45,39 @@ class AgentServer:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(str(path))
         path.chmod(0o600)
-        self._serve(listener, key, _DRIVERS)
+        self._serve(_Door(listener, key, _DRIVERS, None))
 
-    def listen_for_tasks(self, host: str, key: bytes) -> int:
+    def listen_for_tasks(self, host: str, key: bytes, tls: ssl.SSLContext | None) -> int:
         """Open the door for tasks; returns its port. Raises OSError if it cannot be opened."""
         listener = socket.create_server((host, 0), backlog=_BACKLOG)
         port: int = listener.getsockname()[1]
-        self._serve(listener, key, _TASKS)
+        self._serve(_Door(listener, key, _TASKS, tls))
         return port
 
-    def _serve(self, listener: socket.socket, key: bytes, requests: Mapping[str, _Request]) -> None:
-        listener.listen(_BACKLOG)
-        self._listeners.append(listener)
-        threading.Thread(target=self._accept, args=(listener, key, requests), name="lease-door", daemon=True).start()
+    def _serve(self, door: _Door) -> None:
+        door.listener.listen(_BACKLOG)
+        self._listeners.append(door.listener)
+        threading.Thread(target=self._accept, args=(door,), name="lease-door", daemon=True).start()
 
-    def _accept(self, listener: socket.socket, key: bytes, requests: Mapping[str, _Request]) -> None:
+    def _accept(self, door: _Door) -> None:
         while True:
             try:
-                sock, _ = listener.accept()
+                sock, _ = door.listener.accept()
             except OSError:
                 return  # closed
-            threading.Thread(
-                target=self._converse, args=(sock, key, requests), name="lease-client", daemon=True
-            ).start()
+            threading.Thread(target=self._converse, args=(sock, door), name="lease-client", daemon=True).start()
 
-    def _converse(self, sock: socket.socket, key: bytes, requests: Mapping[str, _Request]) -> None:
+    def _converse(self, sock: socket.socket, door: _Door) -> None:
         conversation = _Conversation(self._desk, self._watch, self._config_proof)
         try:
-            channel = Channel.accepted(sock, key)
+            channel = Channel.accepted(door.secured(sock), door.key)
             try:
                 while True:
                     document, _ = channel.receive()
-                    channel.send(*_answer(conversation, document, requests))
+                    channel.send(*_answer(conversation, document, door.requests))
             finally:
                 channel.close()
-        except LeaseAgentError as error:
+        except (LeaseAgentError, OSError) as error:
             log.warning("a connection was refused: %s", error)
         except EOFError:
             pass
@@ -86,6 +88,28 @@ class AgentServer:
         """Take no further connections."""
         for listener in self._listeners:
             listener.close()
+
+
+@attrs.frozen
+class _Door:
+    """Where connections come in, and what they may ask for."""
+
+    listener: socket.socket
+    key: bytes = attrs.field(repr=False)
+    requests: Mapping[str, _Request]
+    tls: ssl.SSLContext | None
+
+    def secured(self, sock: socket.socket) -> socket.socket:
+        """Raises OSError for a peer that speaks no TLS where it has to."""
+        if self.tls is None:
+            return sock
+        sock.settimeout(AUTHENTICATION_S)
+        with contextlib.ExitStack() as on_failure:
+            on_failure.callback(sock.close)
+            wrapped = self.tls.wrap_socket(sock, server_side=True)
+            on_failure.pop_all()
+        wrapped.settimeout(None)
+        return wrapped
 
 
 class _Conversation:

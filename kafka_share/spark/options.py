@@ -141,6 +141,9 @@ class SourceOptions:
     split_bytes: int = _option("splitBytes", _number(1_024), 900 << 10)
     data_plane: str = _option("dataPlane", _one_of(*DATA_PLANES), "auto")
     data_plane_host: str = _option("dataPlaneHost", _text, "127.0.0.1")
+    data_cert_file: str = _option("dataPlaneCertFile", _text, "")
+    data_key_file: str = _option("dataPlaneKeyFile", _text, "")
+    data_ca_file: str = _option("dataPlaneCaFile", _text, "")
     include_headers: bool = _option("includeHeaders", _truth, False)
     renew: bool = _option("renew", _truth, True)
     renew_fraction: float = _option("lockRenewFraction", _fraction, 1 / 3)
@@ -176,6 +179,7 @@ class SourceOptions:
             values[fields[name].name] = metadata["converter"](metadata["option"], value)
         if not topics:
             raise ConfigurationError("subscribe is required: the topics to read, with commas between them")
+        _check_tls(values)
         made = cls(topics=topics, group_id=group_id, **_consumer_parts(kafka), **values)
         ShareConsumerConfig.from_mapping(made.consumer_settings())  # says now what would be wrong later
         return made
@@ -218,6 +222,17 @@ def _one_name(alias: str | None, name: str | None) -> str:
     if not group_id.strip():
         raise ConfigurationError("kafka.group.id is required: the share group to read through")
     return group_id
+
+
+def _check_tls(values: Mapping[str, Any]) -> None:
+    """The agent and the tasks need their parts of it, or neither."""
+    if bool(values.get("data_cert_file")) != bool(values.get("data_ca_file")):
+        raise ConfigurationError(
+            "TLS between tasks and agent needs dataPlaneCertFile, a PEM file on the driver, and dataPlaneCaFile, a PEM "
+            "file on every executor: write both or neither"
+        )
+    if values.get("data_key_file") and not values.get("data_cert_file"):
+        raise ConfigurationError("dataPlaneKeyFile is the key of dataPlaneCertFile, which is missing")
 
 
 def _refusal(name: str, known: Mapping[str, attrs.Attribute[Any]]) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pyspark.sql.datasource import InputPartition
 
-from kafka_share.spark.agent_client import AgentClient, fetch_split
+from kafka_share.spark.agent_client import AgentClient, SplitPlace, fetch_split
 from kafka_share.spark.options import SourceOptions
 from kafka_share.spark.splits import decode_split
 
@@ -21,14 +21,14 @@ _NO_LIMIT: Final = 1 << 40
 
 
 class ShareSplit(InputPartition):
-    """`data` has the rows; or the rows are at the agent: host, port, the key for data, lease and index there."""
+    """`data` has the rows, or `place` says where they are."""
 
-    def __init__(self, data: bytes, at_agent: tuple[str, int, str, int, int] | None = None) -> None:
+    def __init__(self, data: bytes, place: SplitPlace | None = None) -> None:
         self.data: bytes = data
-        self.at_agent: tuple[str, int, str, int, int] | None = at_agent
+        self.place: SplitPlace | None = place
 
     def __repr__(self) -> str:
-        where = "inline" if self.at_agent is None else "at the agent"
+        where = "inline" if self.place is None else "at the agent"
         return f"<ShareSplit {where}, {len(self.data)} bytes>"  # Spark logs partitions: neither rows nor the key
 
 
@@ -38,12 +38,16 @@ def splits_of(client: AgentClient, lease: int, options: SourceOptions) -> list[S
     rows = client.rows(lease, most_inline)
     if rows is None:
         return None
-    host, port, key = options.data_plane_host, client.data_port, client.data_key
-    return [ShareSplit(one.data, None if one.data else (host, port, key, lease, one.index)) for one in rows]
+
+    def place_of(index: int) -> SplitPlace:
+        host, ca_file = options.data_plane_host, options.data_ca_file
+        return SplitPlace(host, client.data_port, client.data_key, lease, index, ca_file)
+
+    return [ShareSplit(one.data, None if one.data else place_of(one.index)) for one in rows]
 
 
 def read_split(split: Any, columns: Sequence[str]) -> Iterator[Any]:
     """The record batches of a split; none for the split that Spark makes up when there are none."""
     if isinstance(split, ShareSplit):
-        data = split.data if split.at_agent is None else fetch_split(*split.at_agent)
+        data = split.data if split.place is None else fetch_split(split.place)
         yield from decode_split(data, columns)

@@ -14,7 +14,9 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import attrs
 import pytest
+import trustme
 from support.waiting import rest, wait_until
 
 from kafka_share.broker import ReferenceBroker
@@ -24,7 +26,7 @@ from kafka_share.errors import ConfigurationError
 pytest.importorskip("pyarrow", reason="the lease agent writes Arrow: pip install 'kafka-share[spark]'")
 
 from kafka_share.spark import agent_client
-from kafka_share.spark.agent_client import AgentClient, fetch_split, find_agent, start_agent
+from kafka_share.spark.agent_client import AgentClient, SplitPlace, fetch_split, find_agent, start_agent
 from kafka_share.spark.agent_config import KEY, LOG, SOCKET
 from kafka_share.spark.failures import AgentGoneError, LeaseAgentError, LeaseLostError
 from kafka_share.spark.options import SourceOptions
@@ -424,12 +426,34 @@ def test_large_splits_are_fetched_over_tcp_by_who_knows_the_data_key(broker: Ref
     splits = client.rows(lease, 100)
     assert splits is not None
     assert [split.data for split in splits] == [b"", b""]
-    fetched = [fetch_split("127.0.0.1", client.data_port, client.data_key, lease, split.index) for split in splits]
+    place = SplitPlace("127.0.0.1", client.data_port, client.data_key, lease, 0, "")
+    fetched = [fetch_split(attrs.evolve(place, index=split.index)) for split in splits]
     assert sum(batch.num_rows for data in fetched for batch in decode_split(data, ["value"])) == 10
     with pytest.raises(LeaseAgentError):
-        fetch_split("127.0.0.1", client.data_port, "00" * 32, lease, 0)
+        fetch_split(attrs.evolve(place, key="00" * 32))
     with pytest.raises(LeaseAgentError, match="gone"):
-        fetch_split("127.0.0.1", client.data_port, client.data_key, lease, 99)
+        fetch_split(attrs.evolve(place, index=99))
+    with pytest.raises(AgentGoneError, match="dataPlaneHost"):
+        fetch_split(attrs.evolve(place, port=1))
+
+
+def test_tasks_fetch_over_tls_from_the_agent_whose_certificate_they_can_verify(
+    broker: ReferenceBroker, agents: Agents, tmp_path: Path
+) -> None:
+    ca, other_ca = trustme.CA(), trustme.CA()
+    ca.cert_pem.write_to_path(tmp_path / "ca.pem")
+    other_ca.cert_pem.write_to_path(tmp_path / "other.pem")
+    ca.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "agent.pem")
+    broker.produce_batch("orders", [b"x"] * 10)
+    client = agents.start(dataPlaneCertFile=str(tmp_path / "agent.pem"), dataPlaneCaFile=str(tmp_path / "ca.pem"))
+    lease, _ = acquire(client)
+    place = SplitPlace("127.0.0.1", client.data_port, client.data_key, lease, 0, str(tmp_path / "ca.pem"))
+    assert list(decode_split(fetch_split(place), ["value"]))
+    with pytest.raises(AgentGoneError, match="CERTIFICATE_VERIFY_FAILED"):
+        fetch_split(attrs.evolve(place, ca_file=str(tmp_path / "other.pem")))
+    with pytest.raises(LeaseAgentError):
+        fetch_split(attrs.evolve(place, ca_file=""))
+    assert list(decode_split(fetch_split(place), ["value"]))
 
 
 def test_others_cannot_enter_the_folder_and_a_folder_of_others_is_refused(

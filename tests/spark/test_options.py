@@ -92,6 +92,9 @@ def test_unknown_options_are_refused_with_the_nearest_name() -> None:
         ("dataPlane", "udp", "auto, inline, tcp"),
         ("kafka.request.timeout.ms", "soon", "whole number"),
         ("shareGroup", "other", "two different groups"),
+        ("dataPlaneCertFile", "agent.pem", "both or neither"),
+        ("dataPlaneCaFile", "ca.pem", "both or neither"),
+        ("dataPlaneKeyFile", "agent.key", "dataPlaneCertFile, which is missing"),
     ],
 )
 def test_a_wrong_value_is_refused(name: str, value: str, words: str) -> None:
