@@ -12,6 +12,7 @@ The map of the package:
 - `from_schema_registry`: adapter for confluent-kafka's Schema Registry deserializers (`kafka_share.deserializers`)
 - `kafka_share.errors`: every exception, as one tree
 - `kafka_share.broker.ReferenceBroker`: a Kafka broker in Python for tests, demos and the quickstart
+- `kafka_share.spark`: share groups as a source of Apache Spark (the extra `spark`)
 - `kafka_share.core`, `kafka_share.network`, `kafka_share.protocol`: the machinery below; not a public interface
 
 Command-line tools: `kafka-share` and `kafka-share-broker`.
@@ -81,7 +82,7 @@ _NAMES = {
 }
 """Module -> the names that the package offers of it."""
 
-_OPTIONAL_MODULES = ("broker", "opentelemetry")
+_OPTIONAL_MODULES = ("broker", "opentelemetry", "spark")
 """What users import by itself: `from kafka_share.broker import ReferenceBroker`."""
 
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}

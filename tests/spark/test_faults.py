@@ -173,12 +173,31 @@ def test_records_come_again_when_the_agent_is_killed_after_the_write(spark: Spar
     story.ends(duplicates=PER_BATCH, deliveries=2)
 
 
+def test_a_batch_whose_records_others_have_now_is_replayed_without_rows(
+    spark: SparkDriver, new_story: NewStory, broker: ReferenceBroker
+) -> None:
+    """With other rows it would be lost: the sink has the batch already, and skips it."""
+    story = new_story()
+    broker.set_group_config("g", share_record_lock_duration_ms=60_000)
+    assert story.run(spark, fault="kill_agent", at=2, when="after", idempotent=True)["error"] != ""
+    with KafkaShareConsumer(
+        "orders",
+        bootstrap_servers=broker.bootstrap_servers,
+        group_id="g",
+        share_acquire_mode="record_limit",
+        max_poll_records=PER_BATCH,
+    ) as member:
+        taken = wait_until(lambda: member.poll(100))
+        assert [record.offset for record in taken] == list(range(200, 300))
+        assert story.run(spark, idempotent=True)["error"] == ""
+    assert story.run(spark, idempotent=True)["error"] == ""
+    story.ends(duplicates=PER_BATCH, deliveries=3)
+
+
 @pytest.mark.parametrize(("grace", "duplicates", "deliveries"), [("0", PER_BATCH, 2), ("30000", 0, 1)])
 def test_the_runner_is_killed_after_the_write_into_an_idempotent_sink(
     spark: SparkDriver,
-    broker: ReferenceBroker,
-    tmp_path: Path,
-    agent_dir: Path,
+    new_story: NewStory,
     grace: str,
     duplicates: int,
     deliveries: int,
@@ -252,9 +271,8 @@ def test_a_stopped_query_goes_on_where_it_was(spark: SparkDriver, new_story: New
 def test_the_driver_is_killed_around_the_write_into_an_idempotent_sink(
     drivers: list[SparkDriver],
     spark: SparkDriver,
-    broker: ReferenceBroker,
+    new_story: NewStory,
     tmp_path: Path,
-    agent_dir: Path,
     when: str,
     grace: str,
     duplicates: int,
