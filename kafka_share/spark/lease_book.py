@@ -181,6 +181,12 @@ class LeaseBook:
             self.counts.leases_lost += 1
             self._drop_old()
 
+    def renewals_ended(self) -> None:
+        """The brokers do not know renewals: from now on each lease has its lock time and no more."""
+        self._terms = attrs.evolve(self._terms, renews=False)
+        for lease in self._open():
+            lease.renew_at_ms = None
+
     def is_held(self, number: int) -> bool:
         """Whether no lock of the lease is known to be lost, and it has not ended."""
         lease = self._leases.get(number)

@@ -119,6 +119,8 @@ class LeaseDesk:
         if not records:
             return None
         with self._guard:
+            if not self._member.renews:
+                self._book.renewals_ended()
             redelivered = sum(record.delivery_count > 1 for record in records)
             number = self._book.acquired(session, len(records), redelivered, self._member.lock_ms, _now_ms())
             self._contents = {n: self._contents[n] for n in (lease.number for lease in self._book.open_leases[:-1])}

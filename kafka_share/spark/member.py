@@ -57,6 +57,8 @@ class ShareMember:
         """Final acknowledgements that a broker has refused."""
         self.rejected: int = 0
         """Records that were rejected for their many deliveries."""
+        self.renews: bool = True
+        """Whether the brokers know renewals, as far as is known."""
         self._topics = tuple(topics)
         self._settings = dict(settings)
         self._max_bytes = max_bytes
@@ -155,7 +157,11 @@ class ShareMember:
         except UnsupportedVersionError as error:
             if self._acquire_mode != "record_limit":
                 raise LeaseAgentError(str(error)) from error
-            log.warning("the brokers are older than Kafka 4.2: leases are rounded up to whole record batches")
+            log.warning(
+                "the brokers are older than Kafka 4.2: leases are rounded up to whole record batches, and locks cannot "
+                "be renewed, so a batch has to be done within its lock time"
+            )
+            self.renews = False
             self._acquire_mode, most, self._most = "batch_optimized", self._most, 0
             self._open(most)
         except DataError as error:

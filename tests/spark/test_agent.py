@@ -370,6 +370,9 @@ def test_an_agent_works_on_brokers_that_know_neither_renewals_nor_record_limits(
         assert count == 10  # the whole record batch
         rest(2.0)  # a renewal was due, and cannot be
         assert client.is_held(lease)
+        log = (client.folder / LOG).read_text()
+        assert "locks cannot be renewed" in log
+        assert "acknowledgement-failed" not in log
         client.commit(lease)
         wait_until(lambda: states(broker)[RecordState.ACKNOWLEDGED] == 10)
         agents.close()

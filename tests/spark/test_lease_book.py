@@ -117,6 +117,15 @@ def test_locks_are_not_renewed_when_the_options_say_so_or_the_lease_is_too_old()
     assert limited.wake_at_ms() is None
 
 
+def test_locks_are_not_renewed_any_more_when_the_brokers_know_no_renewals() -> None:
+    book = book_of()
+    lease_of(book)
+    book.renewals_ended()
+    lease_of(book)
+    assert book.wake_at_ms() is None
+    assert outputs(book, 10 * LOCK_MS) == []
+
+
 # ---- runners come and go
 
 
