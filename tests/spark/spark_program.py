@@ -101,6 +101,11 @@ def _kill_agent(sink: Sink, df: DataFrame, batch: int) -> None:
                 os.kill(int(process.name), signal.SIGKILL)
 
 
+def _kill_agent_and_fail(sink: Sink, df: DataFrame, batch: int) -> None:
+    _kill_agent(sink, df, batch)
+    _fail(sink, df, batch)
+
+
 def _agent_of(df: DataFrame) -> Path:
     lease_id: str = df.select("leaseId").first()["leaseId"]
     return Path(CURRENT["agentDir"]) / lease_id.rpartition("-")[0]
@@ -171,6 +176,7 @@ FAULTS: dict[str, Callable[[Sink, DataFrame, int], DataFrame | None]] = {
     "kill_driver": _kill_driver,
     "kill_runner": _kill_runner,
     "kill_agent": _kill_agent,
+    "kill_agent_and_fail": _kill_agent_and_fail,
     "slow": _be_slow,
     "poison": _poison,
     "fail_tasks": _fail_tasks,
