@@ -268,7 +268,7 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
                 self._one_caller.leave()
             self._enter("acknowledge")
         try:
-            self._application.acknowledge(record.topic, record.partition, record.offset, kind)
+            self._application.acknowledge(record.topic, record.partition, record.offset, kind, record.lock)
         finally:
             try:
                 lock.release()
