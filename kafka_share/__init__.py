@@ -3,6 +3,7 @@
 The map of the package:
 
 - `KafkaShareConsumer`: the blocking consumer (`kafka_share.consumer`)
+- `AsyncShareConsumer`: the same for asyncio (`kafka_share.async_consumer`)
 - `ShareConsumerSettings`, `ShareAdminSettings`: the settings of the clients as types (`kafka_share.settings`)
 - `KafkaShareAdmin`: lists, describes, resets, deletes and configures share groups (`kafka_share.admin`); what its
   methods take and return is in `kafka_share.admin_values`
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from kafka_share.admin_values import SharePartitionOffset as SharePartitionOffset
     from kafka_share.admin_values import TopicDescription as TopicDescription
     from kafka_share.aio import AsyncShareAdmin as AsyncShareAdmin
+    from kafka_share.async_consumer import AsyncShareConsumer as AsyncShareConsumer
     from kafka_share.consumer import KafkaShareConsumer as KafkaShareConsumer
     from kafka_share.deserializers import Deserializer as Deserializer
     from kafka_share.deserializers import from_schema_registry as from_schema_registry
@@ -72,6 +74,7 @@ _NAMES = {
     "GroupListing GroupListings GroupState GroupType ListedOffset OffsetSpec PartitionDescription "
     "ShareGroupDescription ShareMemberDescription SharePartitionOffset TopicDescription",
     "aio": "AsyncShareAdmin",
+    "async_consumer": "AsyncShareConsumer",
     "consumer": "KafkaShareConsumer",
     "deserializers": "Deserializer from_schema_registry",
     "errors": "KafkaShareError",

@@ -12,49 +12,23 @@ from __future__ import annotations
 import contextlib
 import inspect
 import logging
-import random
 import threading
-import warnings
 import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator, Sized
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, Generic, NoReturn, Self, TypeVar, Unpack
+from typing import Any, Self, TypeVar
+from uuid import UUID
 
-from kafka_share.application.arguments import (
-    acknowledge_type,
-    checked_delay,
-    demand_place,
-    not_a_record,
-    topic_set,
-    topics_of_constructor,
-)
-from kafka_share.application.calls import LAST_OUTCOMES_MS, ConsumerCalls, Steps
-from kafka_share.application.decoding import Decoder
-from kafka_share.application.metrics import ConsumerMetrics
+from kafka_share.application.arguments import acknowledge_type, not_a_record, topic_set
+from kafka_share.application.calls import LAST_OUTCOMES_MS, Steps
+from kafka_share.application.facade import DEFAULT_CLOSE_TIMEOUT_MS, ITERATION_POLL_MS, ConsumerFacade
 from kafka_share.application.one_caller import OneCaller
-from kafka_share.application.side import ApplicationSide
-from kafka_share.config import ShareConsumerConfig
-from kafka_share.core.consumer import ShareConsumerCore
-from kafka_share.core.events import AcknowledgementOutcome, CloseRequested
-from kafka_share.core.member_id import new_member_id
 from kafka_share.core.timeouts import checked_timeout
-from kafka_share.deserializers import Deserializer, PlainDeserializer
-from kafka_share.errors import (
-    ConcurrentUseError,
-    ConsumerClosedError,
-    IllegalStateError,
-    KafkaShareError,
-)
-from kafka_share.harmless import excerpt
-from kafka_share.network import at_exit
-from kafka_share.network.background import ConsumerBackground
+from kafka_share.errors import ConcurrentUseError, ConsumerClosedError, IllegalStateError, KafkaShareError
 from kafka_share.network.clock import clock_ms
-from kafka_share.network.driver import DEFAULT_STOP_TIMEOUT_MS
 from kafka_share.network.futures import OutcomeFuture
-from kafka_share.network.process import Origin
 from kafka_share.records import (
-    AcknowledgementCommitCallback,
     AcknowledgeType,
     AcknowledgeTypeOrName,
     K,
@@ -63,18 +37,14 @@ from kafka_share.records import (
     TopicIdPartition,
     V,
 )
-from kafka_share.settings import ShareConsumerSettings
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Sized)
 
 log: logging.Logger = logging.getLogger(__name__)
 
-DEFAULT_CLOSE_TIMEOUT_MS = 30_000
-_ITERATION_POLL_MS = 1_000
 
-
-class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
+class KafkaShareConsumer(ConsumerFacade[K, V]):
     """A consumer of a share group (KIP-932): a member of a work queue on Kafka topics.
 
     `KafkaShareConsumer(*topics, **settings)` subscribes to the topics, if any are given. The settings are those of
@@ -98,56 +68,10 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
     Raises `ConfigurationError` for a setting that is unknown, inapplicable or out of range.
     """
 
-    def __init__(
-        self,
-        *topics: str,
-        key_deserializer: Deserializer[K] | PlainDeserializer[K] | None = None,
-        value_deserializer: Deserializer[V] | PlainDeserializer[V] | None = None,
-        **settings: Unpack[ShareConsumerSettings],
-    ) -> None:
-        self._driver: ConsumerBackground | None = None
-        self._origin = Origin()
-        self._closed = False
-        names = topics_of_constructor(topics)
-        given: dict[str, Any] = {**settings}
-        if key_deserializer is not None:
-            given["key_deserializer"] = key_deserializer
-        if value_deserializer is not None:
-            given["value_deserializer"] = value_deserializer
-        self._config = config = ShareConsumerConfig.from_mapping(given)
-        self._has_window = config.has_window
-        self._application = ApplicationSide(
-            explicit=config.share_acknowledgement_mode == "explicit",
-            decoder=Decoder(
-                config.key_deserializer,
-                config.value_deserializer,
-                config.check_crcs,
-                config.max_record_batch_bytes,
-                config.deserialization_errors == "mark",
-            ),
-            max_poll_records=config.max_poll_records,
-            now_ms=clock_ms,
-            window_records=config.explicit_window_records,
-            protects_locks=config.protect_locks,
-            longest_work_ms=config.max_poll_interval_ms,
-            guard=threading.RLock(),
-        )
-        self._callback_thread: int | None = None
+    _log = log
+
+    def _make_guard(self) -> None:
         self._one_caller = OneCaller(KafkaShareConsumer._call, KafkaShareConsumer.acknowledge)
-        source = random.Random()
-        core = ShareConsumerCore(config, new_member_id(source), source)
-        self._driver = ConsumerBackground(core, config, application=self._application)
-        self._calls = ConsumerCalls(self._application, self._driver, api_timeout_ms=config.default_api_timeout_ms)
-        deliveries, measurements = self._application.deliveries, self._driver.measurements
-        measurements.window_records = lambda: deliveries.window_records
-        callbacks = self._driver.callbacks
-        deliveries.behind, callbacks.on_taken = callbacks.waiting, self._application.outcome_told
-        measurements.held_records = lambda: deliveries.held
-        self._driver.start()
-        self._exit = _Exit(self)
-        at_exit.register_client(self._exit)
-        if names:
-            self._calls.subscribe(names)
 
     # ---- subscription
 
@@ -166,10 +90,6 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
     def unsubscribe(self) -> None:
         """Leave the group and drop the assignment. Records delivered before can still be acknowledged."""
         self._run("unsubscribe", self._calls.unsubscribe())
-
-    def subscription(self) -> frozenset[str]:
-        """The topic names subscribed to; empty if none."""
-        return self._call("subscription", lambda: self._application.topics)
 
     # ---- records
 
@@ -199,9 +119,7 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
                 measured.records = len(records)
             return records
         except BaseException:
-            has_run = inspect.getgeneratorstate(call) == inspect.GEN_CLOSED
-            if has_run and self._application.begun_calls > begun_calls:  # perhaps an interrupt struck on the way out
-                self._application.interrupt_call()
+            self._interrupted(call, begun_calls)
             raise
 
     def __iter__(self) -> Iterator[ShareRecord[K, V]]:
@@ -217,7 +135,7 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
     def _iterate(self, loop: _Loop) -> Generator[ShareRecord[K, V], None, None]:
         while not self._closed:
             try:
-                yield from self._poll("iteration", self._calls.read(_ITERATION_POLL_MS, loop.has_ended))
+                yield from self._poll("iteration", self._calls.read(ITERATION_POLL_MS, loop.has_ended))
             except ConsumerClosedError:
                 return  # another thread closes it
             finally:
@@ -229,11 +147,6 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
         if not self._closed and reading is not None and reading.is_over == loop.has_ended and reading.rest:
             with contextlib.suppress(ConsumerClosedError):  # another thread closes it, and releases them
                 self._call("iteration", self._calls.stop_reading)
-
-    @property
-    def acquisition_lock_timeout_ms(self) -> int | None:
-        """How long the broker locks records for this consumer, from the latest delivery; None before the first."""
-        return self._call("acquisition_lock_timeout_ms", lambda: self._application.acquisition_lock_timeout_ms)
 
     # ---- acknowledgements
 
@@ -268,35 +181,12 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
                 self._one_caller.leave()
             self._enter("acknowledge")
         try:
-            self._application.acknowledge(record.topic, record.partition, record.offset, kind)
+            self._application.acknowledge(record.topic, record.partition, record.offset, kind, record.lock)
         finally:
             try:
                 lock.release()
             except RuntimeError:
                 pass  # an interrupt struck behind the first time
-
-    def release(self, record: ShareRecord[Any, Any], delay_ms: int = 0) -> None:
-        """Give a record back, to be delivered again; with `delay_ms` not before that time has passed.
-
-        Until then the record stays ours and its lock is renewed, so that waiting costs no delivery. It can still be
-        acknowledged otherwise (not with an open window, where it is final), and `close` releases it. At most 900,000
-        ms; while 1,000 records wait, poll fetches no others. Where locks cannot be renewed (Kafka 4.1, or a group that
-        forbids it), the record is released before its lock ends, and the WARNING `renewals-refused` says so once.
-
-        Raises `IllegalStateError` in implicit mode and for a record that is not in flight, `InvalidArgumentError` or
-        TypeError for a delay that cannot be. With an open window any thread may call this.
-        """
-        delay_ms = checked_delay(delay_ms)
-        if not delay_ms:
-            self.acknowledge(record, AcknowledgeType.RELEASE)
-            return
-        if not isinstance(record, ShareRecord):
-            raise not_a_record(record)
-        if self._has_window:
-            self._origin.demand()
-            self._application.deliveries.hold(record, delay_ms)
-        else:
-            self._call("release", partial(self._application.deliveries.hold, record, delay_ms))
 
     def acknowledge_with_result(
         self,
@@ -321,22 +211,6 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
         self._calls.acknowledge_delivery(record, kind, future.resolve)
         return future
 
-    def acknowledge_offset(
-        self,
-        topic: str,
-        partition: int,
-        offset: int,
-        type: AcknowledgeTypeOrName,  # noqa: A002
-    ) -> None:
-        """Override the acknowledgement of a record that could not be delivered (a deserializer failed, damaged batch).
-
-        Raises `IllegalStateError` in implicit mode and for any other offset; `InvalidArgumentError` for a negative
-        partition or offset, and for RENEW.
-        """
-        kind = acknowledge_type(type)
-        demand_place(partition, offset)
-        self._call("acknowledge_offset", partial(self._application.override, topic, partition, offset, kind))
-
     def commit_sync(self, timeout_ms: int | None = None) -> dict[TopicIdPartition, KafkaShareError | None]:
         """Send the acknowledgements and wait for the brokers' answers: partition → None, or the error.
 
@@ -348,43 +222,17 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
         wait_ms = None if timeout_ms is None else checked_timeout(timeout_ms)
         return self._run("commit_sync", self._calls.commit_sync(wait_ms))
 
-    def commit_async(self) -> None:
-        """Send the acknowledgements without waiting; their outcome comes through the callback."""
-        self._call("commit_async", self._calls.commit_async)
+    def client_instance_id(self, timeout_ms: int) -> UUID | None:
+        """The id by which the brokers know this consumer in the metrics that it pushes (KIP-714).
 
-    def set_acknowledgement_commit_callback(self, callback: AcknowledgementCommitCallback | None) -> None:
-        """Be told how acknowledgements ended: `callback(offsets by partition, error or None)`.
-
-        It runs on the application's thread, inside poll, commit_sync, commit_async and close, and must not call the
-        consumer. What it raises is logged and swallowed. None: results are not collected. If an interrupt (Ctrl-C)
-        ends it, it is called again with the same outcome.
+        Asks a broker if it is not known yet and waits up to `timeout_ms` milliseconds; None if no answer comes, or the
+        brokers take no metrics. Any thread may call it, also after close. Raises `IllegalStateError` if
+        `enable_metrics_push` is off, `InvalidArgumentError` for a negative timeout, TypeError for one that is no whole
+        number.
         """
-        if callback is not None and not callable(callback):
-            raise TypeError(f"the callback is a callable or None, not {callback.__class__.__name__}")
-        self._call("set_acknowledgement_commit_callback", partial(self._set_callback, callback))
-
-    def _set_callback(self, callback: AcknowledgementCommitCallback | None) -> None:
-        if callback is None:
-            self._application.reports.drop_outcomes()
-        self._calls.report = None if callback is None else partial(self._report, callback)
-
-    def _report(self, callback: AcknowledgementCommitCallback, outcome: AcknowledgementOutcome) -> None:
-        offsets = frozenset(o for run in outcome.runs for o in range(run.first, run.last + 1))
-        self._callback_thread = threading.get_ident()
-        try:
-            callback({outcome.partition: offsets}, outcome.error)
-        except Exception:
-            log.exception("the acknowledgement commit callback raised")
-        finally:
-            self._callback_thread = None
+        return self._client_instance_id(timeout_ms)
 
     # ---- the end
-
-    def wakeup(self) -> None:
-        """Make a blocking poll or commit_sync, or the next one, raise `WakeupError`. May be called from any thread."""
-        self._origin.demand()
-        if self._driver is not None and not self._closed:
-            self._driver.mailbox.wakeup()
 
     def close(self, timeout_ms: int | None = None) -> None:
         """Send the pending acknowledgements, give back what is held, leave the group, stop the background thread.
@@ -412,25 +260,8 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
                 self._block(self._calls.close(limit_ms))
         finally:
             if self._calls.is_closing:
-                left_ms = max(0, ends_at_ms - self._driver.now_ms())
-                self._driver.stop(min(left_ms, DEFAULT_STOP_TIMEOUT_MS), max(0, left_ms - LAST_OUTCOMES_MS))
-                self._closed = True
-                at_exit.forget_client(self._exit)
-        for error in iter(self._application.reports.pop_error, None):
-            log.warning("closed with an error that no poll has raised: %s", excerpt(str(error)))
-
-    def _warn_of_released(self) -> None:
-        count = 0 if self._calls.is_closing else self._application.unaccepted
-        if count:
-            log.warning(
-                "kafka_share: %s of the last poll not accepted and released, to be delivered again: "
-                "if that was processed, call commit_sync() before close",
-                "1 record" if count == 1 else f"{count} records",
-            )
-
-    def _has_ended(self) -> bool:
-        """Whether there is nothing to close here (any more)."""
-        return self._closed or self._calls.is_closing or self._origin.is_elsewhere
+                self._stop(max(0, ends_at_ms - self._driver.now_ms()))
+        self._log_untold_errors()
 
     def __enter__(self) -> Self:
         if self._closed:
@@ -441,47 +272,11 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
         if not self._origin.is_elsewhere:  # what there is to close is the parent's, and an error would hide another
             self.close()
 
-    def __del__(self) -> None:
-        driver = getattr(self, "_driver", None)
-        if driver is None or self._has_ended():
-            return
-        warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=2)
-        with contextlib.suppress(KafkaShareError):
-            # No waiting in a finalizer: the thread leaves the group and ends by itself.
-            driver.post(CloseRequested((), driver.now_ms() + self._config.request_timeout_ms))
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a KafkaShareConsumer cannot be pickled or copied: make one in each process")
-
-    def __repr__(self) -> str:
-        return (
-            f"<KafkaShareConsumer {'closed' if self._closed else 'open'} group_id={self._config.group_id!r} "
-            f"client_id={self._config.client_id!r} topics={sorted(self._application.topics)}>"
-        )
-
     # ---- one call at a time
 
     def _run(self, method: str, call: Steps[T]) -> T:
         """Run a call that may wait."""
         return self._call(method, partial(self._block, call))
-
-    def _block(self, call: Steps[T]) -> T:
-        """Run a call to its end, blocking in the mailbox wherever it waits."""
-        assert self._driver is not None
-        try:
-            wait = next(call)
-            while True:
-                try:
-                    self._give_way()
-                    left_ms = wait.deadline_at_ms - self._driver.now_ms()
-                    self._driver.mailbox.wait(max(0, left_ms), with_records=wait.with_records)
-                except BaseException as error:  # noqa: BLE001 - the call ends by it
-                    wait = call.throw(error)
-                else:
-                    wait = next(call)
-        except StopIteration as end:
-            result: T = end.value
-            return result
 
     def _call(self, method: str, function: Callable[[], T], *, closes_by_ms: int | None = None) -> T:
         """Call a function inside of the guard."""
@@ -524,45 +319,19 @@ class KafkaShareConsumer(ConsumerMetrics, Generic[K, V]):
         if not self._one_caller.wait(self, left_s, self._driver.mailbox.interrupt):
             raise ConcurrentUseError(f"{method} has waited in vain for the call of another thread to end")
 
+    def _leave(self) -> None:
+        self._one_caller.leave()
+
+    def _enter_at_exit(self, timeout_ms: int) -> bool:
+        try:
+            self._enter("close", closes_by_ms=clock_ms() + timeout_ms)
+        except ConcurrentUseError:  # a daemon thread does not come out of its call
+            return False
+        return True
+
     def _give_way(self) -> None:
-        """Before each wait: another thread wants to close."""
         if self._one_caller.is_wanted and not self._calls.is_closing:
             raise ConsumerClosedError("This consumer is being closed by another thread.")
-
-
-class _Exit:
-    """Closes a consumer at the end of the process, if nobody has: what it has acknowledged leaves, then it leaves."""
-
-    def __init__(self, consumer: KafkaShareConsumer[Any, Any]) -> None:
-        self._consumer = weakref.ref(consumer)
-        self._steps: Steps[None] | None = None
-
-    def begin_exit(self, timeout_ms: int) -> None:
-        consumer = self._consumer()
-        if consumer is None or consumer._driver is None or consumer._has_ended():
-            return
-        warnings.warn(f"{consumer!r} was not closed", ResourceWarning, source=consumer, stacklevel=2)
-        now_ms = consumer._driver.now_ms()
-        try:
-            consumer._enter("close", closes_by_ms=now_ms + timeout_ms // 2)
-        except ConcurrentUseError:  # a daemon thread does not come out of its call, and may be changing what there is
-            consumer._calls.is_closing = True
-            consumer._driver.post(CloseRequested((), now_ms + timeout_ms))
-        else:
-            self._steps = consumer._calls.close(timeout_ms)
-            next(self._steps)
-            consumer._one_caller.leave()
-
-    def finish_exit(self, timeout_ms: int) -> None:
-        consumer = self._consumer()
-        if consumer is None or consumer._driver is None or consumer._closed or consumer._origin.is_elsewhere:
-            return
-        ends_at_ms = consumer._driver.now_ms() + timeout_ms
-        if self._steps is not None:
-            consumer._block(self._steps)
-        left_ms = max(0, ends_at_ms - consumer._driver.now_ms())
-        consumer._driver.stop(max(LAST_OUTCOMES_MS, left_ms), left_ms)
-        consumer._closed = True
 
 
 class _Loop:

@@ -41,13 +41,14 @@ MAY_IMPORT: Final[Mapping[str, set[str]]] = {
     "application": {"core", "network", "protocol"},
     "opentelemetry": {"application", "consumer", "core"},
     "consumer": {"application", "core", "network"},
+    "async_consumer": {"application", "core", "network"},
     "admin": {"core", "network"},
     "aio": {"core", "network"},
     "broker": {"protocol"},
     "cli": {"admin", "broker", "consumer", "protocol"},
     "pytest_plugin": {"broker", "consumer"},
     "spark": {"admin", "consumer"},
-    "__init__": {"admin", "aio", "consumer"},
+    "__init__": {"admin", "aio", "async_consumer", "consumer"},
     "__main__": {"cli"},
 }
 """Part of the package (a folder, or a module at the top) -> the other parts that it may import, besides the values.

@@ -218,14 +218,23 @@ class Deliveries:
 
     # ---- acknowledgements
 
-    def acknowledge(self, topic: str, partition: int, offset: int, kind: AcknowledgeType) -> None:
-        """Raises IllegalStateError in implicit mode, or if the record is not in flight. Not for the open window."""
+    def acknowledge(
+        self, topic: str, partition: int, offset: int, kind: AcknowledgeType, lock: AcquisitionLock | None = None
+    ) -> None:
+        """Raises IllegalStateError in implicit mode, or if the record is not in flight. Not for the open window.
+
+        A place may be held twice, when its topic was deleted and created again: the record's lock says which is meant,
+        and without one it is the later delivery.
+        """
         if not self._explicit:
             raise _implicit()
         with self.guard:
             if self._leaving is not None:
                 self._finish_leaving()
-            for delivery in self._by_place.get((topic, partition), ()):
+            here = self._by_place.get((topic, partition), [])
+            if len(here) > 1:
+                here = sorted(here, key=lambda delivery: delivery.lock is lock)[::-1]
+            for delivery in here:
                 if delivery.acknowledge(offset, kind):
                     if self.is_pressing:
                         self._announce_once()
@@ -307,7 +316,7 @@ class Deliveries:
             )
         with self.guard:
             self._finish_leaving()
-            if not any(one.override(offset, kind) for one in self._by_place.get((topic, partition), ())):
+            if not any(one.override(offset, kind) for one in self._by_place.get((topic, partition), [])[::-1]):
                 raise IllegalStateError(
                     f"Offset {offset} of {topic}-{partition} cannot be acknowledged by its offset: "
                     f"that is for records that could not be delivered and have not been committed since."

@@ -1,7 +1,7 @@
 """What a consumer tells about itself: its metrics, its id in brokers' telemetry, metrics of the application's own.
 
 Mixed into the façades, whose driver it asks. All methods may be called from any thread, from inside the acknowledgement
-commit callback and after close; none of them waits, `client_instance_id` aside.
+commit callback and after close; none of them waits, `_client_instance_id` aside.
 """
 
 from __future__ import annotations
@@ -85,13 +85,8 @@ class ConsumerMetrics:
             oldest_unacknowledged=self._application.deliveries.oldest_unacknowledged(now_ms),
         )
 
-    def client_instance_id(self, timeout_ms: int) -> UUID | None:
-        """The id by which the brokers know this consumer in the metrics that it pushes (KIP-714).
-
-        Asks a broker if it is not known yet and waits up to `timeout_ms` milliseconds; None if no answer comes, or the
-        brokers take no metrics. Raises `IllegalStateError` if `enable_metrics_push` is off, `InvalidArgumentError` for
-        a negative timeout, TypeError for one that is no whole number.
-        """
+    def _client_instance_id(self, timeout_ms: int) -> UUID | None:
+        """The id by which the brokers know this consumer; waits for it. Raises `IllegalStateError` without a push."""
         if not self._config.enable_metrics_push:
             raise IllegalStateError("No metrics are pushed: set enable_metrics_push to True.")
         checked_timeout(timeout_ms)

@@ -19,7 +19,7 @@ import enum
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from operator import attrgetter
-from typing import Any
+from typing import Any, Protocol
 
 from kafka_share.application.awaited_outcomes import Notice
 from kafka_share.application.decoding import Decoder, Record
@@ -40,12 +40,19 @@ from kafka_share.core.events import (
     ReportOutcomes,
 )
 from kafka_share.errors import IllegalStateError, OutcomeUnknownError
+from kafka_share.locks import AcquisitionLock
 from kafka_share.records import AcknowledgeType, ShareRecords
 
 _offset_of = attrgetter("offset")
 
 MAX_HELD_RECORDS = 1_000
 """So many records may wait for their release while further ones are fetched."""
+
+
+class Acknowledge(Protocol):
+    def __call__(
+        self, topic: str, partition: int, offset: int, kind: AcknowledgeType, lock: AcquisitionLock | None = None
+    ) -> None: ...
 
 
 def _nobody() -> None:
@@ -100,7 +107,7 @@ class ApplicationSide:
         )
         self.reports: Reports = Reports()
         # Called for each record: as attributes they cost one call less.
-        self.acknowledge: Callable[[str, int, int, AcknowledgeType], None] = self.deliveries.acknowledge
+        self.acknowledge: Acknowledge = self.deliveries.acknowledge
         self.override: Callable[[str, int, int, AcknowledgeType], None] = self.deliveries.override
         self.wake: Callable[[], None] = _nobody
         """Ends the wait of a poll, which looks whether there is room; to be set by whoever runs the calls."""

@@ -108,6 +108,11 @@ class Mailbox:
             left = ends_at - time.monotonic()
             if left <= 0 or not self._bell.acquire(timeout=min(left, threading.TIMEOUT_MAX)):
                 break
+        self.end_wait(with_records=with_records)
+
+    def end_wait(self, *, with_records: bool) -> None:
+        """The end of a wait, for those who wait otherwise, until `has_news`. Raises as `wait` does."""
+        self._check()
         self._interrupted = False
         if self._stopped and self._failure is None and not self._has_mail(with_records=with_records):
             raise ConsumerClosedError("The network thread has ended; nothing more will arrive.")

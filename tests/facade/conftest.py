@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from facade.consumer_callers import CALLERS, AsyncCaller
 from support.consumers import Consumer, MakeConsumer
 
-from kafka_share import KafkaShareConsumer
 from kafka_share.broker import ReferenceBroker
 
 
@@ -26,10 +26,29 @@ def topic(broker: ReferenceBroker) -> str:
     return "t"
 
 
+@pytest.fixture(params=CALLERS)
+def facade(request: pytest.FixtureRequest) -> str:
+    """Which façade a test's consumers are: every test runs on both, but for those that the marker keeps to one."""
+    name: str = request.param
+    return name
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """`blocking` keeps a test to the blocking façade."""
+    items[:] = [
+        item for item in items if item.get_closest_marker("blocking") is None or "asyncio" not in _facade_of(item)
+    ]
+
+
+def _facade_of(item: pytest.Item) -> str:
+    callspec = getattr(item, "callspec", None)
+    return "" if callspec is None else str(callspec.params.get("facade", ""))
+
+
 @pytest.fixture
-def make_consumer(broker: ReferenceBroker) -> Iterator[MakeConsumer]:
+def make_consumer(broker: ReferenceBroker, facade: str) -> Iterator[MakeConsumer]:
     """Makes consumers of one group, which reads from the start unless the test says otherwise."""
-    made: list[Consumer] = []
+    made: list[Any] = []
     configured: set[str] = set()
 
     def make(*topics: str, group_id: str = "g", reset: str | None = "earliest", **config: Any) -> Any:
@@ -37,13 +56,15 @@ def make_consumer(broker: ReferenceBroker) -> Iterator[MakeConsumer]:
             broker.set_group_config(group_id, {"share.auto.offset.reset": reset})
             configured.add(group_id)
         servers = config.pop("bootstrap_servers", broker.bootstrap_servers)
-        consumer: Consumer = KafkaShareConsumer(*topics, bootstrap_servers=servers, group_id=group_id, **config)
+        consumer = CALLERS[facade](*topics, bootstrap_servers=servers, group_id=group_id, **config)
         made.append(consumer)
         return consumer
 
     yield make
     for consumer in made:
         consumer.close(timeout_ms=5_000)
+        if isinstance(consumer, AsyncCaller):
+            consumer.end()
 
 
 @pytest.fixture

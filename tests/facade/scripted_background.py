@@ -71,9 +71,9 @@ class Ledger:
 class ScriptedBackground:
     """Stands in for `ConsumerBackground`. `produce` makes batches that the next polls get, one for each partition."""
 
-    def __init__(self, core: Any, config: Any, *, application: Any = None) -> None:
+    def __init__(self, core: Any, config: Any, *, application: Any = None, notify: Any = None) -> None:
         self.measurements = Measurements()
-        self.mailbox = Mailbox(None, self.measurements, self.now_ms)
+        self.mailbox = Mailbox(notify, self.measurements, self.now_ms)
         self.callbacks = DoneCallbacks("nobody adds any")
         self.is_current_thread = False
         self.ledger = Ledger()

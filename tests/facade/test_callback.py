@@ -102,6 +102,7 @@ def test_callback_gets_invalid_record_state_when_the_lock_has_run_out(
     assert outcomes.succeeded == [(topic, 0, 0), (topic, 0, 1)], "the second delivery was accepted"
 
 
+@pytest.mark.blocking
 @pytest.mark.behaviour("commits")
 def test_methods_raise_illegal_state_when_called_inside_the_callback(
     broker: ReferenceBroker, topic: str, explicit_consumer: Consumer

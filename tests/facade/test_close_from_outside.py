@@ -21,6 +21,8 @@ from kafka_share.errors import ConcurrentUseError, ConsumerClosedError
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
 
+pytestmark = pytest.mark.blocking  # threads, signals and forks; tasks are in test_async_consumer
+
 LONG_MS = 60_000
 """Longer than a test may take: a poll of this length ends only because of what the test does."""
 

@@ -98,7 +98,7 @@ def _returns(code: CodeType) -> frozenset[int]:
 
 def _is_a_call(frame: FrameType) -> bool:
     """Not a method of a record, which the application may call as it likes."""
-    return frame.f_code.co_filename.endswith("consumer.py")
+    return frame.f_code.co_filename.endswith(("consumer.py", "facade.py"))
 
 
 class Application:
@@ -117,7 +117,7 @@ class Application:
             config["share_acknowledgement_mode"] = "explicit"
         if mode == "window":
             config["explicit_window_records"] = 100
-        monkeypatch.setattr("kafka_share.consumer.ConsumerBackground", ScriptedBackground)
+        monkeypatch.setattr("kafka_share.application.facade.ConsumerBackground", ScriptedBackground)
         self.consumer: Consumer = KafkaShareConsumer("t", value_deserializer=self._deserialize, **config)
         background: Any = self.consumer._driver
         assert isinstance(background, ScriptedBackground)
@@ -352,6 +352,7 @@ def test_the_consumer_can_be_closed_when_close_is_interrupted_at_any_line(
             return
 
 
+@pytest.mark.blocking
 @pytest.mark.behaviour("polling")
 def test_commit_sync_raises_and_its_acknowledgements_go_all_the_same_when_it_is_interrupted(
     broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
@@ -380,6 +381,7 @@ def test_commit_sync_raises_and_its_acknowledgements_go_all_the_same_when_it_is_
     assert outcomes.succeeded == [(topic, 0, 0), (topic, 0, 1)]
 
 
+@pytest.mark.blocking
 def test_a_handler_that_exits_is_run_at_once_when_a_poll_waits(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:

@@ -316,6 +316,7 @@ def test_a_waiting_poll_ends_when_another_thread_calls_wakeup(
     assert counted(poll_until(consumer, 1)) == [(1, 1)]
 
 
+@pytest.mark.blocking
 @pytest.mark.behaviour("polling")
 def test_a_waiting_poll_ends_when_the_process_is_interrupted(
     broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer

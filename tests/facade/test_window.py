@@ -343,6 +343,7 @@ def test_futures_end_when_the_broker_never_answers(broker: ReferenceBroker, cons
     assert outcome(future) is OutcomeUnknownError
 
 
+@pytest.mark.blocking
 def test_a_callback_of_a_future_may_acknowledge_but_not_wait_for_its_own_thread(
     broker: ReferenceBroker, consumer: Consumer
 ) -> None:
@@ -361,6 +362,7 @@ def test_a_callback_of_a_future_may_acknowledge_but_not_wait_for_its_own_thread(
     assert outcome(seen.get(timeout=patience_s())) is None
 
 
+@pytest.mark.blocking
 def test_done_callbacks_that_wait_take_room_until_their_turn_comes(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
@@ -397,6 +399,7 @@ def test_done_callbacks_that_wait_take_room_until_their_turn_comes(
     assert [called.get(timeout=patience_s()) for _ in futures] == futures
 
 
+@pytest.mark.blocking
 @pytest.mark.parametrize("raised", [SystemExit, KeyboardInterrupt, GeneratorExit, ValueError])
 def test_futures_are_resolved_and_polls_go_on_when_a_done_callback_raises(
     broker: ReferenceBroker, consumer: Consumer, caplog: pytest.LogCaptureFixture, raised: type[BaseException]
@@ -422,6 +425,7 @@ def test_futures_are_resolved_and_polls_go_on_when_a_done_callback_raises(
     assert logged == [raised] * 3
 
 
+@pytest.mark.blocking
 def test_other_futures_are_resolved_and_close_keeps_its_time_when_a_done_callback_blocks(
     broker: ReferenceBroker, consumer: Consumer
 ) -> None:
@@ -443,6 +447,7 @@ def test_other_futures_are_resolved_and_close_keeps_its_time_when_a_done_callbac
     assert has_ended.wait(patience_s())
 
 
+@pytest.mark.blocking
 def test_a_done_callback_runs_at_once_when_the_consumer_has_been_closed(
     broker: ReferenceBroker, consumer: Consumer
 ) -> None:
@@ -489,6 +494,7 @@ def test_futures_are_resolved_by_close_when_the_background_thread_hangs(
     handler.thread.join(patience_s())
 
 
+@pytest.mark.blocking
 def test_a_future_cannot_be_cancelled(broker: ReferenceBroker, consumer: Consumer) -> None:
     """An acknowledgement cannot be taken back."""
     produce_values(broker, "t", 1)

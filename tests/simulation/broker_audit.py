@@ -142,13 +142,15 @@ class BrokerAudit:
                     hold.may_last_to_ms = self._now_ms() + lock_ms
 
     def _acquired(self, node_id: int, key: BookKey, member_id: str, acquired: Any) -> None:
+        book, now_ms = self._book(*key), self._now_ms()
+        count = acquired.delivery_count
+        counts = self._books.acquired.setdefault(member_id, {})
+        for offset in range(acquired.first_offset, acquired.last_offset + 1):
+            counts.setdefault((book.topic, key.partition, offset), set()).add(count)
         owner = self._owner(node_id, key)
         if owner is None:
             return  # dropped since; the locks went with it
-        book, now_ms = self._book(*key), self._now_ms()
         settings = self._cluster.group_settings(key.group_id)
-        count = acquired.delivery_count
-        counts = self._books.acquired.setdefault(member_id, {})
         if not 1 <= count <= settings.delivery_count_limit:
             raise ComplaintError(f"{_name(key, book)}@{acquired.first_offset} is delivered for the {count}th time")
         for offset in range(acquired.first_offset, acquired.last_offset + 1):
@@ -162,7 +164,6 @@ class BrokerAudit:
             if old is not None and old.owner is owner:
                 self._trace.count("lock ran out")
             book.holds[offset] = Hold(member_id, now_ms + settings.record_lock_duration_ms, count, owner)
-            counts.setdefault((book.topic, key.partition, offset), set()).add(count)
         if count > 1:
             self._trace.count("records delivered again", acquired.last_offset - acquired.first_offset + 1)
 

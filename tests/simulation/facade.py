@@ -140,7 +140,7 @@ class SimulatedFacade:
         if self.side.has_window:
             self._calls.acknowledge_delivery(record, kind, None)
         else:
-            self.side.acknowledge(record.topic, record.partition, record.offset, kind)
+            self.side.acknowledge(record.topic, record.partition, record.offset, kind, record.lock)
 
     def release(self, record: ShareRecord[Any, Any], delay_ms: int) -> None:
         self._acknowledged(record)

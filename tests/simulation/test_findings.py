@@ -37,6 +37,20 @@ def test_a_record_that_was_lost_before_a_loop_came_to_it_may_be_in_hand_again(se
     ends_well(seed)
 
 
+@pytest.mark.parametrize("seed", [5962, 7902])
+def test_the_record_that_is_meant_is_acknowledged_when_its_topic_was_created_again(seed: int) -> None:
+    """A record of the deleted topic waits for its release, and the new topic has one with the same offset.
+
+    The acknowledgement of the new one went to the old one, and the next poll complained that it was missing.
+    """
+    ends_well(seed)
+
+
+def test_a_share_partition_may_hand_out_records_and_be_dropped_before_the_answer_leaves() -> None:
+    """The auditor forgot that they were handed out, and complained of the poll that returned them."""
+    ends_well(4521)
+
+
 @pytest.mark.parametrize("seed", [233, 381])
 def test_an_offset_may_have_ended_before_the_start_offset_has_passed_it(seed: int) -> None:
     """Behind a gap in what a new leader loaded, the start offset waits for new records although all has ended.

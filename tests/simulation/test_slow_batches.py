@@ -17,7 +17,7 @@ SHORT_LOCKS = {"group.share.record.lock.duration.ms": 2_000, "group.share.min.re
 
 
 class Worker:
-    """Handles each record of a loop in `work_ms`, the first in `first_ms`, until `records` of them have been handled."""
+    """Handles each record of a loop in `work_ms`, the first in `first_ms`, until `records` have been handled."""
 
     def __init__(self, records: int, work_ms: int, first_ms: int | None = None) -> None:
         self.handled: Counter[int] = Counter()
