@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 from facade.delivery_checks import Outcomes, counted, only_result, produce_one_batch, produce_values, start_offset
 from support.consumers import Consumer, MakeConsumer
-from support.waiting import offsets, poll_once_more, poll_until, poll_while
+from support.waiting import offsets, poll_once_more, poll_until, poll_while, wait_until
 
 from kafka_share import AcknowledgeType
 from kafka_share.broker import ReferenceBroker
@@ -155,7 +155,7 @@ def test_held_records_can_be_acknowledged_and_never_return_when_they_are_deleted
         consumer.acknowledge(record, AcknowledgeType.RELEASE if record.offset > 2 else AcknowledgeType.ACCEPT)
     assert only_result(consumer.commit_sync()) is None
     assert counted(poll_until(consumer, 5, consumer.acknowledge)) == [(offset, 1) for offset in range(5, 10)]
-    assert start_offset(broker, topic) == 5
+    wait_until(lambda: start_offset(broker, topic) == 5, "the start offset does not move")
     assert outcomes.succeeded == [(topic, 0, offset) for offset in range(5)]
 
 
