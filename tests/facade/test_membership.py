@@ -137,6 +137,7 @@ def test_every_poll_raises_when_the_group_refuses_the_member(
 def test_a_newcomer_is_refused_and_the_members_go_on_when_the_group_is_full(make_consumer: MakeConsumer) -> None:
     """A full group: the newcomer's poll raises, and the member that is there goes on."""
     with ReferenceBroker(config={**QUICK, "group.share.max.size": "1"}) as full:
+        full.set_group_config("g", share_auto_offset_reset="earliest")  # its first fetch may come after the record
         full.create_topic("t")
         with (
             make_consumer("t", bootstrap_servers=full.bootstrap_servers, reset=None) as first,
