@@ -44,7 +44,7 @@ PINNED = {
         (
             Produce(0, (2, 1)),
             Fetch("A"),
-            Fetch("A", Limits(max_wait_ms=40), (Said(0, HELD, 2),)),
+            Fetch("A", Limits(max_wait_ms=2_000), (Said(0, HELD, 2),)),  # the release is written before it counts
             Fetch("A", Limits(), (Said(0, FIRST, 1),)),
             Describe(),
         ),
