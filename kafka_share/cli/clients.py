@@ -9,7 +9,10 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+import click
+from click.core import ParameterSource
 
 from kafka_share.admin import KafkaShareAdmin
 from kafka_share.admin_values import ClusterDescription
@@ -22,6 +25,17 @@ from kafka_share.errors import KafkaShareError, OperationTimeoutError, UnknownTo
 
 FIRST_ANSWER_MS: Final = 10_000
 """How long a person waits for the first sign of a cluster."""
+SILENT_MS: Final = 1_500
+"""How long a tool says nothing before it says for whose answer it waits."""
+
+
+class AdminConnection(NamedTuple):
+    """How a tool asks a cluster."""
+
+    settings: dict[str, Any]
+    """Keyword arguments for an admin client."""
+    first_answer_ms: int
+    """How long the first answer may take."""
 
 
 def client_settings(
@@ -59,35 +73,62 @@ def require_topic(admin: KafkaShareAdmin, topic: str) -> None:
         raise described
 
 
-def first_answer(admin: KafkaShareAdmin, settings: Mapping[str, Any]) -> ClusterDescription:
-    """What the cluster says of itself, for a tool that would be silent until then: standard error names the address.
+def first_answer(
+    admin: KafkaShareAdmin, servers: str, limit_ms: int = FIRST_ANSWER_MS, *, is_announced: bool = False
+) -> ClusterDescription:
+    """What the cluster says of itself. Standard error names `servers` if that takes a while, or `is_announced`.
 
-    `settings` are those that the admin client was made with. Raises `ToolFailedError` after `FIRST_ANSWER_MS` without
-    an answer, or the timeout of a call if that is shorter; and what the admin client raises, such as a wrong password.
+    Every tool that works on a cluster begins with this. Raises `ToolFailedError` after `limit_ms` without an answer,
+    and what the admin client raises, such as a wrong password.
     """
-    servers = settings["bootstrap_servers"]
-    print_line(f"Asking {servers} …", err=True)
+    left_ms = limit_ms
     try:
-        return admin.describe_cluster(timeout_ms=min(FIRST_ANSWER_MS, settings["default_api_timeout_ms"]))
+        if not is_announced:
+            silent_ms = min(SILENT_MS, limit_ms)
+            left_ms -= silent_ms
+            try:
+                return admin.describe_cluster(timeout_ms=silent_ms)
+            except OperationTimeoutError:
+                if left_ms == 0:
+                    raise
+        print_line(f"Asking {servers} …", err=True)
+        return admin.describe_cluster(timeout_ms=left_ms)
     except OperationTimeoutError as error:
-        text = f"no broker answers at {servers}: {error} (check --bootstrap-server, and that a broker listens there)"
+        trouble = "" if error.__cause__ is None else f"; the last trouble was: {error.__cause__}"
+        remedy = "check --bootstrap-server, and that a broker listens there, or allow more time"
+        text = f"no broker answers at {servers}: nothing came within {limit_ms} ms{trouble} ({remedy})"
         raise ToolFailedError(text, code="BROKER_UNREACHABLE") from error
 
 
-def admin_settings(tool: str, bootstrap_server: str, command_config: Path | None, timeout_ms: int) -> dict[str, Any]:
-    """Keyword arguments for an admin client, each call of which may take `timeout_ms`."""
-    return {
-        "client_id": tool,
-        "default_api_timeout_ms": timeout_ms,
-        **client_settings(bootstrap_server, command_config, ShareAdminConfig),
-    }
+def admin_connection(tool: str, bootstrap_server: str, command_config: Path | None, timeout_ms: int) -> AdminConnection:
+    """For an admin client, each call of which may take `timeout_ms`, the value of --timeout of the running command.
+
+    The first answer has `FIRST_ANSWER_MS`, unless the user has said how long a call may take.
+    """
+    given = client_settings(bootstrap_server, command_config, ShareAdminConfig)
+    settings = {"client_id": tool, "default_api_timeout_ms": timeout_ms, **given}
+    source = click.get_current_context().get_parameter_source("timeout_ms")
+    if "default_api_timeout_ms" not in given and source is ParameterSource.DEFAULT:
+        return AdminConnection(settings, FIRST_ANSWER_MS)
+    return AdminConnection(settings, settings["default_api_timeout_ms"])
 
 
 @contextlib.contextmanager
 def admin_client(
-    tool: str, bootstrap_server: str, command_config: Path | None, timeout_ms: int, debug: bool
+    tool: str,
+    bootstrap_server: str,
+    command_config: Path | None,
+    timeout_ms: int,
+    debug: bool,
+    *,
+    must_answer: bool = True,
 ) -> Iterator[KafkaShareAdmin]:
-    """An admin client for as long as the block runs, with the log shown if `debug`; a call may take `timeout_ms`."""
-    settings = admin_settings(tool, bootstrap_server, command_config, timeout_ms)
+    """An admin client for as long as the block runs, with the log shown if `debug`; a call may take `timeout_ms`.
+
+    Raises what `first_answer` raises before the block runs, if the cluster `must_answer`.
+    """
+    settings, limit_ms = admin_connection(tool, bootstrap_server, command_config, timeout_ms)
     with logging_to_stderr(debug), KafkaShareAdmin(**settings) as admin:
+        if must_answer:
+            first_answer(admin, bootstrap_server, limit_ms)
         yield admin

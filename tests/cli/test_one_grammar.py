@@ -119,7 +119,7 @@ def test_an_error_is_a_code_and_a_message_for_programs() -> None:
     result = run("groups", "--list", "--bootstrap-server", "127.0.0.1:1", "--timeout", "200", "--format", "json")
     assert (result.exit_code, result.stdout) == (1, "")
     assert set(json.loads(result.stderr)["error"]) == {"code", "message"}
-    assert json.loads(result.stderr)["error"]["code"] == "OPERATION_TIMEOUT"
+    assert json.loads(result.stderr)["error"]["code"] == "BROKER_UNREACHABLE"
 
 
 def test_the_package_is_a_program(broker: ReferenceBroker) -> None:

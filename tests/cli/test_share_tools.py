@@ -160,7 +160,7 @@ def test_the_doctor_says_at_once_whom_it_asks_and_soon_that_nobody_answers(monke
         result = CliRunner().invoke(cli, words)
         assert (result.exit_code, result.stdout) == (1, "")
         assert asked.pop() == f"{timeout_ms} Asking 127.0.0.1:1 …\n"
-        assert f"Error: no broker answers at 127.0.0.1:1: not done within {timeout_ms} ms" in result.stderr
+        assert f"Error: no broker answers at 127.0.0.1:1: nothing came within {timeout_ms} ms" in result.stderr
 
 
 def test_the_doctor_stops_watching_when_the_group_has_moved(broker: ReferenceBroker) -> None:

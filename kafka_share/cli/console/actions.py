@@ -15,7 +15,7 @@ from typing import Any, Final
 import click
 
 from kafka_share.admin import KafkaShareAdmin
-from kafka_share.cli.clients import client_settings, require_topic
+from kafka_share.cli.clients import FIRST_ANSWER_MS, client_settings, first_answer, require_topic
 from kafka_share.cli.command_config import read_properties
 from kafka_share.cli.console.consuming import Consumption, Record
 from kafka_share.cli.console.formatting import PROPERTIES, Formatter
@@ -67,12 +67,11 @@ def print_records(bootstrap_server: str, command_config: Path | None, debug: boo
     of_admin = {
         "client_id": _NAME,
         **client_settings(bootstrap_server, command_config, ShareAdminConfig, properties, warn=False),
-        "default_api_timeout_ms": patience_ms,
     }
     with logging_to_stderr(debug, logging.WARNING, stack_traces=False):
         _look_for_topic(of_admin, given["topic"], patience_ms)
         if given["from_beginning"]:
-            with KafkaShareAdmin(**of_admin) as admin:
+            with KafkaShareAdmin(**{"default_api_timeout_ms": patience_ms, **of_admin}) as admin:
                 admin.ensure_group_config(given["group"], {"share.auto.offset.reset": "earliest"})
         if not _consume(settings, write, given):
             _look_for_topic(of_admin, given["topic"], patience_ms)
@@ -113,7 +112,9 @@ def _look_for_topic(settings: Mapping[str, Any], topic: str, timeout_ms: int, *,
 
     `create`: whether it is made then; None: it cannot be.
     """
-    with KafkaShareAdmin(**{**settings, "default_api_timeout_ms": timeout_ms}) as admin:
+    limit_ms = settings.get("default_api_timeout_ms", min(FIRST_ANSWER_MS, timeout_ms))
+    with KafkaShareAdmin(**{"default_api_timeout_ms": timeout_ms, **settings}) as admin:
+        first_answer(admin, settings["bootstrap_servers"], limit_ms)
         try:
             require_topic(admin, topic)
         except ToolFailedError as error:

@@ -61,7 +61,8 @@ def run_demo(
             timeout_s=timeout,
             remove_topic=bootstrap_server is not None and not keep_topic,
         )
-        view.headline(f"{len(sources)} files of {sources.root} for {workers} workers on {partitions} partitions")
+        where = "" if bootstrap_server is None else f" of {bootstrap_server}"
+        view.headline(f"{len(sources)} files of {sources.root} for {workers} workers on {partitions} partitions{where}")
         report = run_job(settings, sources, view)
     if as_json:
         print_document(report.as_json(), indent=2)

@@ -59,8 +59,8 @@ def doctor(
     Looks at the cluster, the group, its members and its topics, and says for each finding what to do. It changes
     nothing, joins no group and takes no record.
     """
-    from kafka_share.cli.clients import admin_settings
+    from kafka_share.cli.clients import admin_connection
     from kafka_share.cli.doctor.examination import examine
 
-    settings = admin_settings("kafka-share", bootstrap_server, command_config, timeout_ms)
-    return examine(settings, group, topic, observe_ms, debug, as_json=output_format == "json")
+    connection = admin_connection("kafka-share", bootstrap_server, command_config, timeout_ms)
+    return examine(connection, group, topic, observe_ms, debug, as_json=output_format == "json")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import attrs
 
 from kafka_share.admin import KafkaShareAdmin
-from kafka_share.cli.clients import first_answer
+from kafka_share.cli.clients import AdminConnection, first_answer
 from kafka_share.cli.doctor.diagnosis import diagnose
 from kafka_share.cli.doctor.facts import Facts, gather
 from kafka_share.cli.doctor.finding import Finding
@@ -28,7 +27,7 @@ class _Result:
 
 
 def examine(
-    settings: Mapping[str, Any], group: str, topic: str | None, observe_ms: int, debug: bool, *, as_json: bool
+    connection: AdminConnection, group: str, topic: str | None, observe_ms: int, debug: bool, *, as_json: bool
 ) -> bool:
     """Print the findings; returns whether none of them explains why records do not arrive.
 
@@ -38,8 +37,9 @@ def examine(
     def wait_ms(ms: int) -> None:
         time.sleep(ms / 1000)
 
+    settings, limit_ms = connection
     with logging_to_stderr(debug), KafkaShareAdmin(**settings) as admin:
-        cluster = first_answer(admin, settings)
+        cluster = first_answer(admin, settings["bootstrap_servers"], limit_ms, is_announced=True)
         facts = gather(admin, cluster, group, topic, observe_ms, wait_ms, partial(read_histories, settings, group))
     topics = [one.topic_name for one in facts if one.topic is not None]
     results = _merged(facts)

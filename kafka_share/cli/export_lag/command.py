@@ -52,5 +52,6 @@ def export_lag(
     from kafka_share.cli.clients import admin_client
     from kafka_share.cli.export_lag.exporter import serve
 
-    with admin_client("kafka-share", bootstrap_server, command_config, timeout_ms, debug) as admin:
+    connection = ("kafka-share", bootstrap_server, command_config, timeout_ms, debug)
+    with admin_client(*connection, must_answer=False) as admin:  # a cluster that is down is a metric
         serve(admin, groups, listen, port)

@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from kafka_share.admin import KafkaShareAdmin
-from kafka_share.cli.clients import client_settings, require_topic
+from kafka_share.cli.clients import FIRST_ANSWER_MS, client_settings, first_answer, require_topic
 from kafka_share.cli.endings import ToolFailedError
 from kafka_share.cli.logs import logging_to_stderr
 from kafka_share.cli.output import print_line
@@ -38,10 +38,6 @@ _TOO_FEW: Final = (
     "fewer records came than the {wanted} that were asked for: there was none for {timeout_ms} ms. If more were to "
     "come, raise --timeout; a new group starts at the end of the topic unless its share.auto.offset.reset is earliest."
 )
-_NO_ANSWER: Final = (
-    "no broker has answered within {timeout_ms} ms: is --bootstrap-server right, does it run, are the security "
-    "settings those of its listener? --debug shows the attempts."
-)
 
 
 def measure(bootstrap_server: str, command_config: Path | None, debug: bool, given: Mapping[str, Any]) -> bool:
@@ -55,6 +51,8 @@ def measure(bootstrap_server: str, command_config: Path | None, debug: bool, giv
     settings = {"allow_auto_create_topics": False, **_settings(bootstrap_server, command_config, given)}
     client_ids = _client_ids(settings.pop("client_id"), given["threads"])
     with logging_to_stderr(debug), contextlib.ExitStack() as stack:
+        of_admin = _admin_settings(bootstrap_server, command_config, given)
+        _require_answer(of_admin, given["timeout_ms"])
         consumers: list[Consumer] = []
         for client_id in client_ids:
             consumer: Consumer = KafkaShareConsumer(given["topic"], **settings, client_id=client_id)
@@ -74,9 +72,7 @@ def measure(bootstrap_server: str, command_config: Path | None, debug: bool, giv
             run.run()
         except KeyboardInterrupt:
             interrupted = True
-        missing = None
-        if run.timed_out and any(map(_has_been_answered, consumers)):
-            missing = _missing_topic(bootstrap_server, command_config, given)
+        missing = _missing_topic(of_admin, given["topic"]) if run.timed_out else None
         _print_results(run, report, client_ids, given, complete=not (interrupted or run.timed_out), missing=missing)
         _accept_the_last(consumers)
     if interrupted:
@@ -96,8 +92,7 @@ def _print_results(
     if given["show_consumer_stats"]:
         report.consumers(run.of_each(), client_ids)
     if run.timed_out:
-        reason = _TOO_FEW if any(map(_has_been_answered, run.consumers)) else _NO_ANSWER
-        report.remark(missing or reason.format(wanted=run.wanted_records, timeout_ms=run.timeout_ms))
+        report.remark(missing or _TOO_FEW.format(wanted=run.wanted_records, timeout_ms=run.timeout_ms))
     report.total(run.total(), complete=complete)
     if given["print_metrics"]:
         for client_id, consumer in zip(client_ids, run.consumers, strict=True):
@@ -127,14 +122,22 @@ def _settings(bootstrap_server: str, command_config: Path | None, given: Mapping
     return {"client_id": _CLIENT_ID, **options, **properties, **chosen}
 
 
-def _missing_topic(bootstrap_server: str, command_config: Path | None, given: Mapping[str, Any]) -> str | None:
+def _admin_settings(bootstrap_server: str, command_config: Path | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    return client_settings(bootstrap_server, command_config, ShareAdminConfig, given["command_property"], warn=False)
+
+
+def _require_answer(settings: Mapping[str, Any], timeout_ms: int) -> None:
+    """Raises what keeps the cluster from being asked."""
+    limit_ms = settings.get("default_api_timeout_ms", min(FIRST_ANSWER_MS, timeout_ms))
+    with KafkaShareAdmin(**settings) as admin:
+        first_answer(admin, settings["bootstrap_servers"], limit_ms)
+
+
+def _missing_topic(settings: Mapping[str, Any], topic: str) -> str | None:
     """That the topic is not there, if that is why nothing came."""
-    settings = client_settings(
-        bootstrap_server, command_config, ShareAdminConfig, given["command_property"], warn=False
-    )
     with KafkaShareAdmin(**settings) as admin:
         try:
-            require_topic(admin, given["topic"])
+            require_topic(admin, topic)
         except (ToolFailedError, KafkaShareError) as error:
             return f"{error}."
     return None
@@ -142,10 +145,6 @@ def _missing_topic(bootstrap_server: str, command_config: Path | None, given: Ma
 
 def _client_ids(name: str, threads: int) -> list[str]:
     return [name] if threads == 1 else [f"{name}-{number}" for number in range(1, threads + 1)]
-
-
-def _has_been_answered(consumer: Consumer) -> bool:
-    return consumer.metrics()["consumer-metrics"]["response-total"] > 0
 
 
 def _accept_the_last(consumers: Sequence[Consumer]) -> None:

@@ -52,7 +52,7 @@ def watch(
 ) -> bool:
     """Watch a share group: members, partitions, start offset, lag, records per second.
 
-    A cluster that does not answer for a while does not end it; what went wrong is shown instead.
+    A cluster that has answered once and does not answer for a while does not end it; what went wrong is shown instead.
     """
     from kafka_share.cli.clients import admin_client
     from kafka_share.cli.watch.looking import watch_group
