@@ -174,7 +174,7 @@ def test_close_ends_at_the_request_timeout_when_no_answer_comes(
 ) -> None:
     """The end of the session is never answered: close gives that up after request_timeout_ms and leaves the group."""
     produce_values(broker, topic, 1)
-    consumer = make_consumer(topic, request_timeout_ms=600)
+    consumer = make_consumer(topic, request_timeout_ms=2_000)
     poll_until(consumer, 1)
     broker.faults.lose_reply(SHARE_ACKNOWLEDGE)
     consumer.close()
@@ -323,7 +323,7 @@ def test_nothing_happens_when_a_consumer_that_was_never_made_is_collected() -> N
     with pytest.raises(ConfigurationError):
         KafkaShareConsumer("t", bootstrap_servers="127.0.0.1:1", group_id="")
     gc.collect()
-    assert set(threading.enumerate()) == before
+    assert set(threading.enumerate()) <= before
 
 
 @pytest.mark.behaviour("misuse and close")

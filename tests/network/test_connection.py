@@ -160,7 +160,7 @@ def test_request_fails_when_opening_takes_too_long() -> None:
         connection.read()
         connection.expect_end()
 
-    with talking(script, socket_connection_setup_timeout_ms=500) as (client, peer):  # connecting takes less
+    with talking(script, socket_connection_setup_timeout_ms=2_000) as (client, peer):  # connecting takes less
         client.do(ask(peer))
         error = failure(client.next_event())
     assert isinstance(error, BrokerUnreachableError)
@@ -419,7 +419,7 @@ def test_requests_wait_when_the_peer_does_not_read() -> None:
 
     with talking(script, send_buffer_bytes=65_536) as (client, peer):
         client.do(*(Send(i, peer.node(), Channel.DATA, big, 60_000) for i in range(count)))
-        client.do(ask(peer, 1000, timeout_ms=300, channel=Channel.DATA))
+        client.do(ask(peer, 1000, timeout_ms=1_000, channel=Channel.DATA))
         assert isinstance(failure(client.next_event(), 1000), BrokerUnreachableError)  # it waited behind the others
         (connection,) = client.driver._turns.connections._open.values()
         assert isinstance(connection, Connection)
