@@ -34,7 +34,7 @@ from kafka_share.spark.splits import decode_split
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="what becomes of processes is read from /proc"),
-    pytest.mark.timeout(60),  # each test starts a process
+    pytest.mark.timeout(120),  # each test starts processes, one after the other
 ]
 
 
