@@ -194,7 +194,8 @@ def test_the_row_so_far_is_printed_when_it_is_interrupted(broker: ReferenceBroke
         process.send_signal(signal.SIGINT)
         out, err = process.communicate()
     assert masked(out) == "TIME, TIME, 0.0000, RATE, RATE, 10, MS\n"
-    assert (process.returncode, err) == (130, "Interrupted.\n")
+    asking = f"Asking {broker.bootstrap_servers} …\n"  # on a busy machine
+    assert (process.returncode, err.removeprefix(asking)) == (130, "Interrupted.\n")
     assert lag(broker) == 0
 
 

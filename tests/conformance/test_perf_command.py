@@ -30,7 +30,8 @@ def test_it_measures_a_group_and_leaves_nothing_behind(flow: Flow) -> None:
     """A batch of ten counts as a whole where five are asked for; they are accepted, so that a second run gets none."""
     flow.produce(*(b"v%d" % number for number in range(10)))
     result = measure(flow, "--num-records", "5", "--timeout", "30000", "--apache-columns")
-    assert (result.exit_code, result.stderr) == (0, "")
+    asking = f"Asking {flow.target.bootstrap_servers} …\n"  # of a broker that takes its time
+    assert (result.exit_code, result.stderr.removeprefix(asking)) == (0, "")
     header, row = result.stdout.splitlines()
     assert header == "start.time, end.time, data.consumed.in.MB, MB.sec, nMsg.sec, data.consumed.in.nMsg, fetch.time.ms"
     time = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d:\d{3}"

@@ -18,7 +18,7 @@ from kafka_share.protocol.share_fetch import ShareFetchRequest
 
 SHARE_FETCH = ShareFetchRequest.API_KEY
 LATE_MS = 20_000
-"""How late a delayed answer is, on the broker's clock: later than what the test wants to come first, earlier than a lock ends."""
+"""How late a delayed answer is, on the broker's clock: later than what has to come first, earlier than a lock ends."""
 
 
 @pytest.fixture
