@@ -23,7 +23,12 @@ def session(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
 
 
 def run(session: pytest.Pytester, *options: str) -> pytest.RunResult:
-    """In a process: the plugin of this process must not serve."""
+    """A session in this process, with fixtures and plugins for itself: an interpreter's start takes far longer."""
+    return session.runpytest_inprocess("-p", "no:xdist", *options)
+
+
+def run_in_a_process(session: pytest.Pytester, *options: str) -> pytest.RunResult:
+    """Where what is imported matters, or the session has workers."""
     return session.runpytest_subprocess(*options)
 
 
@@ -47,9 +52,8 @@ def test_nothing_is_imported_and_started_when_no_test_uses_it(session: pytest.Py
             assert threading.active_count() == 1
         """
     )
-    run(session, "-p", "no:timeout", "-p", "no:xdist", "-p", "no:anyio", "-p", "no:hypothesispytest").assert_outcomes(
-        passed=1
-    )
+    others = ("timeout", "xdist", "anyio", "hypothesispytest")
+    run_in_a_process(session, *(f"-pno:{name}" for name in others)).assert_outcomes(passed=1)
 
 
 def test_the_broker_is_the_same_for_all_tests_and_empty_for_each(session: pytest.Pytester) -> None:
@@ -186,4 +190,4 @@ def test_each_worker_of_xdist_has_a_broker_of_its_own(session: pytest.Pytester) 
             assert share_broker.topics() == {mine: 1}
         """
     )
-    run(session, "-n", "2", "--rootdir", str(session.path)).assert_outcomes(passed=2)
+    run_in_a_process(session, "-n", "2", "--rootdir", str(session.path)).assert_outcomes(passed=2)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from functools import singledispatchmethod
+from functools import cache, singledispatchmethod
 from typing import Any
 from uuid import UUID
 
@@ -46,6 +46,12 @@ BATCH = 4
 """Offsets in one record batch; the third of them is a gap."""
 LOCK_MS = 60_000
 Place = tuple[int, int]
+
+
+@cache
+def _encoded(base: int) -> bytes:
+    records: list[Any] = [(base + i, 0, None, b"v", []) for i in range(BATCH) if i != 2]
+    return encode_batch(records, base_offset=base)
 
 
 class Ledger:
@@ -187,10 +193,8 @@ class ScriptedBackground:
     def _deliver(self, base: int) -> None:
         fetched: list[FetchedPartition] = []
         for partition in PARTITIONS:
-            records: list[Any] = [(base + i, 0, None, b"v", []) for i in range(BATCH) if i != 2]
-            data = encode_batch(records, base_offset=base)
             acquired = (AcquiredRange(base, base + BATCH - 1, 1),)
-            fetched.append(FetchedPartition(partition, 1, 1, data, acquired))
+            fetched.append(FetchedPartition(partition, 1, 1, _encoded(base), acquired))
             self.ledger.locked.update((partition.partition, base + i) for i in range(BATCH))
         self._poll_ends_at_ms = 0
         self.mailbox.put(Deliver(FetchedBatch(base, tuple(fetched), self.now_ms(), LOCK_MS)))

@@ -9,7 +9,6 @@ import gc
 import signal
 import sys
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType, FrameType
@@ -19,6 +18,7 @@ import pytest
 from facade.delivery_checks import Outcomes, only_result, produce_values
 from facade.scripted_background import Place, ScriptedBackground
 from support.consumers import MakeConsumer
+from support.measuring import unmeasured
 from support.waiting import poll_until, wait_until
 
 import kafka_share
@@ -37,6 +37,7 @@ TIMES_AT_A_PLACE = 2
 MEASURED_EACH = 10
 """One run of so many is seen by coverage: it would take twice the time, and they are all alike."""
 Consumer = KafkaShareConsumer[Any, Any]
+TraceFunction = Callable[[FrameType, str, Any], Any]
 _RETURNS = ("RETURN_VALUE", "RETURN_CONST")
 
 
@@ -48,8 +49,9 @@ class Interruption:
 
     def __init__(self, number: int, *, by_instruction: bool = False) -> None:
         self.left = number
-        self._visits: Counter[tuple[CodeType, int]] = Counter()
         self._event = "opcode" if by_instruction else "line"
+        self._places: dict[int, TraceFunction] = {}
+        """What looks at the places of a function, by the id of its code: a hash of the code itself takes longer."""
 
     @property
     def has_struck(self) -> bool:
@@ -65,25 +67,35 @@ class Interruption:
         sys.settrace(self._before)
         gc.enable()
 
-    def _call(self, frame: FrameType, event: str, arg: Any) -> Any:
+    def _call(self, frame: FrameType, event: str, arg: Any) -> TraceFunction | None:
+        code = frame.f_code
+        if not code.co_filename.startswith(PACKAGE) or self.has_struck:
+            return None
         caller = frame.f_back
-        is_ours = frame.f_code.co_filename.startswith(PACKAGE)
-        if not is_ours or (caller is not None and caller.f_code.co_filename == __file__ and not _is_a_call(frame)):
+        if caller is not None and caller.f_code.co_filename == __file__ and not _is_a_call(frame):
             return None
         frame.f_trace_opcodes = self._event == "opcode"
-        return self._look
+        if id(code) not in self._places:
+            self._places[id(code)] = self._looking_at(code)
+        return self._places[id(code)]
 
-    def _look(self, frame: FrameType, event: str, arg: Any) -> Any:
-        if event == self._event and not self.has_struck and frame.f_lasti not in self._out_of_reach(frame.f_code):
-            place = frame.f_code, frame.f_lasti
-            self._visits[place] += 1
-            self.left -= self._visits[place] <= TIMES_AT_A_PLACE
-            if self.has_struck:
-                raise KeyboardInterrupt(f"{frame.f_code.co_filename}:{frame.f_lineno}")
-        return self._look
+    def _looking_at(self, code: CodeType) -> TraceFunction:
+        """Called for each line of this function, so it does little."""
+        wanted = self._event
+        visits = dict.fromkeys(_returns(code), TIMES_AT_A_PLACE) if wanted == "opcode" else {}
 
-    def _out_of_reach(self, code: CodeType) -> frozenset[int]:
-        return _returns(code) if self._event == "opcode" else frozenset()
+        def look(frame: FrameType, event: str, arg: Any) -> TraceFunction:
+            if event == wanted:
+                place = frame.f_lasti
+                count = visits.get(place, 0)
+                if count < TIMES_AT_A_PLACE and self.left > 0:
+                    visits[place] = count + 1
+                    self.left -= 1
+                    if self.left == 0:
+                        raise KeyboardInterrupt(f"{code.co_filename}:{frame.f_lineno}")
+            return look
+
+        return look
 
 
 @functools.cache
@@ -124,7 +136,7 @@ class Application:
         self.background = background
         self.ledger = background.ledger
         self.consumer.set_acknowledgement_commit_callback(self._report)
-        background.produce(3)
+        background.produce(2)
 
     def _deserialize(self, data: bytes) -> bytes:
         self.interrupt_deserializer_at -= 1
@@ -247,16 +259,6 @@ def interrupted_everywhere(
         if not interruption.has_struck:
             return
         number += step
-
-
-@contextlib.contextmanager
-def unmeasured() -> Iterator[None]:
-    before = sys.gettrace()
-    sys.settrace(None)
-    try:
-        yield
-    finally:
-        sys.settrace(before)
 
 
 def check_each(applications: Iterator[Application]) -> int:

@@ -18,6 +18,7 @@ from fuzz.lies import Effect, lasting_lies
 from fuzz.mutations import Answer, Kind, first_message, mutated
 from fuzz.proxy_run import run_proxy
 from simulation.trace import ComplaintError
+from support.measuring import unmeasured
 
 from kafka_share.application.decoding import PartitionDecoding
 from kafka_share.core.admin import groups
@@ -183,6 +184,7 @@ def test_questions_without_end_are_no_excuse(monkeypatch: pytest.MonkeyPatch) ->
     ("plant", "first_seed"),
     [(no_second_join, 0), (forgotten_failures, 0), (trusting_dialogue, 130), (lost_outcomes, 0)],
 )
+@unmeasured()
 def test_a_planted_defect_shows(plant: Any, first_seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """`first_seed`: from where on a history shows it soon."""
     plant(monkeypatch)

@@ -1,4 +1,4 @@
-"""The message modules say what the schemas say, mypy reads them, and their classes behave as values."""
+"""The message modules say what the schemas say, and their classes behave as values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import Any
 import generate_messages
 import message_modules
 import pytest
-from mypy import api
 
 from kafka_share.protocol.cluster import MetadataRequest
 from kafka_share.protocol.groups import DescribeGroupsResponse
@@ -21,20 +20,6 @@ from kafka_share.protocol.messages import MODULES
 from kafka_share.protocol.share_fetch import ShareFetchRequest, ShareFetchResponse
 
 KINDS = ("Request", "Response")
-
-STRICT_USER = """\
-from __future__ import annotations
-import uuid
-from kafka_share.protocol.share_fetch import ShareFetchRequest, ShareFetchResponse
-from kafka_share.protocol.cluster import MetadataResponse
-
-topic = ShareFetchRequest.FetchTopic(topic_id=uuid.UUID(int=1), partitions=[])
-request = ShareFetchRequest(group_id="g", member_id=None, topics=[topic])
-def leaders(response: MetadataResponse) -> list[int]:
-    return [p.leader_id for t in response.topics for p in t.partitions]
-def records(response: ShareFetchResponse) -> bytes | memoryview | None:
-    return response.responses[0].partitions[0].records
-"""
 
 
 def test_the_modules_are_up_to_date_when_the_check_runs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -67,35 +52,6 @@ def test_every_schema_is_used_when_the_modules_are_written() -> None:
     assert {path.stem for path in generate_messages.SCHEMAS.glob("*.json")} == used
     for message, field in message_modules.CHANGES:
         assert f'"name": "{field}"' in (generate_messages.SCHEMAS / f"{message}.json").read_text()
-
-
-@pytest.mark.timeout(120)  # mypy reads the whole package
-def test_strict_mypy_knows_the_fields_when_a_user_is_checked(tmp_path: Path) -> None:
-    user = tmp_path / "user.py"
-    wrong = {
-        "request.no_such_field": '"ShareFetchRequest" has no attribute "no_such_field"',
-        "ShareFetchRequest(max_records='5')": 'has incompatible type "str"; expected "int"',
-        "ShareFetchRequest(no_such_field=5)": 'Unexpected keyword argument "no_such_field"',
-        "ShareFetchResponse.ShareFetchableTopicResponse.PartitionData()": 'Missing named argument "current_leader"',
-        "name: str = request.group_id": "Incompatible types in assignment",
-    }
-    user.write_text(STRICT_USER + "\n".join(wrong) + "\n")
-    report, errors, _ = api.run(
-        [
-            "--strict",
-            "--config-file=",
-            "--follow-imports=silent",
-            "--no-pretty",
-            "--cache-dir",
-            str(tmp_path),
-            str(user),
-        ]
-    )
-    assert errors == ""
-    found = [line for line in report.splitlines() if ": error: " in line]
-    assert len(found) == len(wrong), report
-    for line, problem in zip(found, wrong.values(), strict=True):
-        assert problem in line
 
 
 TOPIC = ShareFetchRequest.FetchTopic(topic_id=uuid.UUID(int=1))

@@ -8,12 +8,14 @@ import pytest
 from simulation import history as sim_history
 from simulation.history import run_history
 from simulation.mutations import MUTATIONS
+from support.measuring import unmeasured
 
 MAX_SEEDS = 60
 
 
-@pytest.mark.timeout(180)  # a defect may take many histories to be seen, and coverage makes each slow
+@pytest.mark.timeout(180)  # a defect may take many histories to be seen
 @pytest.mark.parametrize("name", list(MUTATIONS))
+@unmeasured()
 def test_the_auditor_complains_when_the_product_has_a_defect(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A defect of client or broker is seen within a bounded number of histories, for what it is."""
     monkeypatch.setattr(sim_history, "SETTLE_LIMIT_MS", 15_000)  # enough for the seeds that are met here

@@ -1,4 +1,9 @@
-"""Where code goes through a set in the order of its hashes: for test_architecture.py.
+"""No machine goes through a set in the order of its hashes: what it sends would depend on the seed of the process.
+
+    python tests/static_typing/set_iteration.py FOLDER
+
+`tox run -e types` calls it; FOLDER is kept, for the next time. Every place that breaks the rule is printed: sort first,
+or keep a dict. The machines are those of tests/test_architecture.py.
 
 Everything that is gone through is put into `reveal_type(…)` in a copy of the code, and mypy tells its type: so a set
 that comes out of another file's function counts like a literal.
@@ -9,11 +14,16 @@ from __future__ import annotations
 import ast
 import re
 import shutil
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 from mypy import api
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from test_architecture import PACKAGE, sources
 
 _KEEP_THE_ORDER: Final = {"enumerate", "extend", "fromkeys", "iter", "join", "list", "map", "next", "tuple", "zip"}
 """Calls whose result depends on the order of what they are given."""
@@ -54,7 +64,7 @@ def _alternatives(kind: str) -> Iterator[str]:
 def _with_types_revealed(source: bytes) -> bytes:
     lines = [b"", *source.splitlines(keepends=True)]
     opening, closing = _WRAPPED
-    marks = []
+    marks: list[tuple[int, int, bytes]] = []
     for one in _gone_through(ast.parse(source)):
         assert one.end_lineno is not None
         assert one.end_col_offset is not None
@@ -66,7 +76,7 @@ def _with_types_revealed(source: bytes) -> bytes:
 
 def _gone_through(tree: ast.Module) -> Iterator[ast.expr]:
     """What is gone through one by one, where the order matters."""
-    harmless = set()
+    harmless: set[ast.AST] = set()
     for node in ast.walk(tree):  # a call comes before its arguments
         match node:
             case ast.For() | ast.AsyncFor():
@@ -83,3 +93,14 @@ def _gone_through(tree: ast.Module) -> Iterator[ast.expr]:
                     yield from (each.iter for each in node.generators)
             case _:
                 pass
+
+
+def main(work: Path) -> int:
+    machines = [source.path for source in sources().values() if source.is_machine or source.layer == "application"]
+    found = iterations_over_sets(PACKAGE, machines, work)
+    sys.stderr.writelines(f"{place}: goes through a set in the order of its hashes\n" for place in found)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]).absolute()))
