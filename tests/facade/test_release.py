@@ -24,7 +24,7 @@ def test_a_record_comes_again_when_its_delay_is_over(
     """It stays with its consumer, which may poll on, and its next delivery is the second one."""
     produce_values(broker, topic, 2)
     first, second = poll_until(explicit_consumer, 2)
-    explicit_consumer.release(first, delay_ms=200)
+    explicit_consumer.release(first, delay_ms=2_000)  # not over before the next lines, on a busy machine
     explicit_consumer.release(second, delay_ms=900_000)
     assert held(explicit_consumer) == 2
     (again,) = poll_until(explicit_consumer, 1)
@@ -70,7 +70,7 @@ def test_a_delay_is_final_in_an_open_window(broker: ReferenceBroker, topic: str,
         topic, share_acknowledgement_mode="explicit", explicit_window_records=5, release_backoff_ms=0
     )
     (record,) = poll_until(consumer, 1)
-    consumer.release(record, delay_ms=100)
+    consumer.release(record, delay_ms=2_000)
     assert consumer.metrics()["consumer-share-metrics"]["window-records"] == 1
     with pytest.raises(IllegalStateError):
         consumer.acknowledge(record)

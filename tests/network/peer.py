@@ -245,6 +245,12 @@ class Client:
     def next_event(self) -> Any:
         return self.core.next_event()
 
+    def come_to_rest(self) -> None:
+        """Wait until the loop sleeps. What a step puts into the mailbox can be taken before that step has ended."""
+        is_over = threading.Event()
+        self.driver._call_soon(is_over.set)
+        assert is_over.wait(WAIT_S)
+
 
 @contextlib.contextmanager
 def talking(*scripts: Script, context: ssl.SSLContext | None = None, **settings: Any) -> Iterator[tuple[Client, Peer]]:

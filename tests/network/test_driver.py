@@ -75,7 +75,8 @@ def test_batch_goes_back_to_the_core_when_it_is_reclaimed_in_time() -> None:
 def test_quiet_events_come_first_and_wake_nobody() -> None:
     with talking() as (client, _):
         client.do(CompleteCommit(0, timed_out=False))
-        take(client, 1)  # from here on the loop sleeps
+        take(client, 1)
+        client.come_to_rest()
         before = client.driver.wakeups
         client.driver.post(PollEnded(), wake=False)
         client.driver.post(PollEnded(), wake=False)
@@ -162,14 +163,12 @@ def test_earlier_time_wins_when_the_core_changes_its_mind() -> None:
     with talking() as (client, _):
         client.core.wake_at = client.driver.now_ms() + LONG_MS
         client.do(CompleteCommit(0, timed_out=False))
-        take(client, 1)
+        client.come_to_rest()  # the timer is armed after the outputs of a step
         timer = client.driver._timer
         assert timer is not None
         client.core.wake_at = client.driver.now_ms() + LONG_MS // 2
         client.do(CompleteCommit(0, timed_out=False))
-        take(client, 1)
-        client.do(CompleteCommit(0, timed_out=False))  # the timer is armed after the outputs of the step before
-        take(client, 1)
+        client.come_to_rest()
         assert timer.cancelled()
 
 
