@@ -224,6 +224,7 @@ def test_an_error_is_one_line_when_the_job_cannot_be_done(job: Job, files: str) 
     job.error = ClusterError("no broker answers at nowhere:9092")
     result = invoke("--input", files)
     assert result.exit_code == 1
+    assert "partitions of nowhere:9092" in result.output, "it says at once whom it asks"
     assert "Error: no broker answers at nowhere:9092\n" in result.output
     assert "Traceback" not in result.output
 
