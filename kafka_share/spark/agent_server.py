@@ -1,12 +1,11 @@
 """AgentServer: the sockets of a lease agent. One thread per connection reads a request, asks the desk, and answers.
 
 Two doors: a Unix socket that only this user can open, for everything; and a TCP port, for tasks that fetch large splits
-and know the agent's data key, for nothing else. Who has not proved the key gets no answer.
+and know the agent's data key, for nothing else. Who has not proved the key gets no answer, and has to prove it soon.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import socket
 import ssl
@@ -24,10 +23,13 @@ from kafka_share.spark.channel import AUTHENTICATION_S, Channel
 from kafka_share.spark.failures import LeaseAgentError
 from kafka_share.spark.lease import Place
 from kafka_share.spark.lease_desk import LeaseDesk
+from kafka_share.spark.waiting_room import WaitingRoom
 
 log: logging.Logger = logging.getLogger(__name__)
 
 _BACKLOG: Final = 128
+UNPROVED_CONNECTIONS: Final = 256
+"""Of each door. More tasks than that hardly knock in the same millisecond."""
 Reply = tuple[dict[str, Any], bytes]
 
 
@@ -65,12 +67,14 @@ class AgentServer:
                 sock, _ = door.listener.accept()
             except OSError:
                 return  # closed
+            sock = door.wrapped(sock)
+            door.room.enter(sock)
             threading.Thread(target=self._converse, args=(sock, door), name="lease-client", daemon=True).start()
 
     def _converse(self, sock: socket.socket, door: _Door) -> None:
         conversation = _Conversation(self._desk, self._watch, self._config_proof)
         try:
-            channel = Channel.accepted(door.secured(sock), door.key)
+            channel = door.entered(sock)
             try:
                 while True:
                     document, _ = channel.receive()
@@ -98,18 +102,27 @@ class _Door:
     key: bytes = attrs.field(repr=False)
     requests: Mapping[str, _Request]
     tls: ssl.SSLContext | None
+    room: WaitingRoom = attrs.field(factory=lambda: WaitingRoom(UNPROVED_CONNECTIONS))
 
-    def secured(self, sock: socket.socket) -> socket.socket:
-        """Raises OSError for a peer that speaks no TLS where it has to."""
+    def wrapped(self, sock: socket.socket) -> socket.socket:
+        """As this door speaks; nothing has been said yet."""
         if self.tls is None:
             return sock
-        sock.settimeout(AUTHENTICATION_S)
-        with contextlib.ExitStack() as on_failure:
-            on_failure.callback(sock.close)
-            wrapped = self.tls.wrap_socket(sock, server_side=True)
-            on_failure.pop_all()
-        wrapped.settimeout(None)
-        return wrapped
+        return self.tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+
+    def entered(self, sock: socket.socket) -> Channel:
+        """The connection, proved. Raises OSError, EOFError or `LeaseAgentError` for a peer that does not get in."""
+        try:
+            if isinstance(sock, ssl.SSLSocket):
+                sock.settimeout(AUTHENTICATION_S)
+                sock.do_handshake()
+                sock.settimeout(None)
+            return Channel.accepted(sock, self.key)
+        except BaseException:
+            sock.close()
+            raise
+        finally:
+            self.room.leave(sock)
 
 
 class _Conversation:

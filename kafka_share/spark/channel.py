@@ -12,6 +12,7 @@ import json
 import secrets
 import socket
 import struct
+import time
 from typing import Any, Final, Self
 
 from kafka_share.spark.failures import LeaseAgentError
@@ -22,7 +23,7 @@ _PROOF_BYTES: Final = 32
 MAX_DOCUMENT_BYTES: Final = 256 << 20
 MAX_BLOB_BYTES: Final = 4 << 30
 AUTHENTICATION_S: Final = 10.0
-"""A peer that has not proved itself by then is hung up on."""
+"""A peer that has not proved itself by then is hung up on, however much or little it has said."""
 KEY_BYTES: Final = 32
 
 
@@ -33,26 +34,29 @@ class Channel:
         self._sock = sock
 
     @classmethod
-    def connected(cls, sock: socket.socket, key: bytes) -> Self:
-        """The side that has connected. Raises `LeaseAgentError` if the other one does not know the key."""
-        return cls._authenticated(sock, key, b"client", b"agent")
+    def connected(cls, sock: socket.socket, key: bytes, within_s: float = AUTHENTICATION_S) -> Self:
+        """The side that has connected. Raises `LeaseAgentError` if the other one does not know the key.
+
+        Raises `EOFError` if it hangs up, or has not proved itself within the limit.
+        """
+        return cls._authenticated(sock, key, b"client", b"agent", time.monotonic() + within_s)
 
     @classmethod
-    def accepted(cls, sock: socket.socket, key: bytes) -> Self:
-        """The side that was connected to. Raises `LeaseAgentError` if the other one does not know the key."""
-        return cls._authenticated(sock, key, b"agent", b"client")
+    def accepted(cls, sock: socket.socket, key: bytes, within_s: float = AUTHENTICATION_S) -> Self:
+        """The side that was connected to. Raises as `connected` does."""
+        return cls._authenticated(sock, key, b"agent", b"client", time.monotonic() + within_s)
 
     @classmethod
-    def _authenticated(cls, sock: socket.socket, key: bytes, own: bytes, other: bytes) -> Self:
+    def _authenticated(cls, sock: socket.socket, key: bytes, own: bytes, other: bytes, ends_at_s: float) -> Self:
         channel = cls(sock)
         timeout_s = sock.gettimeout()
-        sock.settimeout(AUTHENTICATION_S)
         try:
             mine = secrets.token_bytes(_CHALLENGE_BYTES)
+            sock.settimeout(max(0.0, ends_at_s - time.monotonic()))
             channel._send(mine)
-            theirs = bytes(channel._receive(_CHALLENGE_BYTES))
+            theirs = bytes(channel._receive(_CHALLENGE_BYTES, ends_at_s))
             channel._send(_proof(key, own, mine, theirs))
-            if not hmac.compare_digest(channel._receive(_PROOF_BYTES), _proof(key, other, theirs, mine)):
+            if not hmac.compare_digest(channel._receive(_PROOF_BYTES, ends_at_s), _proof(key, other, theirs, mine)):
                 raise LeaseAgentError("the other side does not know the key of this lease agent")
         except (OSError, EOFError) as error:
             sock.close()
@@ -92,11 +96,13 @@ class Channel:
         except OSError as error:
             raise EOFError("the other side has hung up") from error
 
-    def _receive(self, size: int) -> bytearray:
+    def _receive(self, size: int, ends_at_s: float | None = None) -> bytearray:
         data = bytearray(size)
         view, filled = memoryview(data), 0
         while filled < size:
             try:
+                if ends_at_s is not None:
+                    self._sock.settimeout(max(0.0, ends_at_s - time.monotonic()))
                 count = self._sock.recv_into(view[filled:])
             except OSError as error:
                 raise EOFError("the connection broke") from error

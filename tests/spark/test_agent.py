@@ -5,6 +5,7 @@ What the group has done is read from the broker; what the agent does is asked th
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -28,6 +29,7 @@ pytest.importorskip("pyarrow", reason="the lease agent writes Arrow: pip install
 from kafka_share.spark import agent_client
 from kafka_share.spark.agent_client import AgentClient, SplitPlace, fetch_split, find_agent, start_agent
 from kafka_share.spark.agent_config import KEY, LOG, SOCKET
+from kafka_share.spark.agent_server import UNPROVED_CONNECTIONS
 from kafka_share.spark.failures import AgentGoneError, LeaseAgentError, LeaseLostError
 from kafka_share.spark.options import SourceOptions
 from kafka_share.spark.splits import decode_split
@@ -440,17 +442,51 @@ def test_large_splits_are_fetched_over_tcp_by_who_knows_the_data_key(broker: Ref
         fetch_split(attrs.evolve(place, port=1))
 
 
+@pytest.mark.parametrize("door", ["tasks", "tasks over TLS", "drivers"])
+def test_connections_that_prove_nothing_are_bounded_and_keep_nobody_out(
+    broker: ReferenceBroker, agents: Agents, tmp_path: Path, door: str
+) -> None:
+    """One too many, and who has waited longest is hung up on."""
+    broker.produce_batch("orders", [b"x"] * 10)
+    authority, certificate = certified(tmp_path) if door == "tasks over TLS" else ("", "")
+    client = agents.start(dataPlaneCaFile=authority, dataPlaneCertFile=certificate)
+    lease, _ = acquire(client)
+    path = client.folder / SOCKET
+    with contextlib.ExitStack() as open_ones:
+        silent = []
+        for _ in range(UNPROVED_CONNECTIONS + 1):
+            silent.append(
+                open_ones.enter_context(
+                    socket.socket(socket.AF_UNIX)
+                    if door == "drivers"
+                    else socket.create_connection(("127.0.0.1", client.data_port))
+                )
+            )
+            if door == "drivers":
+                silent[-1].connect(str(path))
+        wait_until(lambda: silent[0].recv(4_096) == b"", "the first one was not hung up on")
+        place = SplitPlace("127.0.0.1", client.data_port, client.data_key, lease, 0, authority)
+        assert [batch.num_rows for batch in decode_split(fetch_split(place), ["value"])]
+        assert agents.connect(client.folder.name).is_held(lease)
+
+
+def certified(folder: Path) -> tuple[str, str]:
+    """An authority's file, and one with a certificate for 127.0.0.1 and its key."""
+    authority, files = trustme.CA(), (folder / "authority.pem", folder / "agent.pem")
+    authority.cert_pem.write_to_path(str(files[0]))
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(files[1]))
+    return str(files[0]), str(files[1])
+
+
 def test_tasks_fetch_over_tls_from_the_agent_whose_certificate_they_can_verify(
     broker: ReferenceBroker, agents: Agents, tmp_path: Path
 ) -> None:
-    ca, other_ca = trustme.CA(), trustme.CA()
-    ca.cert_pem.write_to_path(tmp_path / "ca.pem")
-    other_ca.cert_pem.write_to_path(tmp_path / "other.pem")
-    ca.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "agent.pem")
+    authority, certificate = certified(tmp_path)
+    trustme.CA().cert_pem.write_to_path(str(tmp_path / "other.pem"))
     broker.produce_batch("orders", [b"x"] * 10)
-    client = agents.start(dataPlaneCertFile=str(tmp_path / "agent.pem"), dataPlaneCaFile=str(tmp_path / "ca.pem"))
+    client = agents.start(dataPlaneCaFile=authority, dataPlaneCertFile=certificate)
     lease, _ = acquire(client)
-    place = SplitPlace("127.0.0.1", client.data_port, client.data_key, lease, 0, str(tmp_path / "ca.pem"))
+    place = SplitPlace("127.0.0.1", client.data_port, client.data_key, lease, 0, authority)
     assert list(decode_split(fetch_split(place), ["value"]))
     with pytest.raises(AgentGoneError, match="CERTIFICATE_VERIFY_FAILED"):
         fetch_split(attrs.evolve(place, ca_file=str(tmp_path / "other.pem")))

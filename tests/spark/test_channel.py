@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 from collections.abc import Iterator
@@ -43,6 +44,27 @@ def test_messages_arrive_as_they_were_sent(sockets: Sockets) -> None:
     assert agent.receive() == ({"do": "rows", "lease": 1}, b"\0" * 100_000)
     agent.send({})
     assert client.receive() == ({}, b"")
+
+
+def test_a_peer_that_says_one_byte_after_the_other_is_hung_up_on_in_time(sockets: Sockets) -> None:
+    """The limit is for the whole proof: each byte is in time, and all of them would take half a minute."""
+    refused: list[Exception] = []
+
+    def accept() -> None:
+        try:
+            Channel.accepted(sockets[1], KEY, within_s=0.5)
+        except EOFError as error:
+            refused.append(error)
+
+    agent = threading.Thread(target=accept)
+    agent.start()
+    said = 0
+    while agent.is_alive():
+        with contextlib.suppress(OSError):
+            said += sockets[0].send(b"x")
+        agent.join(0.3)
+    assert len(refused) == 1
+    assert said < 64  # a challenge and a proof
 
 
 def test_who_does_not_know_the_key_gets_in_neither_way(sockets: Sockets) -> None:
