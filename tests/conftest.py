@@ -53,6 +53,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     conformance.addoption(
         "--write-matrix", action="store_true", help="write what was shown on which broker to docs/conformance.md"
     )
+    conformance.addoption(
+        "--write-fault-table", action="store_true", help="write what tests/spark has measured to docs/spark.md"
+    )
 
 
 @pytest.hookimpl(trylast=True)  # after pytest-randomly

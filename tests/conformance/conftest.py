@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import os
 import uuid
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -18,8 +17,9 @@ from typing import Any
 
 import pytest
 from conformance.admin_over_wire import Admin
+from conformance.chosen_versions import chosen_versions, on_real
 from conformance.conformance_matrix import ConformanceMatrix, note_row
-from conformance.kafka_server import VERSIONS, KafkaUnavailableError
+from conformance.kafka_server import KafkaUnavailableError
 from conformance.kafka_targets import REFERENCE, SETTINGS, Target, running
 from conformance.our_client_probe import java, runs
 from conformance.our_client_probe.page import SideBySide
@@ -30,13 +30,11 @@ from kafka_share import KafkaShareConsumer
 HERE = Path(__file__).parent
 MATRIX = HERE.parents[1] / "docs" / "conformance.md"
 SIDE_BY_SIDE = MATRIX.with_name("client-side-by-side.md")
-REAL_KAFKA_TIMEOUT_S = 600
-"""The first test on a version fetches it, if it is not there yet, and starts it."""
 NONE_CHOSEN = "none"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("require_kafka") and not _chosen_versions(config):
+    if config.getoption("require_kafka") and not chosen_versions(config):
         raise pytest.UsageError("--require-kafka requires that --kafka-versions names some")
     if config.getoption("write_matrix") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(ConformanceMatrix(MATRIX))
@@ -44,18 +42,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    versions = _chosen_versions(metafunc.config)
+    versions = chosen_versions(metafunc.config)
     if metafunc.module.__name__.endswith("test_main_flows"):
         versions += [version for version in metafunc.config.getoption("main_flows_on") if version not in versions]
     for fixture, wanted in (("kafka", True), ("cluster", bool(metafunc.config.getoption("kafka_three_nodes")))):
         if fixture in metafunc.fixturenames:
-            targets = [REFERENCE, *(_real(version) for version in versions if wanted)]
+            targets = [REFERENCE, *(on_real(version) for version in versions if wanted)]
             metafunc.parametrize(fixture, targets, indirect=True, scope="session")
     if "probed_kafka" in metafunc.fixturenames:
-        targets = [REFERENCE, *(_real(version) for version in versions if version == java.VERSION)]
+        targets = [REFERENCE, *(on_real(version) for version in versions if version == java.VERSION)]
         metafunc.parametrize("probed_kafka", targets, indirect=True, scope="session")
     if "real_version" in metafunc.fixturenames:
-        targets = [_real(version) for version in versions] or [NONE_CHOSEN]
+        targets = [on_real(version) for version in versions] or [NONE_CHOSEN]
         metafunc.parametrize("real_version", targets, indirect=True, scope="session")
 
 
@@ -87,18 +85,6 @@ def _without_kafka(item: pytest.Item) -> Iterator[None]:
         if item.config.getoption("require_kafka"):
             raise
         pytest.skip(str(error))
-
-
-def _chosen_versions(config: pytest.Config) -> list[str]:
-    chosen = config.getoption("kafka_versions")
-    text = os.environ.get("KAFKA_SHARE_KAFKA_VERSIONS", "") if chosen is None else chosen
-    if text == "all":
-        return list(VERSIONS)
-    return [version.strip() for version in text.split(",") if version.strip()]
-
-
-def _real(version: str) -> Any:
-    return pytest.param(version, marks=[pytest.mark.real_kafka, pytest.mark.timeout(REAL_KAFKA_TIMEOUT_S)])
 
 
 def _started(target_id: str, nodes: int, settings: Mapping[str, str] = SETTINGS) -> Iterator[Target]:

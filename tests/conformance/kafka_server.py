@@ -5,7 +5,7 @@
         kafka.kill(2); kafka.restart(2)       # kill -9, and the same data again
 
 Each cluster has free ports, a folder of its own under the system's temporary one, and a keeper process that ends it
-when the owner ends, however that happens (see `kafka_keeper`). Raises `KafkaUnavailableError` where no Kafka can run,
+when the owner ends, however that happens (see `support.keeper`). Raises `KafkaUnavailableError` where no Kafka can run,
 and `KafkaFailedError`, with the end of the node's log, where one does not start.
 """
 
@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import base64
 import contextlib
-import json
 import os
 import random
 import signal
@@ -25,7 +24,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from conformance.kafka_jars import VERSIONS, KafkaUnavailableError, class_path
 from conformance.kafka_probe import probe
@@ -39,6 +38,7 @@ from conformance.kafka_settings import (
     scram_credentials,
     write_properties,
 )
+from support.keeper import Keeper
 from support.waiting import happens_within
 
 __all__ = ["VERSIONS", "KafkaFailedError", "KafkaServer", "KafkaUnavailableError", "Security"]
@@ -48,7 +48,6 @@ STOP_TIMEOUT_S: Final = 60
 FEATURES: Final = ("share.version=1",)
 """Kafka 4.1 has share groups only when they are asked for; later versions have them anyway."""
 
-_KEEPER: Final = Path(__file__).with_name("kafka_keeper.py")
 _PORTS: Final = range(15_000, 30_000)
 """Below those that operating systems give to outgoing connections: a node that restarts finds its port free."""
 _CHANCE: Final = random.SystemRandom()
@@ -84,7 +83,7 @@ class KafkaServer:
         self._jars = class_path(version)
         for attempt in range(1, _ATTEMPTS + 1):
             self._folder = Path(tempfile.mkdtemp(prefix=f"kafka-{version}-"))
-            self._keeper = _Keeper(self._folder)
+            self._keeper = Keeper(self._folder)
             try:
                 self._start(settings or {}, security, features)
                 return
@@ -114,7 +113,7 @@ class KafkaServer:
 
     def restart(self, node: int) -> None:
         """Start an ended node on its old data and its old port; returns when it answers."""
-        if self._keeper.exit_code(node) is None:
+        if self._keeper.exit_code(str(node)) is None:
             raise KafkaFailedError(f"node {node} is running")
         self._launch(node)
         self._await_answer([node])
@@ -171,7 +170,7 @@ class KafkaServer:
     def _launch(self, node: int) -> None:
         memory = [f"-Xmx{self._heap}", "-XX:+UseSerialGC"]
         command = [*self._java(*memory), "kafka.Kafka", str(self._folder / f"node{node}.properties")]
-        self._keeper.start(node, command, self._log_file(node))
+        self._keeper.start(str(node), command, self._log_file(node))
 
     def _java(self, *options: str) -> list[str]:
         logging = f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}"
@@ -179,12 +178,12 @@ class KafkaServer:
 
     def _await_answer(self, nodes: Iterable[int]) -> None:
         """Until these nodes answer, belong to this cluster, and know all nodes that run."""
-        running = frozenset(n for n in range(1, self.nodes + 1) if self._keeper.exit_code(n) is None)
+        running = frozenset(n for n in range(1, self.nodes + 1) if self._keeper.exit_code(str(n)) is None)
         for node in nodes:
             port = self._ports[node - 1]["PLAINTEXT"]
 
             def serves(node: int = node, port: int = port) -> bool:
-                code = self._keeper.exit_code(node)
+                code = self._keeper.exit_code(str(node))
                 if code is not None:
                     raise KafkaFailedError(
                         f"node {node} of Kafka {self.version} ended with {code}:\n{self._tail(node)}"
@@ -198,10 +197,10 @@ class KafkaServer:
                 raise KafkaFailedError(f"node {node} of Kafka {self.version} does not answer:\n{self._tail(node)}")
 
     def _end(self, node: int, number: signal.Signals) -> None:
-        if self._keeper.exit_code(node) is not None:
+        if self._keeper.exit_code(str(node)) is not None:
             raise KafkaFailedError(f"node {node} is not running")
-        self._keeper.signal(node, number)
-        if not happens_within(lambda: self._keeper.exit_code(node) is not None, STOP_TIMEOUT_S):
+        self._keeper.signal(str(node), number)
+        if not happens_within(lambda: self._keeper.exit_code(str(node)) is not None, STOP_TIMEOUT_S):
             raise KafkaFailedError(f"node {node} did not end within {STOP_TIMEOUT_S} s after {number.name}")
 
     def _log_file(self, node: int) -> Path:
@@ -209,43 +208,6 @@ class KafkaServer:
 
     def _tail(self, node: int) -> str:
         return "\n".join(self.log(node).splitlines()[-_LOG_TAIL_LINES:])
-
-
-class _Keeper:
-    """The near end of a `kafka_keeper` process."""
-
-    def __init__(self, folder: Path) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, str(_KEEPER), str(folder)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-
-    def start(self, node: int, command: Sequence[str], output: Path) -> None:
-        self._ask({"start": str(node), "command": list(command), "output": str(output)})
-
-    def signal(self, node: int, number: int) -> None:
-        self._ask({"signal": str(node), "number": int(number)})
-
-    def exit_code(self, node: int) -> int | None:
-        code: int | None = self._ask({"poll": str(node)})
-        return code
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.stdout.close()
-        self._process.wait(STOP_TIMEOUT_S)
-
-    def _ask(self, order: Mapping[str, Any]) -> Any:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(order) + "\n")
-        self._process.stdin.flush()
-        return json.loads(self._process.stdout.readline())
 
 
 @contextlib.contextmanager

@@ -16,28 +16,32 @@ from conformance.admin_over_wire import Admin
 from conformance.kafka_server import KafkaServer, KafkaUnavailableError, Security
 from conformance.kafka_targets import controlled
 from conformance.share_flow import Keep, Member, values
+from support import keeper_process
 from support.waiting import poll_until, wait_until
 
 from kafka_share import KafkaShareConsumer
 from kafka_share.errors import GroupAuthorizationFailedError
 
-KEEPER = Path(__file__).with_name("kafka_keeper.py")
+KEEPER = Path(keeper_process.__file__)
 OWNER = """
 import json, subprocess, sys
-keeper = subprocess.Popen([sys.executable, sys.argv[1], sys.argv[2]], stdin=-1, stdout=-1, text=True)
-keeper.stdin.write(json.dumps({"start": "1", "command": ["sleep", "600"], "output": sys.argv[2] + "/log"}) + "\\n")
+process = [sys.executable, sys.argv[1], sys.argv[2]]
+keeper = subprocess.Popen(process, stdin=-1, stdout=-1, text=True, start_new_session=True)
+command = ["sh", "-c", 'sleep 600 & echo $! > "$0"; wait', sys.argv[3]]
+keeper.stdin.write(json.dumps({"start": "1", "command": command, "output": sys.argv[2] + "/log"}) + "\\n")
 keeper.stdin.flush()
 print(keeper.stdout.readline().strip(), keeper.pid, flush=True)
 sys.stdin.read()
 """
-"""A process that has one node kept, and waits."""
+"""A process that has one node kept, which has a child, and waits."""
 
 
 def test_no_process_and_no_file_is_left_when_the_owner_is_killed(tmp_path: Path) -> None:
     folder = tmp_path / "cluster"
     folder.mkdir()
+    child_file = tmp_path / "child"
     owner = subprocess.Popen(
-        [sys.executable, "-c", OWNER, str(KEEPER), str(folder)],
+        [sys.executable, "-c", OWNER, str(KEEPER), str(folder), str(child_file)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -45,11 +49,11 @@ def test_no_process_and_no_file_is_left_when_the_owner_is_killed(tmp_path: Path)
     with owner:
         assert owner.stdout is not None
         node, keeper = map(int, owner.stdout.readline().split())
-        assert _runs(node)
-        assert _runs(keeper)
+        child = wait_until(lambda: int(child_file.read_text() or 0) if child_file.exists() else None)
+        assert all(map(_runs, (node, keeper, child)))
         owner.send_signal(signal.SIGKILL)
         owner.wait()
-    wait_until(lambda: not _runs(node) and not _runs(keeper) and not folder.exists())
+    wait_until(lambda: not any(map(_runs, (node, keeper, child))) and not folder.exists())
 
 
 def _runs(pid: int) -> bool:

@@ -10,8 +10,14 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
+
+from spark.spark_home import spark_home
+
+LOCAL: Final[Mapping[str, str]] = MappingProxyType({"spark.master": "local[2,4]"})
 
 
 class DriverDiedError(Exception):
@@ -19,11 +25,14 @@ class DriverDiedError(Exception):
 
 
 class SparkDriver:
-    """Started when it is first used. `folder` gets the log of Spark; `registers`: the session calls `register`."""
+    """Started when it is first used. `folder` gets the log of Spark; `registers`: the session calls `register`.
 
-    def __init__(self, folder: Path, *, registers: bool = True) -> None:
+    `settings` are Spark's; they name the master.
+    """
+
+    def __init__(self, folder: Path, settings: Mapping[str, str] = LOCAL, *, registers: bool = True) -> None:
         self._folder = folder
-        self._registers = registers
+        self._plan = json.dumps({"settings": dict(settings), "registers": registers})
         self._process: subprocess.Popen[str] | None = None
         self._temporary = tempfile.TemporaryDirectory(prefix="ks-", ignore_cleanup_errors=True)
 
@@ -46,12 +55,14 @@ class SparkDriver:
             program = str(Path(__file__).with_name("spark_program.py"))
             environment = {
                 "PYSPARK_PYTHON": sys.executable,
+                "SPARK_HOME": str(spark_home()),
+                "PYTHONPATH": str(Path(__file__).parents[1]),  # for what the program imports of the tests
                 "SPARK_LOCAL_IP": "127.0.0.1",
                 "TMPDIR": self._temporary.name,  # the default agentDir is below it
             }
             with (self._folder / "spark.log").open("a") as log:
                 self._process = subprocess.Popen(
-                    [sys.executable, program, *(["register"] if self._registers else [])],
+                    [sys.executable, program, self._plan],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=log,

@@ -1,7 +1,7 @@
 """A driver program: runs streaming queries of the source kafka_share on command, with faults where it is told to.
 
 Run by `spark_driver`, as a script. The sink is a file with a line per batch; a batch appends its line when it is
-written.
+written. Faults in tasks are those of `task_faults`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pyspark import TaskContext
+from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from spark import task_faults
 
 import kafka_share.spark
 from kafka_share.spark.agent_client import AgentClient
 
+WAITING = "waiting"
+"""As `story` has it."""
 PAUSE_S = 0.02
 PATIENCE_S = 60
 
@@ -34,6 +37,8 @@ class Sink:
     def __init__(self, command: dict[str, Any]) -> None:
         self.path = Path(command["sink"])
         self.command = command
+        self.wants_stop = threading.Event()
+        self.is_stopping = threading.Event()
 
     def batches(self) -> dict[int, list[list[Any]]]:
         found: dict[int, list[list[Any]]] = {}
@@ -86,6 +91,24 @@ def _kill_jvm(spark: SparkSession) -> None:
     os._exit(9)
 
 
+def _kill_only_jvm(sink: Sink, df: DataFrame, batch: int) -> None:
+    os.kill(df.sparkSession.sparkContext._gateway.proc.pid, signal.SIGKILL)
+
+
+def _be_stopped(sink: Sink, df: DataFrame, batch: int) -> None:
+    sink.wants_stop.set()
+    sink.is_stopping.wait(PATIENCE_S)
+    raise RuntimeError("the query was stopped in this batch")
+
+
+def _wait(sink: Sink, df: DataFrame, batch: int) -> None:
+    """Until the test removes the file."""
+    file = sink.path.with_name(WAITING)
+    file.touch()
+    while file.exists():
+        threading.Event().wait(PAUSE_S)
+
+
 def _kill_runner(sink: Sink, df: DataFrame, batch: int) -> None:
     for process in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
@@ -126,26 +149,12 @@ def _poison(sink: Sink, df: DataFrame, batch: int) -> None:
         raise RuntimeError("a poison record")
 
 
-def _failing_once(offset: int) -> int:
-    context = TaskContext.get()
-    if context is not None and context.attemptNumber() == 0:
-        raise RuntimeError("the first attempt fails")
-    return offset
-
-
-def _killed_once(offset: int) -> int:
-    context = TaskContext.get()
-    if context is not None and context.attemptNumber() == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return offset
-
-
-def _fail_tasks(sink: Sink, df: DataFrame, batch: int) -> DataFrame:
-    return df.withColumn("offset", F.udf(_failing_once, "bigint")("offset"))
-
-
-def _kill_workers(sink: Sink, df: DataFrame, batch: int) -> DataFrame:
-    return df.withColumn("offset", F.udf(_killed_once, "bigint")("offset"))
+def _in_tasks(sink: Sink, df: DataFrame, batch: int) -> DataFrame:
+    """The fault happens where the rows are read."""
+    fault = task_faults.AtFirstRow(
+        task_faults.TASK_FAULTS[sink.command["fault"]], sink.path.with_name(task_faults.ATTEMPTS)
+    )
+    return df.withColumn("offset", F.udf(fault, "bigint")("offset"))
 
 
 def _with_acks(df: DataFrame) -> DataFrame:
@@ -174,13 +183,15 @@ def _assert_held(sink: Sink, df: DataFrame, batch: int) -> None:
 FAULTS: dict[str, Callable[[Sink, DataFrame, int], DataFrame | None]] = {
     "fail": _fail,
     "kill_driver": _kill_driver,
+    "kill_jvm": _kill_only_jvm,
+    "stop": _be_stopped,
+    "wait": _wait,
     "kill_runner": _kill_runner,
     "kill_agent": _kill_agent,
     "kill_agent_and_fail": _kill_agent_and_fail,
     "slow": _be_slow,
     "poison": _poison,
-    "fail_tasks": _fail_tasks,
-    "kill_workers": _kill_workers,
+    **dict.fromkeys(task_faults.TASK_FAULTS, _in_tasks),
     "decide": _decide,
     "assert_held": _assert_held,
 }
@@ -193,6 +204,7 @@ def run_stream(spark: SparkSession, command: dict[str, Any]) -> dict[str, Any]:
     CURRENT.clear()
     CURRENT.update(command["options"])
     sink = Sink(command)
+    _await_executors(spark, command.get("executors", 0))
     df = spark.readStream.format("kafka_share").options(**command["options"]).load()
     if command.get("columns"):
         df = df.select(*command["columns"])
@@ -206,10 +218,12 @@ def run_stream(spark: SparkSession, command: dict[str, Any]) -> dict[str, Any]:
         if until is None:
             query.awaitTermination()
         else:
-            while query.isActive and sink.rows() < until:
+            while query.isActive and sink.rows() < until and not sink.wants_stop.is_set():
                 threading.Event().wait(PAUSE_S)
             if command.get("until_accepted"):
                 _wait_for_acceptance(sink)
+            elif sink.wants_stop.is_set():
+                _stop_in_batch(query, sink)
             else:
                 query.processAllAvailable()
             query.stop()
@@ -218,6 +232,24 @@ def run_stream(spark: SparkSession, command: dict[str, Any]) -> dict[str, Any]:
     progress = query.lastProgress
     counts = json.loads(progress["sources"][0]["latestOffset"] or "null") if progress else None
     return {"error": error, "counts": counts}
+
+
+def _stop_in_batch(query: Any, sink: Sink) -> None:
+    """Stop the query, which waits for the batch, and have the batch end when Spark has begun to stop."""
+    stopping = threading.Thread(target=query.stop)
+    stopping.start()
+    while query.isActive:
+        threading.Event().wait(PAUSE_S)
+    sink.is_stopping.set()
+    stopping.join()
+
+
+def _await_executors(spark: SparkSession, count: int) -> None:
+    """Until the driver knows so many; one that was killed has to be replaced before another one may be."""
+    ends_at_s = time.monotonic() + PATIENCE_S
+    while count and spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() <= count:  # the driver is one of them
+        assert time.monotonic() < ends_at_s, "the executors do not come"
+        threading.Event().wait(PAUSE_S)
 
 
 def _wait_for_acceptance(sink: Sink) -> None:
@@ -274,14 +306,18 @@ def _plain(df: DataFrame) -> DataFrame:
 
 
 def main() -> None:
-    spark = (
-        SparkSession.builder.master("local[2,4]")
-        .config("spark.ui.enabled", "false")
+    plan = json.loads(sys.argv[1])
+    builder = (
+        SparkSession.builder.config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.driver.memory", "700m")
-        .getOrCreate()
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     )
-    if "register" in sys.argv:
+    for name, value in plan["settings"].items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    cloudpickle.register_pickle_by_value(task_faults)
+    if plan["registers"]:
         kafka_share.spark.register(spark)
     kinds = {"stream": run_stream, "batch": run_batch, "load": run_load, "code": run_code}
     for line in sys.stdin:

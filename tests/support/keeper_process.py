@@ -1,19 +1,22 @@
-"""A process that owns the processes and the folder of one Kafka cluster, so that nothing outlives the test run.
+"""A process that owns the processes and the folder of one cluster, so that nothing outlives the test run.
 
-Run by `kafka_server` as `python kafka_keeper.py FOLDER`, in a session of its own so that Ctrl-C does not reach it. It
+Run by `keeper` as `python keeper_process.py FOLDER`, in a session of its own so that Ctrl-C does not reach it. It
 makes FOLDER's processes its children and takes one JSON command a line on standard input, each answered with one line:
 
     {"start": NAME, "command": [...], "output": FILE}   -> the process id
     {"signal": NAME, "number": 9}                       -> null
     {"poll": NAME}                                      -> null while it runs, else its exit code
 
-When its input ends, because its owner has finished with the cluster or was itself killed, it kills what still runs and
-removes FOLDER. It imports nothing of the project: it must work when that is broken.
+When its input ends, because its owner has finished with the cluster or was itself killed, it kills what still runs of
+its session, its children's children too, and removes FOLDER. It imports nothing of the project: it must work when that
+is broken.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -45,6 +48,21 @@ class Keeper:
             process.kill()
         for process in self._processes.values():
             process.wait()
+        for grandchild in _others_of_this_session():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(grandchild, signal.SIGKILL)
+
+
+def _others_of_this_session() -> list[int]:
+    """Where the system shows its processes as files: Linux. None if the session is not this process's own."""
+    found: list[int] = []
+    if os.getsid(0) != os.getpid():
+        return found
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if int(entry.name) != os.getpid() and os.getsid(int(entry.name)) == os.getpid():
+                found.append(int(entry.name))
+    return found
 
 
 def main(folder: str) -> None:

@@ -1,0 +1,14 @@
+"""Where pyspark has its Spark. For the tests that start more of it than a driver."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+
+def spark_home() -> Path:
+    """The folder that SPARK_HOME names; pip's pyspark is one."""
+    found = importlib.util.find_spec("pyspark")
+    assert found is not None
+    assert found.origin is not None
+    return Path(found.origin).parent
