@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
+from collections.abc import Generator
 
 import pytest
 from support import waiting
+from support.measuring import unmeasured
 from support.scheduling import BrokersTogether, long_ones_first
 
 pytest_plugins = ("kafka_share.pytest_plugin", "pytester")
@@ -56,6 +59,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     conformance.addoption(
         "--write-fault-table", action="store_true", help="write what tests/spark has measured to docs/spark.md"
     )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """All workers import the same modules, so what coverage sees of that in the first one is enough."""
+    worker = getattr(session.config, "workerinput", {}).get("workerid", "gw0")
+    with contextlib.nullcontext() if worker == "gw0" else unmeasured():
+        return (yield)
 
 
 @pytest.hookimpl(trylast=True)  # after pytest-randomly

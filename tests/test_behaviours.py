@@ -4,36 +4,25 @@ from __future__ import annotations
 
 import pytest
 from support import behaviours
-from support.behaviours import HEADINGS, NOT_SHOWN, IncompleteError, Shown
+from support.behaviours import HEADINGS, NOT_SHOWN, IncompleteError
+from support.measuring import unmeasured
 
 pytestmark = pytest.mark.timeout(180)  # the first one collects all tests of the project
 LONGEST = 120
 
 
-@pytest.fixture(scope="module")
-def found() -> list[Shown]:
-    """Every marked test of the project; collecting them takes seconds."""
+@unmeasured()
+def test_every_behaviour_has_a_row_that_is_a_sentence_below_a_heading() -> None:
+    """One test for all, since collecting takes seconds and each worker would do it."""
     try:
-        return behaviours.collect()
+        found = behaviours.collect()
     except IncompleteError as error:
         pytest.skip(str(error))
-
-
-def test_a_marker_names_a_heading(found: list[Shown]) -> None:
-    assert {f"{one.file}::{one.name}": one.heading for one in found if one.heading not in HEADINGS} == {}
-
-
-def test_every_heading_has_rows(found: list[Shown]) -> None:
-    assert set(HEADINGS) - {one.heading for one in found} == set()
-
-
-def test_the_page_has_a_row_for_each_test(found: list[Shown]) -> None:
+    by_name = {f"{one.file}::{one.name}": one for one in found}
+    assert {name: one.heading for name, one in by_name.items() if one.heading not in HEADINGS} == {}
+    assert set(HEADINGS) - {one.heading for one in found} == set(), "headings without rows"
     assert behaviours.page(found).count("](../tests/") == len(found)
-
-
-def test_every_row_is_a_sentence(found: list[Shown]) -> None:
-    texts = {f"{one.file}::{one.name}": one.behaviour for one in found}
-    assert {name: text for name, text in texts.items() if not _is_sentence(text)} == {}
+    assert {name: one.behaviour for name, one in by_name.items() if not _is_sentence(one.behaviour)} == {}
 
 
 def test_every_reason_is_a_sentence() -> None:
