@@ -52,6 +52,8 @@ from kafka_share.foreign_settings import REFUSED_BY_ALL, REFUSED_BY_CONSUMERS, R
 from kafka_share.protocol.messages import MESSAGES
 from kafka_share.protocol.share_fetch import ShareFetchRequest
 
+pytestmark = pytest.mark.timeout(120)  # most tests start a Python: on a busy machine that alone may take 20 s
+
 BLOCKS = [block for page in pages() for block in blocks_of(page)]
 PYTHON = [block for block in BLOCKS if block.language == "python"]
 CONSUMER = ROOT / "docs" / "consumer.md"

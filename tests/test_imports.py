@@ -11,6 +11,8 @@ import pytest
 
 import kafka_share
 
+pytestmark = pytest.mark.timeout(120)  # most tests start a Python: on a busy machine that alone may take 20 s
+
 OPTIONAL_WORK = {"kafka", "click", "rich", "javaproperties", "cramjam", "crc32c", "prometheus_client", "opentelemetry"}
 """What only some programs need: SASL, the tools, compressed records, checksums, metrics."""
 

@@ -51,6 +51,7 @@ def test_every_extra_is_installed_by_somebody_who_reads_what_needs_it() -> None:
         assert f"[{extra}]" in text, extra
 
 
+@pytest.mark.timeout(120)  # it starts a Python: on a busy machine that alone may take 20 s
 def test_a_consumer_imports_no_package_that_only_the_tools_need() -> None:
     """What docs/adr/0009 says about containers: it is made, and polls, where only these packages can be found."""
     allowed = "{'attr', 'attrs', 'cramjam', 'crc32c', 'kafka', 'kafka_share', 'typing_extensions'}"

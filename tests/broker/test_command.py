@@ -15,6 +15,8 @@ from support.wire_connection import WireConnection
 from kafka_share.cli.broker import main
 from kafka_share.protocol.cluster import MetadataRequest
 
+pytestmark = pytest.mark.timeout(120)  # most tests start a Python: on a busy machine that alone may take 20 s
+
 
 def start(tmp_path: Path, *arguments: str) -> tuple[subprocess.Popen[str], str]:
     """A running broker and its bootstrap line."""

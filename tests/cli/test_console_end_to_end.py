@@ -197,6 +197,7 @@ def test_an_old_option_name_is_taken_with_a_remark(broker: ReferenceBroker) -> N
     assert record == "Offset:0\tv0"
 
 
+@pytest.mark.timeout(120)  # it starts a Python: on a busy machine that alone may take 20 s
 def test_the_reader_of_a_pipe_may_stop(broker: ReferenceBroker) -> None:
     """A closed standard output ends the tool without a stack trace; what was not printed is not accepted."""
     command = [sys.executable, "-m", "kafka_share.cli.console.command", "--bootstrap-server", broker.bootstrap_servers]

@@ -48,6 +48,7 @@ def get(url: str) -> tuple[int, str]:
         return error.code, error.read().decode()
 
 
+@pytest.mark.timeout(120)  # it starts a Python: on a busy machine that alone may take 20 s
 @pytest.mark.behaviour("tools")
 def test_lag_and_members_are_exported_when_prometheus_asks(broker: ReferenceBroker) -> None:
     """The exporter of lag serves this machine only by default, and only `/metrics` and `/healthz`."""

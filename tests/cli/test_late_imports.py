@@ -12,6 +12,8 @@ from support.documentation import environment
 
 from kafka_share.cli.main import main
 
+pytestmark = pytest.mark.timeout(120)  # most tests start a Python: on a busy machine that alone may take 20 s
+
 _SCRIPT = """
 import json, sys
 before = set(sys.modules)

@@ -24,6 +24,8 @@ from kafka_share.cli.options import SERVERS_VARIABLE
 from kafka_share.cli.perf.command import main as perf
 from kafka_share.errors import KafkaShareError
 
+pytestmark = pytest.mark.timeout(120)  # most tests start a Python: on a busy machine that alone may take 20 s
+
 SCRIPTS = {"groups": groups, "console": console, "perf": perf}
 OWN_CLUSTER = ("broker", "demo")
 """These start a cluster."""

@@ -180,6 +180,7 @@ def test_a_wrong_option_is_a_usage_error(broker: ReferenceBroker, words: list[st
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs SIGINT")
+@pytest.mark.timeout(120)  # it starts a Python: on a busy machine that alone may take 20 s
 def test_the_row_so_far_is_printed_when_it_is_interrupted(broker: ReferenceBroker) -> None:
     """Ctrl-C ends the run: the row of what came until then, exit code 130, and what was counted is accepted."""
     words = ["--bootstrap-server", broker.bootstrap_servers, "--topic", TOPIC, "--group", GROUP, "--num-records", "50"]

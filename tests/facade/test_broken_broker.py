@@ -286,6 +286,7 @@ def killed_under_a_holder(broker_process: BrokerProcess, **config: Any) -> tuple
     return consumer, outcomes
 
 
+@pytest.mark.timeout(120)  # it starts a Python: on a busy machine that alone may take 20 s
 @pytest.mark.behaviour("explicit acknowledgement")
 def test_commit_poll_and_close_end_with_clear_errors_when_the_broker_is_killed(broker_process: BrokerProcess) -> None:
     """When the broker is killed a commit has an error as its result, poll raises one, and close ends in time."""
@@ -298,6 +299,7 @@ def test_commit_poll_and_close_end_with_clear_errors_when_the_broker_is_killed(b
     consumer.close(timeout_ms=300)
 
 
+@pytest.mark.timeout(120)  # it starts a Python: on a busy machine that alone may take 20 s
 def test_close_reports_what_it_could_not_send_when_the_broker_is_killed(broker_process: BrokerProcess) -> None:
     """Acknowledgements that close cannot get out any more are reported as failed; close itself raises nothing."""
     consumer, outcomes = killed_under_a_holder(broker_process)
@@ -306,6 +308,7 @@ def test_close_reports_what_it_could_not_send_when_the_broker_is_killed(broker_p
     assert [offset for offset, _ in outcomes.failed] == [0]
 
 
+@pytest.mark.timeout(120)  # it starts a Python: on a busy machine that alone may take 20 s
 def test_unsubscribe_ends_at_its_timeout_when_the_broker_is_killed(broker_process: BrokerProcess) -> None:
     """Leaving a group whose coordinator is gone ends at the latest with default_api_timeout_ms."""
     consumer, _ = killed_under_a_holder(broker_process, default_api_timeout_ms=OUTAGE_MS)
@@ -315,6 +318,7 @@ def test_unsubscribe_ends_at_its_timeout_when_the_broker_is_killed(broker_proces
 
 
 @pytest.mark.behaviour("explicit acknowledgement")
+@pytest.mark.timeout(120)  # it starts a Python: on a busy machine that alone may take 20 s
 def test_commit_raises_at_its_timeout_when_the_broker_process_stands_still(broker_process: BrokerProcess) -> None:
     """A broker that is stopped, not dead, keeps its connections: commit_sync raises when its own time is over."""
     broker_process.produce(b"held")

@@ -182,6 +182,7 @@ def test_opentelemetry_does_not_keep_a_consumer_alive(broker: ReferenceBroker) -
         provider.shutdown()
 
 
+@pytest.mark.timeout(120)  # it starts a Python: on a busy machine that alone may take 20 s
 def test_package_does_not_import_opentelemetry() -> None:
     """Importing kafka_share, and making a consumer, loads no module of OpenTelemetry or protobuf."""
     code = (

@@ -13,6 +13,8 @@ from support.waiting import patience_s
 
 from kafka_share.broker import ReferenceBroker
 
+pytestmark = pytest.mark.timeout(120)  # most tests start a Python: on a busy machine that alone may take 20 s
+
 BEGIN = """
 import sys, threading, time
 from kafka_share import KafkaShareConsumer

@@ -337,6 +337,7 @@ print(client.mailbox.take(20_000))
 """
 
 
+@pytest.mark.timeout(120)  # it starts a Python: on a busy machine that alone may take 20 s
 @pytest.mark.parametrize("more", ["", "del client", "raise SystemExit(0)"])
 def test_process_ends_without_a_word_when_nobody_stopped_the_driver(more: str) -> None:
     code = FORGETFUL.format(path=[str(Path(__file__).parents[1]), os.getcwd()], more=more)

@@ -612,6 +612,7 @@ print(SaslClient(config).answer(Challenge(None)).data)
 """
 
 
+@pytest.mark.timeout(120)  # it starts a Python: on a busy machine that alone may take 20 s
 def test_kafka_python_is_loaded_for_sasl_only_and_its_warnings_are_not_ours() -> None:
     """A program that makes errors of warnings can authenticate; one without SASL does not load kafka-python."""
     done = subprocess.run(

@@ -22,6 +22,7 @@ def test_a_seeded_history_ends_without_a_complaint(seed: int) -> None:
     assert outcome.complaint is None, simulate.failure_line(outcome)
 
 
+@pytest.mark.timeout(120)  # it starts a Python: on a busy machine that alone may take 20 s
 def test_a_seed_gives_the_same_trace_when_hashes_differ() -> None:
     """Same seed, same trace: nothing in client or broker depends on the order of a set or on an address."""
     here = run_history(6, trace=True).lines
