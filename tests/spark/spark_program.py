@@ -110,9 +110,14 @@ def _wait(sink: Sink, df: DataFrame, batch: int) -> None:
 
 
 def _kill_runner(sink: Sink, df: DataFrame, batch: int) -> None:
+    """That of this program's JVM: others on the machine may run queries, too."""
+    jvm = f"PPid:\t{df.sparkSession.sparkContext._gateway.proc.pid}\n"
     for process in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
-            if process.name.isdecimal() and b"python_streaming_source_runner" in (process / "cmdline").read_bytes():
+            is_runner = (
+                process.name.isdecimal() and b"python_streaming_source_runner" in (process / "cmdline").read_bytes()
+            )
+            if is_runner and jvm in (process / "status").read_text():
                 os.kill(int(process.name), signal.SIGKILL)
 
 
