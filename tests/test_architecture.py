@@ -44,7 +44,7 @@ MAY_IMPORT: Final[Mapping[str, set[str]]] = {
     "admin": {"core", "network"},
     "aio": {"core", "network"},
     "broker": {"protocol"},
-    "cli": {"admin", "broker", "consumer", "protocol"},
+    "cli": {"admin", "broker", "consumer", "protocol", "spark"},
     "pytest_plugin": {"broker", "consumer"},
     "spark": {"admin", "consumer"},
     "__init__": {"admin", "aio", "async_consumer", "consumer"},

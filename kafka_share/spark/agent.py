@@ -26,6 +26,7 @@ from kafka_share.errors import KafkaShareError
 from kafka_share.spark.agent_config import KEY, READY, SOCKET, AgentConfig
 from kafka_share.spark.agent_server import AgentServer
 from kafka_share.spark.driver_process import watch_process
+from kafka_share.spark.group_lag import GroupLag
 from kafka_share.spark.lease import LeaseTerms
 from kafka_share.spark.lease_desk import LeaseDesk
 from kafka_share.spark.member import ShareMember
@@ -60,9 +61,10 @@ def run(config: AgentConfig, tell: Callable[[str], None]) -> None:
             from kafka_share.spark.metrics import serve_metrics
 
             serve_metrics(desk.counts, config.metrics_host, config.metrics_port, config.settings["group_id"])
-        (folder / KEY).write_text(json.dumps({"key": config.key, "data_key": config.data_key, "port": port}))
+        (folder / KEY).write_text(json.dumps(_keys(config, port)))
         server.listen(folder / SOCKET, bytes.fromhex(config.key))
         desk.start()
+        GroupLag(config.settings, config.topics, member.note_lag).start()
         tell(READY)
         os.read(ended, 1)
         log.info("ending: %s; %s", reasons[0], desk.counts())
@@ -72,6 +74,11 @@ def run(config: AgentConfig, tell: Callable[[str], None]) -> None:
         (folder / SOCKET).unlink(missing_ok=True)
         (folder / KEY).unlink(missing_ok=True)
         member.close()
+
+
+def _keys(config: AgentConfig, port: int) -> dict[str, Any]:
+    """What those who find the folder have to know."""
+    return {"key": config.key, "data_key": config.data_key, "port": port, "group": config.settings["group_id"]}
 
 
 def _listen_for_tasks(server: AgentServer, config: AgentConfig) -> int:

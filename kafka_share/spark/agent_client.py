@@ -64,10 +64,11 @@ class SplitPlace:
 class AgentClient:
     """One connection to an agent. Used by one thread at a time."""
 
-    def __init__(self, folder: Path) -> None:
-        """Raises `AgentGoneError` if there is no such agent."""
+    def __init__(self, folder: Path, answer_s: float | None = None) -> None:
+        """Raises `AgentGoneError` if there is no such agent. `answer_s`: how long to wait for answers; None: always."""
         self.folder: Path = folder
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.settimeout(answer_s)
         try:
             keys = json.loads((folder / KEY).read_text("utf-8"))
             sock.connect(str(folder / SOCKET))
@@ -77,6 +78,7 @@ class AgentClient:
             raise AgentGoneError(f"there is no lease agent {folder.name} on this host (any more)") from error
         self.data_key: str = keys["data_key"]
         self.data_port: int = keys["port"]
+        self.group_id: str = keys["group"]
 
     def close(self) -> None:
         """Hang up. The agent takes that for the end of a runner, if this is one."""
@@ -131,6 +133,11 @@ class AgentClient:
         reply, _ = self._ask("counts")
         counts: dict[str, int] = reply["counts"]
         return counts
+
+    def status(self) -> dict[str, Any]:
+        """What the agent has done so far, and its open leases."""
+        reply, _ = self._ask("status")
+        return reply
 
     def stop(self) -> None:
         """Have the agent release everything and end."""

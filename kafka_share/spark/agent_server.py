@@ -226,6 +226,11 @@ def _counts(conversation: _Conversation, _: dict[str, Any]) -> Reply:
     return {"counts": conversation.desk.counts()}, b""
 
 
+def _status(conversation: _Conversation, _: dict[str, Any]) -> Reply:
+    desk = conversation.desk
+    return {"is_batch": desk.is_batch, "counts": desk.counts(), "leases": desk.leases()}, b""
+
+
 def _kind(conversation: _Conversation, _: dict[str, Any]) -> Reply:
     return {"is_batch": conversation.desk.is_batch}, b""
 
@@ -246,6 +251,7 @@ _DRIVERS: Final[Mapping[str, _Request]] = MappingProxyType(
         "settle": _settle,
         "held": _held,
         "counts": _counts,
+        "status": _status,
         "kind": _kind,
         "stop": _stop,
     }

@@ -53,6 +53,8 @@ class Lease:
     state: LeaseState = LeaseState.OPEN
     replays: int = 0
     """How many later runners it was handed to."""
+    renewals: int = 0
+    """How often its locks were renewed."""
     lost_records: int = 0
     decisions: dict[Place, AcknowledgeType] = attrs.field(factory=dict)
     """What is to be sent for single records when the batch is committed; the others are accepted."""

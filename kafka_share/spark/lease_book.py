@@ -257,6 +257,7 @@ class LeaseBook:
             lease.renew_at_ms = None
             return
         lease.renew_at_ms = now_ms + self._renew_every_ms(lease)
+        lease.renewals += 1
         self.counts.renewals += lease.records - lease.lost_records
         self._outputs.append(Renew(lease.number))
 

@@ -208,14 +208,33 @@ class LeaseDesk:
     def counts(self) -> dict[str, int]:
         """What the agent has done so far, and what is open now."""
         with self._guard:
-            open_leases = self._book.open_leases
+            open_leases, lag = self._book.open_leases, self._member.lag
             return {
                 **attrs.asdict(self._book.counts),
                 "records_refused": self._member.refused,
                 "records_rejected_for_deliveries": self._member.rejected,
                 "open_leases": len(open_leases),
                 "open_records": sum(lease.records for lease in open_leases),
+                "oldest_lease_ms": _now_ms() - open_leases[0].acquired_at_ms if open_leases else 0,
+                **({} if lag is None else {"lag": lag}),
             }
+
+    def leases(self) -> list[dict[str, int]]:
+        """Each open lease, oldest first."""
+        with self._guard:
+            self._look_at_locks()
+            self._turn()
+            return [
+                {
+                    "number": lease.number,
+                    "age_ms": _now_ms() - lease.acquired_at_ms,
+                    "records": lease.records,
+                    "renewals": lease.renewals,
+                    "records_lost": lease.lost_records,
+                    "replays": lease.replays,
+                }
+                for lease in self._book.open_leases
+            ]
 
     # ---- inside
 

@@ -57,6 +57,8 @@ class ShareMember:
         """Final acknowledgements that a broker has refused."""
         self.rejected: int = 0
         """Records that were rejected for their many deliveries."""
+        self.lag: int | None = None
+        """How many records the group has not finished, those of open leases included; None: not known (yet)."""
         self.renews: bool = True
         """Whether the brokers know renewals, as far as is known."""
         self._topics = tuple(topics)
@@ -83,6 +85,10 @@ class ShareMember:
             return True
         entry = None if isinstance(configs, KafkaShareError) else configs.get("share.renew.acknowledge.enable")
         return entry is None or entry.value != "false"
+
+    def note_lag(self, lag: int | None) -> None:
+        """Keep what is known of the group."""
+        self.lag = lag
 
     # ---- records
 

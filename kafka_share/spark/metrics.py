@@ -31,6 +31,8 @@ COUNTERS: Final = {
 GAUGES: Final = {
     "open_leases": "Leases whose batch is not committed yet.",
     "open_records": "Records of those leases.",
+    "oldest_lease_ms": "How long ago the oldest of them was acquired, in milliseconds.",
+    "lag": "Records that the group has not finished, as last seen; not there until it has finished some.",
 }
 
 
@@ -52,7 +54,8 @@ class AgentCollector(Collector):
             yield counter
         for name, text in GAUGES.items():
             gauge = GaugeMetricFamily(f"kafka_share_spark_{name}", text, labels=("group",))
-            gauge.add_metric((self._group_id,), counts[name])
+            if name in counts:
+                gauge.add_metric((self._group_id,), counts[name])
             yield gauge
 
 

@@ -89,7 +89,7 @@ class ShareStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return splits or []
 
     def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802
-        """Spark shows this in the progress of the query: what the agent has done so far."""
+        """Spark shows this in the progress of the query: what the agent has done so far, what is open, and the lag."""
         with contextlib.suppress(AgentGoneError):
             return None if self._client is None else self._client.counts()
         return None

@@ -18,6 +18,7 @@ from kafka_share.cli.watch import looking
 from kafka_share.cli.watch.looking import watch_group
 from kafka_share.errors import GroupIdNotFoundError, KafkaShareError
 from kafka_share.records import TopicPartition
+from kafka_share.spark.agent_status import AgentStatus, LeaseStatus
 
 SNAPSHOT = GroupSnapshot("g", GroupState.STABLE, (), (PartitionSnapshot(TopicPartition("t", 0), 5, 4, 10, ("m1",)),))
 MISSING = GroupIdNotFoundError("there is no group g")
@@ -77,7 +78,19 @@ def test_a_failed_look_is_a_json_line_as_well(
     assert set(failed) == {"time", "error"}
     assert failed["error"]["code"] == "GROUP_ID_NOT_FOUND"
     assert "there is no group g" in failed["error"]["message"]
-    assert (seen["lag"], seen["partitions"][0]["end_offset"]) == (4, 10)
+    assert (seen["lag"], seen["partitions"][0]["end_offset"], seen["agents"]) == (4, 10, [])
+
+
+def test_leases_of_spark_are_in_the_document(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent = AgentStatus("a1", True, {"renewals": 5}, (LeaseStatus(1, 2_000, 10, 1, 0, 0),))
+    monkeypatch.setattr(
+        looking, "agents_of_group", lambda group, folder: (agent,) if (group, folder) == ("g", "") else ()
+    )
+    assert Cluster(SNAPSHOT).watch(monkeypatch, 1, as_json=True)
+    (seen,) = json.loads(capsys.readouterr().out)["agents"]
+    assert (seen["name"], seen["counts"]["renewals"], seen["leases"][0]["age_ms"]) == ("a1", 5, 2_000)
 
 
 def test_interrupting_is_no_failure(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

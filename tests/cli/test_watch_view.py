@@ -11,7 +11,18 @@ from kafka_share.cli.group_snapshot import GroupSnapshot, PartitionSnapshot
 from kafka_share.cli.watch.rates import Rates
 from kafka_share.cli.watch.view import MAX_ROWS, line, screen
 from kafka_share.records import TopicPartition
+from kafka_share.spark.agent_status import AgentStatus, LeaseStatus
 
+COUNTS = {
+    "open_leases": 1,
+    "open_records": 250,
+    "leases_done": 7,
+    "records_accepted": 1_750,
+    "records_redelivered": 3,
+    "records_lost": 2,
+    "renewals": 500,
+}
+AGENT = AgentStatus("a1", False, COUNTS, (LeaseStatus(8, 12_345, 250, 2, 0, 1),))
 MEMBER = ShareMemberDescription("m1", 3, "app", "/10.0.0.7", None, ("t",), (TopicPartition("t", 0),))
 
 
@@ -25,10 +36,10 @@ def snapshot(*partitions: PartitionSnapshot, members: tuple[ShareMemberDescripti
     return GroupSnapshot("g", GroupState.STABLE, members, partitions)
 
 
-def drawn(one: GroupSnapshot) -> list[str]:
+def drawn(one: GroupSnapshot, *agents: AgentStatus) -> list[str]:
     """The screen as a terminal of 100 columns shows it, without the blanks at the ends of its lines."""
     console = Console(file=io.StringIO(), width=100, force_terminal=True, color_system=None)
-    console.print(screen(Rates().read(one, 0), "NOW"))
+    console.print(screen(Rates().read(one, 0, agents), "NOW"))
     assert isinstance(console.file, io.StringIO)
     return [text.rstrip() for text in console.file.getvalue().splitlines()]
 
@@ -42,6 +53,21 @@ def test_the_screen_has_headline_partitions_and_members() -> None:
         "CONSUMER-ID  HOST       CLIENT-ID  ASSIGNMENT",
         "m1           /10.0.0.7  app        t:0",
     ]
+
+
+def test_leases_of_spark_are_below_the_members() -> None:
+    """With Spark on the host there is a row per lease agent, and one per open lease with age, records and renewals."""
+    assert drawn(snapshot(partition()), AGENT)[5:] == [
+        "LEASE-AGENT  READS   OPEN  OPEN-RECORDS  DONE  ACCEPTED  REDELIVERED  LOST",
+        "a1           stream     1           250     7      1750            3     2",
+        "LEASE     AGE  RECORDS  RENEWALS  LOST  REPLAYS",
+        "a1-8   12.3 s      250         2     0        1",
+    ]
+
+
+def test_a_line_says_of_leases_how_many_there_are() -> None:
+    reading = Rates().read(snapshot(partition()), 0, (AGENT, AGENT))
+    assert line(reading, "NOW").endswith(" agents=2 open_leases=2 open_records=500 renewals=1000 redelivered=6 lost=4")
 
 
 def test_square_brackets_are_shown_as_they_are() -> None:

@@ -140,8 +140,24 @@ def test_each_way_in_which_a_result_can_be_wrong_is_named() -> None:
     ],
 )
 def test_the_program_says_how_to_run_it_and_what_is_wrong(words: list[str], status: int, text: str) -> None:
-    pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'kafka-share[spark]'")
-    command = [sys.executable, str(PROGRAM), *words]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    done = _run(*words)
     assert done.returncode == status
     assert text in done.stdout + done.stderr
+
+
+def test_the_output_of_a_broker_that_is_gone_is_refused(tmp_path: Path) -> None:
+    """Its checkpoint names offsets of records that nobody has any more."""
+    (tmp_path / "checkpoint").mkdir()
+    done = _run("--output", str(tmp_path))
+    assert (done.returncode, "has an earlier run" in done.stderr) == (1, True)
+
+
+def test_an_input_without_files_is_refused(tmp_path: Path) -> None:
+    done = _run("--input", str(tmp_path))
+    assert (done.returncode, done.stderr) == (1, f"pipeline: there is no *.py file below {tmp_path}\n")
+
+
+def _run(*words: str) -> subprocess.CompletedProcess[str]:
+    pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'kafka-share[spark]'")
+    command = [sys.executable, str(PROGRAM), *words]
+    return subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)

@@ -36,6 +36,12 @@ Exit codes:
     metavar="MS",
     help="Time between two looks, in milliseconds.",
 )
+@click.option(
+    "--agent-dir",
+    type=click.Path(file_okay=False),
+    metavar="DIR",
+    help="Where lease agents of Spark have their folders: the option agentDir of the source.  [default: its default]",
+)
 @click.option("--count", type=click.IntRange(1), metavar="N", help="End after this many looks.  [default: never]")
 @format_option("text: a live view on a terminal, else a line per look. json: an object per line.")
 @timeout_option
@@ -45,6 +51,7 @@ def watch(
     bootstrap_server: str,
     command_config: Path | None,
     interval_ms: int,
+    agent_dir: str | None,
     count: int | None,
     output_format: str,
     timeout_ms: int,
@@ -52,10 +59,12 @@ def watch(
 ) -> bool:
     """Watch a share group: members, partitions, start offset, lag, records per second.
 
+    Below it are the leases of Spark's queries on this host that read through the group, if there are any.
+
     A cluster that has answered once and does not answer for a while does not end it; what went wrong is shown instead.
     """
     from kafka_share.cli.clients import admin_client
     from kafka_share.cli.watch.looking import watch_group
 
     with admin_client("kafka-share", bootstrap_server, command_config, timeout_ms, debug) as admin:
-        return watch_group(admin, group, interval_ms, count, as_json=output_format == "json")
+        return watch_group(admin, group, interval_ms, count, as_json=output_format == "json", agent_dir=agent_dir or "")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import TypeAlias
 
+import attrs
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
@@ -23,15 +24,27 @@ from kafka_share.cli.watch.rates import Rates, Reading
 from kafka_share.cli.watch.view import line, screen
 from kafka_share.errors import KafkaShareError
 from kafka_share.harmless import harmless
+from kafka_share.spark.agent_status import agents_of_group
 
 Show: TypeAlias = Callable[[Reading | KafkaShareError], None]
 
 
-def watch_group(admin: KafkaShareAdmin, group: str, interval_ms: int, count: int | None, *, as_json: bool) -> bool:
-    """Look `count` times (None: until q or Ctrl-C, which are no failures); returns whether the last look succeeded."""
+def watch_group(
+    admin: KafkaShareAdmin,
+    group: str,
+    interval_ms: int,
+    count: int | None,
+    *,
+    as_json: bool,
+    agent_dir: str = "",
+) -> bool:
+    """Look `count` times (None: until q or Ctrl-C, which are no failures); returns whether the last look succeeded.
+
+    `agent_dir`: where Spark's lease agents have their folders; empty: where they have them by default.
+    """
     ok = True
     with quit_by_key() as (pause, has_key), _shower(as_json, has_key) as show, contextlib.suppress(KeyboardInterrupt):
-        for reading in _readings(admin, group, interval_ms, count, pause):
+        for reading in _readings(admin, group, agent_dir, interval_ms, count, pause):
             ok = not isinstance(reading, KafkaShareError)
             show(reading)
         return ok
@@ -39,7 +52,7 @@ def watch_group(admin: KafkaShareAdmin, group: str, interval_ms: int, count: int
 
 
 def _readings(
-    admin: KafkaShareAdmin, group: str, interval_ms: int, count: int | None, pause: Pause
+    admin: KafkaShareAdmin, group: str, agent_dir: str, interval_ms: int, count: int | None, pause: Pause
 ) -> Iterator[Reading | KafkaShareError]:
     rates = Rates()
     for number in itertools.count():
@@ -52,7 +65,7 @@ def _readings(
         if isinstance(snapshot, KafkaShareError):
             yield snapshot
         else:
-            yield rates.read(snapshot, time.monotonic_ns() // 1_000_000)
+            yield rates.read(snapshot, time.monotonic_ns() // 1_000_000, agents_of_group(group, agent_dir))
 
 
 @contextlib.contextmanager
@@ -108,6 +121,7 @@ def _show_json(reading: Reading | KafkaShareError) -> None:
         "lag": snapshot.lag,
         "rate": reading.rate,
         "partitions": partitions,
+        "agents": [attrs.asdict(agent) for agent in reading.agents],
     }
     print_document(document)
 
