@@ -14,6 +14,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from python_constructs import PARSED_SCHEMA, module_of, parse
 
+from kafka_share.spark import assert_held
+
 FILES_SCHEMA = "name string, module string, topic string, partition int, offset bigint, deliveryCount int, lines int"
 UNPARSABLE_SCHEMA = (
     "name string, module string, topic string, partition int, offset bigint, deliveryCount int, error string, "
@@ -24,11 +26,15 @@ COUNTS_SCHEMA = "module string, number bigint, construct string"
 
 
 class BatchWriter:
-    """Writes below `output`: tables files, counts and unparsable. `tell` gets a line for each batch."""
+    """Writes below `output`: tables files, counts and unparsable. `tell` gets a line for each batch.
 
-    def __init__(self, output: str, tell: Callable[[str], None]) -> None:
+    `agent_dir` is the option agentDir of the source, if it was set.
+    """
+
+    def __init__(self, output: str, tell: Callable[[str], None], agent_dir: str = "") -> None:
         self._output = output
         self._tell = tell
+        self._agent_dir = agent_dir
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         began_at_s = time.monotonic()
@@ -39,7 +45,8 @@ class BatchWriter:
             self._write(good.select(*_names(FILES_SCHEMA)), "files", batch_id)
             self._write(self._counted(good), "counts", batch_id, "construct")
             self._write(bad.select(*_names(UNPARSABLE_SCHEMA)), "unparsable", batch_id)
-            self._reject(bad)  # at last: what is rejected has been written
+            self._reject(bad)  # after the tables: what is rejected has been written
+            assert_held(parsed, self._agent_dir)  # if a lock was lost: the files come again, and count there
         finally:
             parsed.unpersist()
         seconds = time.monotonic() - began_at_s
@@ -66,11 +73,11 @@ class BatchWriter:
         writer = df.coalesce(1).write.mode("overwrite").partitionBy(*partitions)
         writer.parquet(f"{self._output}/{table}/batch={batch_id}")
 
-    @staticmethod
-    def _reject(bad: DataFrame) -> None:
+    def _reject(self, bad: DataFrame) -> None:
         """The group is through with these records when the batch is committed, and nobody gets them again."""
         decisions = bad.select("leaseId", "topic", "partition", "offset", F.lit("REJECT").alias("ack"))
-        decisions.write.format("kafka_share_ack").mode("append").option("when", "commit").save()
+        writer = decisions.write.format("kafka_share_ack").mode("append")
+        writer.option("when", "commit").option("agentDir", self._agent_dir).save()
 
 
 def _names(schema: str) -> list[str]:

@@ -160,7 +160,8 @@ def _started(spark: SparkSession, chosen: argparse.Namespace, servers: str) -> S
         **dict(option.split("=", 1) for option in chosen.option),
     }
     writer = spark.readStream.format("kafka_share").options(**options).load().writeStream
-    writer = writer.foreachBatch(BatchWriter(chosen.output, lambda text: print(text, flush=True)))
+    sink = BatchWriter(chosen.output, lambda text: print(text, flush=True), options.get("agentDir", ""))
+    writer = writer.foreachBatch(sink)
     writer = writer.option("checkpointLocation", f"{chosen.output}/checkpoint")
     if chosen.every:
         return writer.trigger(processingTime=chosen.every).start()
