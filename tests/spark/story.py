@@ -172,8 +172,9 @@ class Story:
         """The group is through with all records, and all except those that were archived are in the sink."""
         self.finishes()
         absent = set(range(self.records)) - set(self.offsets)
-        assert absent == set(missing)
-        assert (self.duplicates, self.most_deliveries) == (duplicates, deliveries)
+        assert absent == set(missing), sorted(absent)
+        found = (self.duplicates, self.most_deliveries)
+        assert found == (duplicates, deliveries), found
         figures = Figures(
             self.place.name, self.records, len(absent - set(missing)), self.duplicates, len(missing), deliveries
         )
