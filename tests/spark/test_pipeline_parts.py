@@ -17,6 +17,8 @@ from support.documentation import ROOT, environment
 from kafka_share import KafkaShareConsumer
 from kafka_share.broker import ReferenceBroker
 
+pytestmark = pytest.mark.timeout(120)  # some tests start a program, which loads pyspark
+
 PROGRAM = ROOT / "examples" / "spark_pipeline" / "pipeline.py"
 SOURCE = b"""\
 import os
