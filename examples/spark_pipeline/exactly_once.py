@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 
 from input_files import Place
@@ -10,17 +9,16 @@ from input_files import Place
 _MOST_SHOWN = 10
 
 
-def problems_of(places: Counter[Place], published: set[Place] | None) -> list[str]:
+def problems_of(twice: list[Place], counted: set[Place] | None, published: set[Place] | None) -> list[str]:
     """What is wrong with the records that were counted or set aside; nothing: each was exactly once.
 
-    `published`: the records that there are, if that is known.
+    `twice`: those that were more than once. `counted` and `published`: which were, and which there are, if it is known.
     """
     problems = []
-    twice = sorted(place for place, times in places.items() if times > 1)
     if twice:
         problems.append(f"{len(twice)} records were counted more than once: {_shown(twice)}")
-    if published is not None:
-        missing, unknown = published - places.keys(), places.keys() - published
+    if counted is not None and published is not None:
+        missing, unknown = published - counted, counted - published
         if missing:
             problems.append(f"{len(missing)} records were not counted: {_shown(sorted(missing))}")
         if unknown:

@@ -42,6 +42,7 @@ from kafka_share.broker import ReferenceBroker
 from kafka_share.errors import KafkaShareError
 
 PARTITIONS = 2
+_OPTION_HELP = "any other option of the source, such as kafka.security.protocol=SSL; may be given again"
 _SHOWN = 8
 
 
@@ -57,30 +58,34 @@ def arguments(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--from-beginning", action="store_true", help="have a new group start at the first record")
     parser.add_argument("--input", type=Path, metavar="DIR", help="publish the *.py files below this directory first")
     parser.add_argument("--limit", type=int, metavar="N", help="publish at most so many files, evenly spread")
-    parser.add_argument(
-        "--output", metavar="DIR", help="where the tables and the checkpoint go; or a URL that Spark knows"
-    )
+    parser.add_argument("--output", metavar="DIR", help="for tables and checkpoint; or a URL that Spark knows")
     parser.add_argument("--max-records-per-trigger", type=int, default=250, metavar="N", help="default: %(default)s")
-    parser.add_argument(
-        "--every", metavar="TIME", help='go on until stopped, a batch every "10 seconds"; default: drain'
-    )
-    parser.add_argument(
-        "--option",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="any other option of the source, such as kafka.security.protocol=SSL; may be given again",
-    )
+    parser.add_argument("--every", metavar="TIME", help='go on until stopped, a batch every "10 seconds"')
+    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help=_OPTION_HELP)
     chosen = parser.parse_args(words)
-    if chosen.bootstrap_server and not chosen.output:
-        parser.error("--bootstrap-server needs --output: the checkpoint has to be there when the pipeline runs again")
-    if chosen.limit is not None and chosen.limit < 1:
-        parser.error("--limit is at least 1")
-    if not all("=" in option for option in chosen.option):
-        parser.error("--option is written as NAME=VALUE")
-    if chosen.input is not None and not chosen.input.is_dir():
-        parser.error(f"--input {chosen.input} is no directory")
+    problem = _problem_of(chosen)
+    if problem is not None:
+        parser.error(problem)
     return chosen
+
+
+def _problem_of(chosen: argparse.Namespace) -> str | None:
+    """What is wrong with these arguments."""
+    if chosen.bootstrap_server and not chosen.output:
+        return "--bootstrap-server needs --output: the checkpoint has to be there when the pipeline runs again"
+    if chosen.limit is not None and chosen.limit < 1:
+        return "--limit is at least 1"
+    if chosen.input is not None and not chosen.input.is_dir():
+        return f"--input {chosen.input} is no directory"
+    if not all("=" in option for option in chosen.option):
+        return "--option is written as NAME=VALUE"
+    is_secured = any(option.startswith(("kafka.security.", "kafka.sasl.")) for option in chosen.option)
+    if is_secured and (chosen.from_beginning or chosen.input is not None):
+        return (
+            "--from-beginning and --input connect without TLS and SASL: set the group's share.auto.offset.reset with "
+            "kafka-share-groups --command-config, and publish the files before"
+        )
+    return None
 
 
 def main(words: list[str] | None = None) -> int:
@@ -120,10 +125,10 @@ def _run(chosen: argparse.Namespace, servers: str) -> int:
         began_at_s = time.monotonic()
         _started(spark, chosen, servers).awaitTermination()
         seconds = time.monotonic() - began_at_s
-        results = read_results(spark, chosen.output)
+        results = read_results(spark, chosen.output, with_places=published is not None)
     finally:
         spark.stop()
-    problems = problems_of(results.places, published)
+    problems = problems_of(results.twice, results.places, published)
     if published is not None:
         problems += _unfinished(servers, chosen.group)
     _tell_all(results, seconds, chosen.output, problems)

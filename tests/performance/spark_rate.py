@@ -42,6 +42,7 @@ _ROUNDS_OF_SCALE: Final = 2
 _PREPARATION_S: Final = 300
 _PROGRAM: Final = Path(__file__).with_name("spark_contestants.py")
 _LOCKS: Final = "group.share.partition.max.record.locks"
+_MOST_LOCKS: Final = "group.share.max.partition.max.record.locks"
 
 Run = dict[str, Any]
 
@@ -185,7 +186,8 @@ def main() -> None:
             jars = fetch(options.kafka_source, Path(folder))
         except JarsMissingError as error:
             print(f"without Spark's Kafka source: {error}", file=sys.stderr)
-        with KafkaServer(options.kafka, settings={_LOCKS: str(options.locks)}, heap="1g") as kafka:
+        locks = {_LOCKS: str(options.locks), _MOST_LOCKS: str(max(options.locks, 4_000))}
+        with KafkaServer(options.kafka, settings=locks, heap="1g") as kafka:
             field = Field(options, kafka.bootstrap_servers)
             print(
                 f"Kafka {options.kafka}, {PARTITIONS} partitions, {options.records:,} records, at most "
