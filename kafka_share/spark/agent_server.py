@@ -1,7 +1,7 @@
-"""AgentServer: the sockets of a lease agent. One thread per connection reads a request, asks the desk, and answers.
+"""AgentServer: the requests to a lease agent. One thread per connection reads a request, asks the desk, and answers.
 
-Two doors: a Unix socket that only this user can open, for everything; and a TCP port, for tasks that fetch large splits
-and know the agent's data key, for nothing else. Who has not proved the key gets no answer, and has to prove it soon.
+Its doors: for everything a Unix socket that only this user can open, or a TCP port if the driver is on another host;
+and a TCP port for tasks that fetch large splits and know the agent's data key, for nothing else.
 """
 
 from __future__ import annotations
@@ -9,120 +9,71 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
-import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-import attrs
-
 from kafka_share.errors import KafkaShareError
 from kafka_share.records import AcknowledgeType
-from kafka_share.spark.channel import AUTHENTICATION_S, Channel
+from kafka_share.spark.channel import Channel
+from kafka_share.spark.door import BACKLOG, Door
+from kafka_share.spark.driver_process import ELSEWHERE
 from kafka_share.spark.failures import LeaseAgentError
 from kafka_share.spark.lease import Place
 from kafka_share.spark.lease_desk import LeaseDesk
-from kafka_share.spark.waiting_room import WaitingRoom
 
 log: logging.Logger = logging.getLogger(__name__)
 
-_BACKLOG: Final = 128
-UNPROVED_CONNECTIONS: Final = 256
-"""Of each door. More tasks than that hardly knock in the same millisecond."""
 Reply = tuple[dict[str, Any], bytes]
 
 
 class AgentServer:
-    """`watch` is told the process of each driver that attaches."""
+    """`watch` is told the process of each driver on this host that attaches."""
 
     def __init__(self, desk: LeaseDesk, watch: Callable[[int], None], config_proof: str) -> None:
         self._desk = desk
         self._watch = watch
         self._config_proof = config_proof
-        self._listeners: list[socket.socket] = []
+        self._doors: list[Door] = []
 
     def listen(self, path: Path, key: bytes) -> None:
-        """Open the door for drivers. Raises OSError if it cannot be opened."""
+        """Open the door for drivers on this host. Raises OSError if it cannot be opened."""
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(str(path))
         path.chmod(0o600)
-        self._serve(_Door(listener, key, _DRIVERS, None))
+        self._open(listener, key, _DRIVERS, None)
+
+    def listen_for_drivers(self, host: str, key: bytes, tls: ssl.SSLContext | None) -> int:
+        """Open the door for a driver on another host; returns its port. Raises OSError if it cannot be opened."""
+        return self._open(socket.create_server((host, 0), backlog=BACKLOG), key, _DRIVERS, tls).port
 
     def listen_for_tasks(self, host: str, key: bytes, tls: ssl.SSLContext | None) -> int:
         """Open the door for tasks; returns its port. Raises OSError if it cannot be opened."""
-        listener = socket.create_server((host, 0), backlog=_BACKLOG)
-        port: int = listener.getsockname()[1]
-        self._serve(_Door(listener, key, _TASKS, tls))
-        return port
+        return self._open(socket.create_server((host, 0), backlog=BACKLOG), key, _TASKS, tls).port
 
-    def _serve(self, door: _Door) -> None:
-        door.listener.listen(_BACKLOG)
-        self._listeners.append(door.listener)
-        threading.Thread(target=self._accept, args=(door,), name="lease-door", daemon=True).start()
+    def _open(
+        self, listener: socket.socket, key: bytes, requests: Mapping[str, _Request], tls: ssl.SSLContext | None
+    ) -> Door:
+        door = Door(listener, key, partial(self._converse, requests), tls)
+        door.open()
+        self._doors.append(door)
+        return door
 
-    def _accept(self, door: _Door) -> None:
-        while True:
-            try:
-                sock, _ = door.listener.accept()
-            except OSError:
-                return  # closed
-            sock = door.wrapped(sock)
-            door.room.enter(sock)
-            threading.Thread(target=self._converse, args=(sock, door), name="lease-client", daemon=True).start()
-
-    def _converse(self, sock: socket.socket, door: _Door) -> None:
+    def _converse(self, requests: Mapping[str, _Request], channel: Channel) -> None:
         conversation = _Conversation(self._desk, self._watch, self._config_proof)
         try:
-            channel = door.entered(sock)
-            try:
-                while True:
-                    document, _ = channel.receive()
-                    channel.send(*_answer(conversation, document, door.requests))
-            finally:
-                channel.close()
-        except (LeaseAgentError, OSError) as error:
-            log.warning("a connection was refused: %s", error)
-        except EOFError:
-            pass
+            while True:
+                document, _ = channel.receive()
+                channel.send(*_answer(conversation, document, requests))
         finally:
             conversation.ended()
 
     def close(self) -> None:
         """Take no further connections."""
-        for listener in self._listeners:
-            listener.close()
-
-
-@attrs.frozen
-class _Door:
-    """Where connections come in, and what they may ask for."""
-
-    listener: socket.socket
-    key: bytes = attrs.field(repr=False)
-    requests: Mapping[str, _Request]
-    tls: ssl.SSLContext | None
-    room: WaitingRoom = attrs.field(factory=lambda: WaitingRoom(UNPROVED_CONNECTIONS))
-
-    def wrapped(self, sock: socket.socket) -> socket.socket:
-        """As this door speaks; nothing has been said yet."""
-        if self.tls is None:
-            return sock
-        return self.tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
-
-    def entered(self, sock: socket.socket) -> Channel:
-        """The connection, proved. Raises OSError, EOFError or `LeaseAgentError` for a peer that does not get in."""
-        try:
-            if isinstance(sock, ssl.SSLSocket):
-                sock.settimeout(AUTHENTICATION_S)
-                sock.do_handshake()
-                sock.settimeout(None)
-            return Channel.accepted(sock, self.key)
-        except BaseException:
-            sock.close()
-            raise
-        finally:
-            self.room.leave(sock)
+        for door in self._doors:
+            door.close()
 
 
 class _Conversation:
@@ -140,7 +91,8 @@ class _Conversation:
             return False
         self.session = session
         self.desk.attached(session, driver_pid)
-        self._watch(driver_pid)
+        if driver_pid != ELSEWHERE:
+            self._watch(driver_pid)
         return True
 
     def attached_session(self) -> str:
@@ -211,6 +163,11 @@ def _decide(conversation: _Conversation, document: dict[str, Any]) -> Reply:
     return {}, b""
 
 
+def _give_back(conversation: _Conversation, document: dict[str, Any]) -> Reply:
+    conversation.desk.give_back(conversation.attached_session(), int(document["lease"]))
+    return {}, b""
+
+
 def _settle(conversation: _Conversation, document: dict[str, Any]) -> Reply:
     if not conversation.desk.is_batch:
         raise LeaseAgentError("the lease of a streaming query ends with its batch, and in no other way")
@@ -248,6 +205,7 @@ _DRIVERS: Final[Mapping[str, _Request]] = MappingProxyType(
         "split": _split,
         "commit": _commit,
         "decide": _decide,
+        "give_back": _give_back,
         "settle": _settle,
         "held": _held,
         "counts": _counts,

@@ -15,7 +15,7 @@ from typing import Any, Final
 import attrs
 
 from kafka_share.spark.agent_client import AgentClient
-from kafka_share.spark.agent_config import SOCKET
+from kafka_share.spark.agent_config import KEY
 from kafka_share.spark.failures import LeaseAgentError
 from kafka_share.spark.options import agents_folder
 
@@ -54,7 +54,7 @@ def agents_of_group(group_id: str, agent_dir: str = "") -> tuple[AgentStatus, ..
     folder = agents_folder(agent_dir)
     if not _is_own(folder):
         return ()
-    found = (_status(one, group_id) for one in sorted(folder.iterdir()) if (one / SOCKET).exists())
+    found = (_status(one, group_id) for one in sorted(folder.iterdir()) if (one / KEY).exists())
     return tuple(status for status in found if status is not None)
 
 
@@ -74,7 +74,7 @@ def _status(folder: Path, group_id: str) -> AgentStatus | None:
         log.debug("%s", error)
         return None
     try:
-        if client.group_id != group_id:
+        if client.address.group_id != group_id:
             return None
         return _status_of(folder.name, client.status())
     except LeaseAgentError as error:

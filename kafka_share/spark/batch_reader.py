@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from kafka_share.spark.agent_client import AgentClient, new_agent_name, start_agent
+from kafka_share.spark.agent_client import AgentClient
+from kafka_share.spark.agent_start import new_agent_name, proof_of, start_agent
 from kafka_share.spark.options import SourceOptions
 from kafka_share.spark.share_split import read_split, splits_of
 
@@ -23,9 +24,10 @@ ONLY_LEASE: Final = 1
 
 
 class ShareBatchReader(DataSourceReader):
-    """`columns`: what `read` yields."""
+    """`columns`: what `read` yields. Raises `ConfigurationError` for options of streaming queries."""
 
     def __init__(self, options: SourceOptions, columns: Sequence[str]) -> None:
+        options.demand_batch()
         self._options = options
         self._columns = list(columns)
 
@@ -37,7 +39,7 @@ class ShareBatchReader(DataSourceReader):
         except FileExistsError:  # Spark has planned the DataFrame before
             return self._planned_again()
         try:
-            client.attach(options)
+            client.attach(proof_of(options))
             if client.acquire(0, options.max_records, options.available_now_idle_ms, drain=True) is None:
                 (client.folder / EMPTY).touch()
                 client.stop()
@@ -52,7 +54,7 @@ class ShareBatchReader(DataSourceReader):
             return []
         client = AgentClient(folder)
         try:
-            client.attach(self._options)
+            client.attach(proof_of(self._options))
             return list(splits_of(client, ONLY_LEASE, self._options) or [])
         finally:
             client.close()

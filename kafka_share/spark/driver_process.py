@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Final
 
 _LOOK_EVERY_S: Final = 0.5
+ELSEWHERE: Final = 0
+"""Instead of the number of a process that runs on another host."""
 
 
 def driver_pid() -> int:

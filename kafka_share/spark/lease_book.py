@@ -169,6 +169,11 @@ class LeaseBook:
         self._end(lease, LeaseState.RELEASED if rest is AcknowledgeType.RELEASE else LeaseState.DONE, rest)
         return True
 
+    def is_handed_to(self, number: int, session: str) -> bool:
+        """Whether the lease is this runner's now."""
+        lease = self._leases.get(number)
+        return lease is not None and lease.session == session
+
     def lost(self, number: int, records: int) -> None:
         """So many of the lease's records are known to have lost their locks by now."""
         lease = self._leases[number]

@@ -171,6 +171,13 @@ class LeaseDesk:
             if not self._book.decided(number, decisions):
                 raise _lost(number)
 
+    def give_back(self, session: str, number: int) -> None:
+        """Release a lease of a runner whose batch is replayed empty, because another agent's part of it is gone."""
+        with self._guard:
+            if self._book.is_handed_to(number, session):
+                self._book.settled(number, AcknowledgeType.RELEASE)
+                self._turn()
+
     def settle(self, number: int, decisions: Mapping[Place, AcknowledgeType], rest: AcknowledgeType) -> None:
         """End the lease of a batch read now, by these decisions and the others as `rest`, and wait for the brokers.
 

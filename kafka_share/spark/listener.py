@@ -39,14 +39,15 @@ class ShareAckListener(StreamingQueryListener):
                 self._committed(offset)
 
     def _committed(self, offset: SourceOffset) -> None:
-        try:
-            client = AgentClient(Path(offset.agent))
+        for agent, lease in zip(offset.agents, offset.leases, strict=True):
             try:
-                client.commit(offset.lease)
-            finally:
-                client.close()
-        except LeaseAgentError as error:  # the next batch is proof, too
-            log.debug("lease %d could not be settled early: %s", offset.lease, error)
+                client = AgentClient(Path(agent))
+                try:
+                    client.commit(lease)
+                finally:
+                    client.close()
+            except LeaseAgentError as error:  # the next batch is proof, too
+                log.debug("lease %d could not be settled early: %s", lease, error)
 
 
 def _offset_of(text: str | None) -> SourceOffset | None:

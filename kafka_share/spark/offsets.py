@@ -1,6 +1,6 @@
 """SourceOffset: what the streaming source writes into a query's checkpoint, and how it grows from batch to batch.
 
-Pure values for `stream_reader`. An offset names a lease, so it is opaque and unique; it has no secrets. What bisection
+Pure values for `stream_reader`. An offset names leases, so it is opaque and unique; it has no secrets. What bisection
 knows rides in it, because it is all that survives a crash of everything: when a batch has failed and its lease is gone,
 the next leases are an eighth of it until as many records have passed. So one poison record costs deliveries to ever
 fewer others: of 500, the next failed batches have 62, 7 and 1 records, which fits into five deliveries.
@@ -19,9 +19,10 @@ BITE_DIVISOR: Final = 8
 class SourceOffset:
     """The end of one micro-batch. The first offset of a query names no lease."""
 
-    agent: str = ""
-    """Folder of the agent that has the lease."""
-    lease: int = 0
+    agents: tuple[str, ...] = ()
+    """The folders of the agents that have the leases."""
+    leases: tuple[int, ...] = ()
+    """The lease of each; 0: it has none of this batch."""
     records: int = 0
     bite: int = 0
     """The most records of one lease while a failed batch is taken apart; 0: as the options say."""
@@ -33,8 +34,8 @@ class SourceOffset:
         """Raises ValueError for what this source has not written."""
         try:
             return cls(
-                str(document["agent"]),
-                int(document["lease"]),
+                tuple(map(str, document["agents"])),
+                tuple(map(int, document["leases"])),
                 int(document["records"]),
                 int(document["bite"]),
                 int(document["suspects"]),
@@ -46,11 +47,11 @@ class SourceOffset:
 
     def document(self) -> dict[str, Any]:
         """As JSON, for Spark."""
-        return attrs.asdict(self)
+        return {**attrs.asdict(self), "agents": [*self.agents], "leases": [*self.leases]}
 
     @property
     def is_start(self) -> bool:
-        return not self.agent
+        return not self.agents
 
     def wanted(self, most: int, *, has_failed: bool) -> Bite:
         """How much the next batch takes, if this one was committed, or has failed and was replayed empty."""
@@ -68,6 +69,6 @@ class Bite:
     most: int
     suspects: int
 
-    def taken(self, agent: str, lease: int, records: int) -> SourceOffset:
-        """The offset of the batch that took this lease."""
-        return SourceOffset(agent, lease, records, self.most if self.suspects else 0, self.suspects)
+    def taken(self, agents: tuple[str, ...], leases: tuple[int, ...], records: int) -> SourceOffset:
+        """The offset of the batch that took these leases."""
+        return SourceOffset(agents, leases, records, self.most if self.suspects else 0, self.suspects)

@@ -12,67 +12,18 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final, Self, get_args, get_type_hints
 
 import attrs
 
 from kafka_share.config import ShareConsumerConfig
 from kafka_share.errors import ConfigurationError
+from kafka_share.spark.refused_options import MANAGED, REFUSED
 
 _INT32_MAX: Final = 2**31 - 1
 DATA_PLANES: Final = ("auto", "inline", "tcp")
+AGENT_MODES: Final = ("subprocess", "embedded")
 SECRETS: Final = ("sasl_plain_password", "ssl_password")
-
-_NO_OFFSETS: Final = (
-    "a share group has no offsets to choose: where it starts is the group config share.auto.offset.reset, see "
-    "KafkaShareAdmin.ensure_group_config"
-)
-_BY_NAME: Final = "share groups subscribe by name: list the topics in subscribe, with commas"
-_SHARED: Final = "the share group is shared state and is never generated: name it in kafka.group.id"
-_RECORDS: Final = "there are no offsets to count: write maxRecordsPerTrigger"
-_MANAGED: Final = "the source decides it itself"
-
-REFUSED: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "assign": "the broker assigns partitions to the members of a share group: write subscribe",
-        "subscribepattern": _BY_NAME,
-        "startingoffsets": _NO_OFFSETS,
-        "endingoffsets": _NO_OFFSETS,
-        "startingtimestamp": _NO_OFFSETS,
-        "endingtimestamp": _NO_OFFSETS,
-        "startingoffsetsbytimestamp": _NO_OFFSETS,
-        "endingoffsetsbytimestamp": _NO_OFFSETS,
-        "startingoffsetsbytimestampstrategy": _NO_OFFSETS,
-        "groupidprefix": _SHARED,
-        "maxoffsetspertrigger": _RECORDS,
-        "minoffsetspertrigger": _RECORDS,
-        "maxtriggerdelay": "a batch is taken when there is anything: see maxWaitMs and the trigger",
-        "path": "topics are named in the option subscribe, and load() has no argument",
-        "topic": "topics are named in the option subscribe",
-    }
-)
-"""Options of Spark's Kafka source, lower-cased -> why they are none here, and what to write."""
-
-MANAGED: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "share_acknowledgement_mode": f"{_MANAGED}: records are accepted when their batch is committed",
-        "share_acquire_mode": f"{_MANAGED}: see maxRecordsPerTrigger",
-        "explicit_window_records": f"{_MANAGED}: see maxRecordsPerTrigger",
-        "max_poll_records": "write maxRecordsPerTrigger",
-        "max_poll_interval_ms": f"{_MANAGED}: the agent stays a member as long as the query lives",
-        "fetch_max_bytes": "write maxBytesPerTrigger",
-        "fetch_max_wait_ms": "write maxWaitMs",
-        "key_deserializer": "keys come as binary: deserialize them with Spark's functions",
-        "value_deserializer": "values come as binary: deserialize them with Spark's functions",
-        "deserialization_errors": "nothing is deserialized here: values come as binary",
-        "release_backoff_ms": f"{_MANAGED}: see bisectAfterFailure",
-        "protect_locks": f"{_MANAGED}: see renew",
-        "ssl_context": "it is no text: write the kafka.ssl. options",
-        "sasl_oauth_token_provider": "it is no text, and the source has no way to take it yet",
-    }
-)
-"""Settings of the consumer that the source makes itself -> what to write."""
 
 Converter = Callable[[str, str], Any]
 
@@ -117,6 +68,15 @@ def _text(_: str, value: str) -> str:
     return value.strip()
 
 
+def _places(name: str, value: str) -> tuple[str, ...]:
+    places = tuple(dict.fromkeys(place.strip() for place in value.split(",") if place.strip()))
+    for place in places:
+        host, _, port = place.rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) <= 65_535:
+            raise ConfigurationError(f"{name} is a list of host:port with commas between them; {place} is none")
+    return places
+
+
 def _option(name: str, converter: Converter, default: Any) -> Any:
     return attrs.field(default=default, metadata={"option": name, "converter": converter})
 
@@ -156,6 +116,9 @@ class SourceOptions:
     available_now_idle_ms: int = _option("availableNowIdleMs", _number(100, 600_000), 2_000)
     lease_ttl_ms: int = _option("leaseTtlMs", _number(1_000), 600_000)
     agent_dir: str = _option("agentDir", _text, "")
+    agent_mode: str = _option("agentMode", _one_of(*AGENT_MODES), "subprocess")
+    agents: tuple[str, ...] = _option("agents", _places, ())
+    agents_key_file: str = _option("agentsKeyFile", _text, "")
     metrics_host: str = _option("metricsHost", _text, "127.0.0.1")
     metrics_port: int = _option("metricsPort", _number(0, 65_535), 0)
     load_id: str = _option("loadId", _text, "")
@@ -179,8 +142,10 @@ class SourceOptions:
             values[fields[name].name] = metadata["converter"](metadata["option"], value)
         if not topics:
             raise ConfigurationError("subscribe is required: the topics to read, with commas between them")
+        _check_agents(values)
         _check_tls(values)
         made = cls(topics=topics, group_id=group_id, **_consumer_parts(kafka), **values)
+        made._check_secrets()
         ShareConsumerConfig.from_mapping(made.consumer_settings())  # says now what would be wrong later
         return made
 
@@ -204,6 +169,23 @@ class SourceOptions:
             settings[name] = os.environ[variable]
         return settings
 
+    def _check_secrets(self) -> None:
+        if self.agents and not self.data_ca_file and (self.secret_files or self.secret_variables):
+            raise ConfigurationError(
+                "passwords would travel to the hosts of agents unencrypted: start those with --cert-file, and write "
+                "dataPlaneCaFile, the PEM file of the authority that has signed their certificates"
+            )
+
+    def demand_batch(self) -> None:
+        """Raises `ConfigurationError` for options that a batch read cannot have."""
+        if self.agent_mode == "embedded":
+            raise ConfigurationError(
+                "agentMode embedded is for streaming queries: a batch read has no Python process on the driver that "
+                "lasts as long as it"
+            )
+        if self.agents:
+            raise ConfigurationError("agents is for streaming queries: a batch read has its agent on the driver's host")
+
     @property
     def agents_folder(self) -> Path:
         """Where the agents of this user have their sockets, on the driver's host."""
@@ -224,8 +206,32 @@ def _one_name(alias: str | None, name: str | None) -> str:
     return group_id
 
 
+def _check_agents(values: dict[str, Any]) -> None:
+    """Where the agents run: what goes together and what does not. An embedded agent has no grace."""
+    if values.get("agent_mode") == "embedded":
+        if values.get("agents"):
+            raise ConfigurationError("agentMode embedded is one agent, in the driver: write agents or agentMode")
+        if values.setdefault("grace_ms", 0):
+            raise ConfigurationError(
+                "agentMode embedded ends with the query, so there is no grace: leave orphanGraceMs out"
+            )
+    if bool(values.get("agents")) != bool(values.get("agents_key_file")):
+        raise ConfigurationError(
+            "agents, the hosts where kafka_share.spark.agent_host runs, and agentsKeyFile, the file on the driver with "
+            "the key that those were started with: write both or neither"
+        )
+    for name, option in (("data_plane_host", "dataPlaneHost"), ("data_cert_file", "dataPlaneCertFile")):
+        if values.get("agents") and values.get(name):
+            raise ConfigurationError(
+                f"{option} is the driver's: with agents, each host has its own address and certificate, which "
+                f"kafka_share.spark.agent_host is started with"
+            )
+
+
 def _check_tls(values: Mapping[str, Any]) -> None:
-    """The agent and the tasks need their parts of it, or neither."""
+    """The agent and the tasks need their parts of it, or neither; agents elsewhere have theirs there."""
+    if values.get("agents"):
+        return
     if bool(values.get("data_cert_file")) != bool(values.get("data_ca_file")):
         raise ConfigurationError(
             "TLS between tasks and agent needs dataPlaneCertFile, a PEM file on the driver, and dataPlaneCaFile, a PEM "

@@ -10,7 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kafka_share.errors import ConfigurationError
 from kafka_share.spark.ack_sink import ShareAckSink
-from kafka_share.spark.agent_client import AgentClient, find_agent, new_agent_name
+from kafka_share.spark.agent_client import AgentClient, find_agent
+from kafka_share.spark.agent_start import new_agent_name
 from kafka_share.spark.batch_reader import EMPTY, ONLY_LEASE
 from kafka_share.spark.failures import AgentGoneError, LeaseLostError
 from kafka_share.spark.listener import ShareAckListener

@@ -12,6 +12,7 @@ from typing import Any, Final
 from pyspark.sql.datasource import InputPartition
 
 from kafka_share.spark.agent_client import AgentClient, SplitPlace, fetch_split
+from kafka_share.spark.fleet import NO_LEASE, Fleet
 from kafka_share.spark.options import SourceOptions
 from kafka_share.spark.splits import decode_split
 
@@ -34,16 +35,28 @@ class ShareSplit(InputPartition):
 
 def splits_of(client: AgentClient, lease: int, options: SourceOptions) -> list[ShareSplit] | None:
     """The splits of a lease; None if it is gone."""
-    most_inline = {"inline": _NO_LIMIT, "tcp": 0, "auto": _MOST_INLINE_BYTES}[options.data_plane]
-    rows = client.rows(lease, most_inline)
+    most_inline = {"inline": _NO_LIMIT, "tcp": 0, "auto": 0 if client.is_elsewhere else _MOST_INLINE_BYTES}
+    rows = client.rows(lease, most_inline[options.data_plane])
     if rows is None:
         return None
+    address = client.address
+    host = address.host or options.data_plane_host
 
     def place_of(index: int) -> SplitPlace:
-        host, ca_file = options.data_plane_host, options.data_ca_file
-        return SplitPlace(host, client.data_port, client.data_key, lease, index, ca_file)
+        return SplitPlace(host, address.data_port, address.data_key, lease, index, options.data_ca_file)
 
     return [ShareSplit(one.data, None if one.data else place_of(one.index)) for one in rows]
+
+
+def splits_of_all(fleet: Fleet, leases: Sequence[int], options: SourceOptions) -> list[ShareSplit] | None:
+    """The splits of a batch; None if a part of it is gone, and then nothing of it is held any more."""
+    asked = [(client, lease) for client, lease in zip(fleet.clients, leases, strict=True) if lease != NO_LEASE]
+    parts = [splits_of(client, lease, options) for client, lease in asked]
+    whole = [split for part in parts if part is not None for split in part]
+    if None not in parts:
+        return whole
+    fleet.give_back(leases)
+    return None
 
 
 def read_split(split: Any, columns: Sequence[str]) -> Iterator[Any]:

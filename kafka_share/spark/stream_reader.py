@@ -14,16 +14,16 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from kafka_share.spark.agent_client import AgentClient, new_agent_name, start_agent
+from kafka_share.spark.agent_start import proof_of, start_agents
 from kafka_share.spark.failures import AgentGoneError
+from kafka_share.spark.fleet import Fleet, earlier_fleet
 from kafka_share.spark.offsets import SourceOffset
 from kafka_share.spark.options import SourceOptions
-from kafka_share.spark.share_split import read_split, splits_of
+from kafka_share.spark.share_split import read_split, splits_of_all
 from kafka_share.spark.spark_versions import ReadMaxRows, SupportsTriggerAvailableNow
 
 log: logging.Logger = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ class ShareStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions, columns: Sequence[str]) -> None:
         self._options = options
         self._columns = list(columns)
-        self._client: AgentClient | None = None
+        self._fleet: Fleet | None = None
         self._gone: SourceOffset | None = None
         """The batch that was replayed empty, because its lease was gone."""
         self._end = SourceOffset()
@@ -44,7 +44,7 @@ class ShareStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._is_drained = False
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_client": None}
+        return {**self.__dict__, "_fleet": None}
 
     # ---- what Spark calls in the runner
 
@@ -65,9 +65,9 @@ class ShareStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = min(getattr(limit, "max_rows", self._options.max_records), self._options.max_records)
         has_failed = self._options.bisect and offset == self._gone
         bite = offset.wanted(most, has_failed=has_failed)
-        client = self._attached(offset)
-        lease = client.acquire(
-            offset.lease if _is_of(offset, client) else 0,
+        fleet = self._attached(offset, is_committed=True)
+        lease = fleet.acquire(
+            offset.leases if _is_of(offset, fleet) else (),
             bite.most,
             self._options.available_now_idle_ms if self._drains else self._options.max_wait_ms,
             drain=self._drains,
@@ -75,39 +75,39 @@ class ShareStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if lease is None:
             self._is_drained = self._drains
             return offset.document() if start is None else start
-        return bite.taken(str(client.folder), *lease).document()
+        return bite.taken(fleet.folders, lease.leases, lease.records).document()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         if start == end:
             return []
         self._end = offset = SourceOffset.of(end)
-        client = self._attached(offset)
-        splits = splits_of(client, offset.lease, self._options) if _is_of(offset, client) else None
+        fleet = self._attached(offset, is_committed=False)
+        splits = splits_of_all(fleet, offset.leases, self._options) if _is_of(offset, fleet) else None
         if splits is None:
-            log.warning("lease %d is gone: its batch is replayed without rows, which come again", offset.lease)
+            log.warning("leases %s are gone: their batch is replayed without rows, which come again", offset.leases)
             self._gone = offset
         return splits or []
 
     def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802
-        """Spark shows this in the progress of the query: what the agent has done so far, what is open, and the lag."""
+        """Spark shows this in the progress of the query: what the agents have done, what is open, and the lag."""
         with contextlib.suppress(AgentGoneError):
-            return None if self._client is None else self._client.counts()
+            return None if self._fleet is None else self._fleet.counts()
         return None
 
     def commit(self, end: dict[str, Any]) -> None:
         offset = SourceOffset.of(end)
-        if self._client is not None and _is_of(offset, self._client):
+        if self._fleet is not None and _is_of(offset, self._fleet):
             with contextlib.suppress(AgentGoneError):  # the next batch says so; this one is committed in any case
-                self._client.commit(offset.lease)
+                self._fleet.commit(offset.leases)
 
     def stop(self) -> None:
-        """The run of the query ends: the agent sees it by its connection.
+        """The run of the query ends: the agents see it by their connections.
 
-        So it does if this is not called: `query.stop()` ends the runner by a signal.
+        So they do if this is not called: `query.stop()` ends the runner by a signal.
         """
-        client, self._client = self._client, None
-        if client is not None:
-            client.close()
+        fleet, self._fleet = self._fleet, None
+        if fleet is not None:
+            fleet.close()
 
     # ---- on the executors
 
@@ -116,31 +116,17 @@ class ShareStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # ---- inside
 
-    def _attached(self, offset: SourceOffset) -> AgentClient:
-        if self._client is None:
-            self._client = self._adopted(offset) or self._started()
-        return self._client
-
-    def _adopted(self, offset: SourceOffset) -> AgentClient | None:
-        """The agent that the checkpoint names, if it lives and has these options."""
-        if offset.is_start:
-            return None
-        try:
-            client = AgentClient(Path(offset.agent))
-            if client.attach(self._options):
-                return client
-            log.warning("the options have changed: what the agent of the earlier run holds is released")
-            client.stop()
-            client.close()
-        except AgentGoneError:
-            pass
-        return None
-
-    def _started(self) -> AgentClient:
-        client = start_agent(self._options, new_agent_name(), is_batch=False)
-        client.attach(self._options)
-        return client
+    def _attached(self, offset: SourceOffset, *, is_committed: bool) -> Fleet:
+        """The agents of the query: those that the checkpoint names, or new ones."""
+        if self._fleet is None:
+            proof = proof_of(self._options)
+            if not offset.is_start:
+                self._fleet = earlier_fleet(offset.agents, offset.leases, proof, is_committed=is_committed)
+            if self._fleet is None:
+                self._fleet = Fleet(start_agents(self._options))
+                self._fleet.attach(proof)
+        return self._fleet
 
 
-def _is_of(offset: SourceOffset, client: AgentClient) -> bool:
-    return offset.agent == str(client.folder)
+def _is_of(offset: SourceOffset, fleet: Fleet) -> bool:
+    return offset.agents == fleet.folders

@@ -18,6 +18,7 @@ from pathlib import Path
 import attrs
 import pytest
 import trustme
+from spark.agent_hosts import pid_of
 from support.waiting import rest, wait_until
 
 from kafka_share.broker import ReferenceBroker
@@ -27,9 +28,10 @@ from kafka_share.errors import ConfigurationError
 pytest.importorskip("pyarrow", reason="the lease agent writes Arrow: pip install 'kafka-share[spark]'")
 
 from kafka_share.spark import agent_client
-from kafka_share.spark.agent_client import AgentClient, SplitPlace, fetch_split, find_agent, start_agent
+from kafka_share.spark.agent_client import AgentClient, SplitPlace, fetch_split, find_agent
 from kafka_share.spark.agent_config import KEY, LOG, SOCKET
-from kafka_share.spark.agent_server import UNPROVED_CONNECTIONS
+from kafka_share.spark.agent_start import new_agent_name, proof_of, start_agent
+from kafka_share.spark.door import UNPROVED_CONNECTIONS
 from kafka_share.spark.failures import AgentGoneError, LeaseAgentError, LeaseLostError
 from kafka_share.spark.options import SourceOptions
 from kafka_share.spark.splits import decode_split
@@ -54,9 +56,9 @@ class Agents:
 
     def start(self, *, is_batch: bool = False, name: str | None = None, **more: str) -> AgentClient:
         options = self.options(**more)
-        client = start_agent(options, name or agent_client.new_agent_name(), is_batch=is_batch)
+        client = start_agent(options, name or new_agent_name(), is_batch=is_batch)
         self._clients.append(client)
-        assert client.attach(options)
+        assert client.attach(proof_of(options))
         return client
 
     def connect(self, name: str) -> AgentClient:
@@ -75,19 +77,6 @@ class Agents:
 
     def wait_for_end(self, client: AgentClient) -> None:
         wait_until(lambda: pid_of(client.folder) is None, f"the agent {client.folder.name} did not end")
-
-
-def pid_of(folder: Path) -> int | None:
-    """The process that has the agent's log open; None if there is none."""
-    log = (folder / LOG).resolve()
-    for process in Path("/proc").iterdir():
-        if process.name.isdecimal():
-            try:
-                if (process / "fd" / "2").resolve() == log:
-                    return int(process.name)
-            except OSError:
-                continue
-    return None
 
 
 @pytest.fixture(name="agents")
@@ -191,7 +180,7 @@ def test_a_later_runner_gets_the_same_rows_and_no_delivery_is_spent(broker: Refe
     rows = rows_of(client, lease)
     client.close()
     later = agents.connect(client.folder.name)
-    assert later.attach(agents.options())
+    assert later.attach(proof_of(agents.options()))
     assert rows_of(later, lease) == rows
     later.commit(lease)
     wait_until(lambda: states(broker)[RecordState.ACKNOWLEDGED] == 10)
@@ -203,7 +192,7 @@ def test_a_lease_that_was_replayed_often_enough_is_released(broker: ReferenceBro
     lease, _ = acquire(client)
     client.close()
     later = agents.connect(client.folder.name)
-    assert later.attach(agents.options(maxReplays="0"))
+    assert later.attach(proof_of(agents.options(maxReplays="0")))
     assert rows_of(later, lease) is None
     wait_until(lambda: states(broker)[RecordState.AVAILABLE] == 10)
 
@@ -335,12 +324,12 @@ def test_the_query_hears_once_that_records_were_archived(broker: ReferenceBroker
     lease, _ = acquire(client)
     client.close()
     second = agents.connect(client.folder.name)
-    assert second.attach(agents.options(maxReplays="0"))
+    assert second.attach(proof_of(agents.options(maxReplays="0")))
     assert rows_of(second, lease) is None
     lease, _ = acquire(second, lease)
     second.close()
     third = agents.connect(client.folder.name)
-    assert third.attach(agents.options(maxReplays="0"))
+    assert third.attach(proof_of(agents.options(maxReplays="0")))
     assert rows_of(third, lease) is None
     with pytest.raises(LeaseAgentError, match=r"10 records .* archived"):
         third.acquire(lease, 10, 100, drain=False)
@@ -419,7 +408,7 @@ def test_draining_waits_until_the_group_is_joined(broker: ReferenceBroker, agent
 def test_an_agent_with_other_options_cannot_be_attached_to(broker: ReferenceBroker, agents: Agents) -> None:
     client = agents.start()
     other = agents.connect(client.folder.name)
-    assert not other.attach(agents.options(maxRecordsPerTrigger="17"))
+    assert not other.attach(proof_of(agents.options(maxRecordsPerTrigger="17")))
     with pytest.raises(LeaseAgentError, match="attached"):
         other.acquire(0, 1, 1, drain=False)
 
@@ -431,7 +420,7 @@ def test_large_splits_are_fetched_over_tcp_by_who_knows_the_data_key(broker: Ref
     splits = client.rows(lease, 100)
     assert splits is not None
     assert [split.data for split in splits] == [b"", b""]
-    place = SplitPlace("127.0.0.1", client.data_port, client.data_key, lease, 0, "")
+    place = SplitPlace("127.0.0.1", client.address.data_port, client.address.data_key, lease, 0, "")
     fetched = [fetch_split(attrs.evolve(place, index=split.index)) for split in splits]
     assert sum(batch.num_rows for data in fetched for batch in decode_split(data, ["value"])) == 10
     with pytest.raises(LeaseAgentError):
@@ -459,13 +448,13 @@ def test_connections_that_prove_nothing_are_bounded_and_keep_nobody_out(
                 open_ones.enter_context(
                     socket.socket(socket.AF_UNIX)
                     if door == "drivers"
-                    else socket.create_connection(("127.0.0.1", client.data_port))
+                    else socket.create_connection(("127.0.0.1", client.address.data_port))
                 )
             )
             if door == "drivers":
                 silent[-1].connect(str(path))
         wait_until(lambda: silent[0].recv(4_096) == b"", "the first one was not hung up on")
-        place = SplitPlace("127.0.0.1", client.data_port, client.data_key, lease, 0, authority)
+        place = SplitPlace("127.0.0.1", client.address.data_port, client.address.data_key, lease, 0, authority)
         assert [batch.num_rows for batch in decode_split(fetch_split(place), ["value"])]
         assert agents.connect(client.folder.name).is_held(lease)
 
@@ -486,7 +475,7 @@ def test_tasks_fetch_over_tls_from_the_agent_whose_certificate_they_can_verify(
     broker.produce_batch("orders", [b"x"] * 10)
     client = agents.start(dataPlaneCaFile=authority, dataPlaneCertFile=certificate)
     lease, _ = acquire(client)
-    place = SplitPlace("127.0.0.1", client.data_port, client.data_key, lease, 0, authority)
+    place = SplitPlace("127.0.0.1", client.address.data_port, client.address.data_key, lease, 0, authority)
     assert list(decode_split(fetch_split(place), ["value"]))
     with pytest.raises(AgentGoneError, match="CERTIFICATE_VERIFY_FAILED"):
         fetch_split(attrs.evolve(place, ca_file=str(tmp_path / "other.pem")))

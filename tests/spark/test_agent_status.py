@@ -19,7 +19,7 @@ pytest.importorskip("pyarrow", reason="the lease agent writes Arrow: pip install
 from spark.test_agent import Agents, acquire, agents_fixture, pytestmark
 
 from kafka_share.spark.agent_client import AgentClient
-from kafka_share.spark.agent_config import SOCKET
+from kafka_share.spark.agent_config import KEY, SOCKET
 from kafka_share.spark.agent_status import AgentStatus, agents_of_group
 
 __all__ = ["agents_fixture", "pytestmark"]
@@ -65,10 +65,10 @@ def test_the_lag_of_the_group_is_among_the_counts(broker: ReferenceBroker, agent
 
 
 def test_agents_of_other_groups_and_folders_of_dead_ones_are_left_out(agents: Agents) -> None:
-    agents.start()
     dead = agents.folder / "dead"
     dead.mkdir()
     (dead / SOCKET).touch()
+    (dead / KEY).write_bytes((agents.start().folder / KEY).read_bytes())
     (agents.folder / "log-of-an-old-one").mkdir()
     assert status(agents, "another") == ()
     assert len(status(agents)) == 1

@@ -6,9 +6,11 @@ has to allow them.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from spark.agent_hosts import HOSTS, AgentHosts
 from spark.spark_driver import DriverDiedError, SparkDriver
 from spark.story import PER_BATCH, RECORDS, NewStory
 from support.waiting import poll_until, wait_until
@@ -137,6 +139,44 @@ def test_a_query_with_other_options_starts_anew(spark: SparkDriver, new_story: N
     story.options["maxRecordsPerTrigger"] = "70"
     assert story.run(spark)["error"] == ""
     story.ends(duplicates=0, deliveries=2)
+
+
+def test_the_agent_is_part_of_the_runner(spark: SparkDriver, new_story: NewStory) -> None:
+    """The sink fails, and the lease agent is embedded: there is no grace."""
+    story = new_story(agentMode="embedded")
+    assert "the sink fails" in story.run(spark, fault="fail", at=2)["error"]
+    assert story.run(spark)["error"] == ""
+    story.ends(duplicates=0, deliveries=2)
+
+
+def test_agents_on_two_hosts_lease_to_one_query(spark: SparkDriver, new_story: NewStory) -> None:
+    """Nothing fails, with agents on two hosts."""
+    with AgentHosts() as hosts:
+        story = new_story(**hosts.options())
+        assert story.run(spark)["error"] == ""
+        story.ends(duplicates=0, deliveries=1)
+        assert len({row[4].rpartition("-")[0] for row in story.rows()}) == len(HOSTS)
+
+
+def test_one_of_two_agents_is_killed(spark: SparkDriver, new_story: NewStory) -> None:
+    """One of the agents on two hosts is killed before the write.
+
+    What is in the sink twice is what that one had leased to the batch.
+    """
+    with AgentHosts() as hosts, ThreadPoolExecutor(1) as aside:
+        story = new_story(**hosts.options(), orphanGraceMs="120000", dataPlane="inline")
+        run = aside.submit(story.run, spark, fault="wait", at=2)
+        wait_until(lambda: story.is_waiting, "the batch does not begin")
+        names = hosts.names(HOSTS[0])
+        hosts.kill_agents(HOSTS[0])
+        story.let_go_on()
+        assert run.result()["error"] != ""
+        [rows] = story.written(batch=2)
+        leased = sum(row[4].rpartition("-")[0] in names for row in rows)
+        assert story.run(spark)["error"] == ""
+        # The other agent may have leased what comes next when the run fails: that has one delivery more.
+        assert story.most_deliveries <= 3
+        story.ends(duplicates=leased, deliveries=story.most_deliveries)
 
 
 # ---- batch reads

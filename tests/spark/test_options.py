@@ -10,7 +10,8 @@ import pytest
 
 from kafka_share.config import ShareConsumerConfig
 from kafka_share.errors import ConfigurationError
-from kafka_share.spark.options import MANAGED, REFUSED, SECRETS, SourceOptions
+from kafka_share.spark.options import SECRETS, SourceOptions
+from kafka_share.spark.refused_options import MANAGED, REFUSED
 
 GIVEN = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders", "kafka.group.id": "g"}
 SASL = GIVEN | {

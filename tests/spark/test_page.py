@@ -27,7 +27,8 @@ def test_the_table_of_options_has_every_option_with_its_default() -> None:
     assert list(rows)[3:] == [name for name in options if name not in INTERNAL]
     for name, default in options.items():
         if name not in INTERNAL | {"agentDir"}:
-            assert rows[name] == str(default).replace("True", "true").replace("False", "false"), name
+            text = ",".join(default) if isinstance(default, tuple) else str(default)
+            assert rows[name] == text.replace("True", "true").replace("False", "false"), name
 
 
 def test_the_table_of_columns_has_every_column() -> None:
