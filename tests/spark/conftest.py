@@ -19,7 +19,7 @@ from conformance.kafka_server import KafkaServer
 from conformance.kafka_targets import REFERENCE, SETTINGS, controlled
 from spark.fault_table import FaultTable, note_row
 from spark.spark_driver import SparkDriver
-from spark.story import PER_BATCH, NewStory, Place, Story
+from spark.story import NewStory, Place, Story
 from support.documentation import ROOT
 
 from kafka_share.broker import ReferenceBroker
@@ -29,7 +29,7 @@ LOCKS = {"group.share.record.lock.duration.ms": 3_000, "group.share.min.record.l
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("write_fault_table") and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(FaultTable(ROOT / "docs" / "spark.md", PER_BATCH))
+        config.pluginmanager.register(FaultTable(ROOT / "docs" / "spark.md"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,9 +1,16 @@
-"""Where pyspark has its Spark. For the tests that start more of it than a driver."""
+"""Where pyspark has its Spark, and which one that is. For the tests that start more of it than a driver."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 from pathlib import Path
+
+
+def spark_version() -> tuple[int, int]:
+    """Major and minor number of pyspark's."""
+    major, minor = importlib.metadata.version("pyspark").split(".")[:2]
+    return int(major), int(minor)
 
 
 def spark_home() -> Path:

@@ -17,14 +17,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyspark
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from spark import task_faults
 
 import kafka_share.spark
+from kafka_share import KafkaShareAdmin
 from kafka_share.spark.agent_client import AgentClient
+from kafka_share.spark.group_lag import lag_of
 
+HAS_AVAILABLE_NOW = tuple(map(int, pyspark.__version__.split(".")[:2])) >= (4, 2)
+"""And the progress of a query has what the agents have done."""
 WAITING = "waiting"
 """As `story` has it."""
 PAUSE_S = 0.02
@@ -213,30 +218,52 @@ def run_stream(spark: SparkSession, command: dict[str, Any]) -> dict[str, Any]:
     df = spark.readStream.format("kafka_share").options(**command["options"]).load()
     if command.get("columns"):
         df = df.select(*command["columns"])
-    until = command.get("until_rows")
+    drains_itself = HAS_AVAILABLE_NOW and "until_rows" not in command
     every = command.get("trigger", "100 milliseconds")
-    trigger: dict[str, Any] = {"availableNow": True} if until is None else {"processingTime": every}
+    trigger: dict[str, Any] = {"availableNow": True} if drains_itself else {"processingTime": every}
     writer = _decided(df, command["when"]) if command.get("into_acks") else df.writeStream.foreachBatch(sink.write)
     query = writer.option("checkpointLocation", command["checkpoint"]).trigger(**trigger).start()
     error = ""
     try:
-        if until is None:
+        if drains_itself:
             query.awaitTermination()
+        elif "until_rows" in command:
+            _run_until_rows(query, sink)
         else:
-            while query.isActive and sink.rows() < until and not sink.wants_stop.is_set():
-                threading.Event().wait(PAUSE_S)
-            if command.get("until_accepted"):
-                _wait_for_acceptance(sink)
-            elif sink.wants_stop.is_set():
-                _stop_in_batch(query, sink)
-            else:
-                query.processAllAvailable()
-            query.stop()
+            _run_until_drained(query)
     except Exception as failure:  # noqa: BLE001 - the test looks at it
         error = str(failure)
     progress = query.lastProgress
-    counts = json.loads(progress["sources"][0]["latestOffset"] or "null") if progress else None
+    has_counts = HAS_AVAILABLE_NOW and progress
+    counts = json.loads(progress["sources"][0]["latestOffset"] or "null") if has_counts else None
     return {"error": error, "counts": counts}
+
+
+def _run_until_rows(query: Any, sink: Sink) -> None:
+    """Until the sink has so many, or a batch wants to be stopped."""
+    while query.isActive and sink.rows() < sink.command["until_rows"] and not sink.wants_stop.is_set():
+        threading.Event().wait(PAUSE_S)
+    if sink.command.get("until_accepted"):
+        _wait_for_acceptance(sink)
+    elif sink.wants_stop.is_set():
+        _stop_in_batch(query, sink)
+    else:
+        query.processAllAvailable()
+    query.stop()
+
+
+def _run_until_drained(query: Any) -> None:
+    """In place of availableNow on Spark 4.1, which has it for one batch only: until the group is through."""
+    group, topics = CURRENT["kafka.group.id"], frozenset([CURRENT["subscribe"]])
+    with KafkaShareAdmin(bootstrap_servers=CURRENT["kafka.bootstrap.servers"]) as admin:
+        is_drained = False
+        while query.isActive and not is_drained:
+            offsets = admin.list_share_group_offsets({group: None})[group]
+            is_drained = isinstance(offsets, dict) and lag_of(offsets, topics) == 0
+            threading.Event().wait(PAUSE_S)
+    if query.exception() is not None:
+        raise query.exception()
+    query.stop()
 
 
 def _stop_in_batch(query: Any, sink: Sink) -> None:

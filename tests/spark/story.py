@@ -45,7 +45,7 @@ class Figures:
     records: int
     lost: int
     duplicates: int
-    archived: int
+    accepted: int
     deliveries: int
 
 
@@ -168,16 +168,15 @@ class Story:
 
             wait_until(are_finished, lambda: f"the group has a lag of {self.lag()}")
 
-    def ends(self, *, duplicates: int, deliveries: int, missing: Sequence[int] = ()) -> None:
+    def ends(self, *, duplicates: int, deliveries: int, missing: Sequence[int] = (), rejected: int = 0) -> None:
         """The group is through with all records, and all except those that were archived are in the sink."""
         self.finishes()
         absent = set(range(self.records)) - set(self.offsets)
         assert absent == set(missing), sorted(absent)
         found = (self.duplicates, self.most_deliveries)
         assert found == (duplicates, deliveries), found
-        figures = Figures(
-            self.place.name, self.records, len(absent - set(missing)), self.duplicates, len(missing), deliveries
-        )
+        lost, accepted = len(absent - set(missing)), self.records - len(absent) - rejected
+        figures = Figures(self.place.name, self.records, lost, self.duplicates, accepted, self.most_deliveries)
         self._note(FIGURES, attrs.astuple(figures))
 
 

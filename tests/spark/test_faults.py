@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from spark.agent_hosts import HOSTS, AgentHosts
 from spark.spark_driver import DriverDiedError, SparkDriver
+from spark.spark_home import spark_version
 from spark.story import PER_BATCH, RECORDS, NewStory
 from support.waiting import poll_until, wait_until
 
@@ -106,7 +107,7 @@ def test_decisions_about_single_records_leave_with_the_commit(spark: SparkDriver
     """40 of 400 records are rejected, and 40 released once."""
     story = new_story()
     assert story.run(spark, fault="decide")["error"] == ""
-    story.ends(duplicates=40, deliveries=2)
+    story.ends(duplicates=40, deliveries=2, rejected=40)
 
 
 def test_a_whole_query_may_end_in_decisions(spark: SparkDriver, new_story: NewStory) -> None:
@@ -115,8 +116,9 @@ def test_a_whole_query_may_end_in_decisions(spark: SparkDriver, new_story: NewSt
     result = story.run(spark, into_acks=True, when="commit")
     assert result["error"] == ""
     story.finishes()
-    assert result["counts"]["records_rejected"] == 40
-    assert result["counts"]["records_redelivered"] >= 40
+    if spark_version() >= (4, 2):
+        assert result["counts"]["records_rejected"] == 40
+        assert result["counts"]["records_redelivered"] >= 40
 
 
 def test_a_batch_is_accepted_when_it_is_reported_though_no_other_batch_is_asked_for(

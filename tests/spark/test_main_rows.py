@@ -18,6 +18,7 @@ from conformance.kafka_server import KafkaServer
 from conformance.kafka_targets import REFERENCE, target_name
 from kafka import KafkaAdminClient
 from spark.spark_driver import DriverDiedError, SparkDriver
+from spark.spark_home import spark_version
 from spark.story import PER_BATCH, RECORDS, NewStory, Place, Story
 from support.waiting import wait_until
 
@@ -67,7 +68,8 @@ def test_nothing_happens(spark: SparkDriver, new_story: NewStory) -> None:
     result = story.run(spark)
     assert result["error"] == ""
     story.ends(duplicates=0, deliveries=1)
-    assert result["counts"]["records"] == RECORDS  # in the progress of the query
+    if spark_version() >= (4, 2):
+        assert result["counts"]["records"] == RECORDS  # in the progress of the query
 
 
 def test_the_sink_fails_and_the_query_is_back_within_the_grace(spark: SparkDriver, new_story: NewStory) -> None:
