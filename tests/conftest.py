@@ -6,12 +6,16 @@ import contextlib
 import signal
 from collections.abc import Generator
 
+import hypothesis
 import pytest
 from support import waiting
 from support.measuring import unmeasured
 from support.scheduling import BrokersTogether, long_ones_first
 
 pytest_plugins = ("kafka_share.pytest_plugin", "pytester")
+
+hypothesis.settings.register_profile("kafka_share", deadline=None)  # how long an example takes is the machine's affair
+hypothesis.settings.load_profile("kafka_share")
 
 
 def pytest_configure() -> None:

@@ -129,7 +129,7 @@ def test_a_cluster_that_cannot_be_reached_is_told_in_one_line(capsys: pytest.Cap
     as_json = run(capsys, *line, "--format", "json")
     assert (as_json.stdout, as_json.code) == ("", 1)
     error = json.loads(as_json.stderr)["error"]
-    assert error["code"] == "OPERATION_TIMEOUT"
+    assert error["code"] == "BROKER_UNREACHABLE"
     assert error["message"] in result.stdout
     assert run(capsys, *line, "--apache-exit-codes").code == 0
 

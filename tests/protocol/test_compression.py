@@ -15,7 +15,7 @@ COMPRESSING: list[Codec] = [codec for codec in CODEC_NAMES if codec != "none"]
 
 @pytest.mark.parametrize("codec", CODEC_NAMES)
 @given(data=st.binary(max_size=500) | st.integers(0, 200_000).map(bytes))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_the_data_comes_back_when_it_was_compressed(codec: Codec, data: bytes) -> None:
     assert decompress(codec, compress(codec, data)) == data
 

@@ -155,7 +155,7 @@ def test_it_is_not_called_damaged_when_we_cannot_read_it() -> None:
     shape=st.sampled_from(WRITTEN_ELSEWHERE),
     damages=st.lists(st.tuples(st.integers(0, 2**31), st.integers(0, 255)), min_size=1, max_size=4),
 )
-@settings(deadline=None, max_examples=300, suppress_health_check=list(HealthCheck))
+@settings(max_examples=300, suppress_health_check=list(HealthCheck))
 def test_nothing_but_a_record_batch_error_is_raised_when_a_message_was_damaged(
     shape: tuple[int, Codec], damages: list[tuple[int, int]]
 ) -> None:

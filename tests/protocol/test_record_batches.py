@@ -26,7 +26,7 @@ from kafka_share.protocol.record_batches import (
 from kafka_share.protocol.record_format import CODEC_NAMES, Codec
 from kafka_share.records import TimestampType
 
-many = settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
+many = settings(max_examples=100, suppress_health_check=list(HealthCheck))
 
 codecs = st.sampled_from(CODEC_NAMES)
 blobs = st.none() | st.binary(max_size=100) | st.integers(0, 20_000).map(bytes)

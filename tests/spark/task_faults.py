@@ -14,8 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark import TaskContext
-
 ATTEMPTS: Final = "attempts"
 """The name of that file, beside the sink."""
 _PAUSE_S: Final = 0.02
@@ -32,6 +30,8 @@ class AtFirstRow:
         self._seen: set[int] = set()
 
     def __call__(self, offset: int) -> int:
+        from pyspark import TaskContext  # tests that need no Spark import this module, too
+
         context = TaskContext.get()
         assert context is not None
         if context.taskAttemptId() not in self._seen:

@@ -513,6 +513,6 @@ class OffsetModel(RuleBasedStateMachine):
 
 
 OffsetModel.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=40, stateful_step_count=40, suppress_health_check=list(HealthCheck)
 )
 TestOffsetModel = OffsetModel.TestCase
