@@ -39,10 +39,11 @@ def iterations_over_sets(package: Path, files: Iterable[str], work: Path) -> lis
     copy = work / package.name
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(package, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    for file in files:
-        (copy / file).write_bytes(_with_types_revealed((package / file).read_bytes()))
+    shown = [copy / file for file in files]
+    for file in shown:
+        file.write_bytes(_with_types_revealed(file.read_bytes()))
     options = ["--config-file=", "--ignore-missing-imports", "--no-error-summary", "--hide-error-context"]
-    told, problem, _ = api.run([*options, f"--cache-dir={work / 'cache'}", str(copy)])
+    told, problem, _ = api.run([*options, f"--cache-dir={work / 'cache'}", *map(str, shown)])
     assert not problem, problem
     notes = list(_NOTE.finditer(told))
     assert notes, told
