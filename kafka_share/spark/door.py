@@ -25,6 +25,7 @@ log: logging.Logger = logging.getLogger(__name__)
 BACKLOG: Final = 128
 UNPROVED_CONNECTIONS: Final = 256
 """Of each door. More tasks than that hardly knock in the same millisecond."""
+_PAUSE_S: Final = 0.1
 
 
 @attrs.frozen
@@ -56,13 +57,25 @@ class Door:
         while True:
             try:
                 sock, _ = self.listener.accept()
-            except OSError:
-                return  # closed
+            except OSError as error:
+                if self.listener.fileno() < 0:
+                    return  # closed
+                log.warning("no connection can be accepted just now: %s", error)  # too many files are open, say
+                threading.Event().wait(_PAUSE_S)
+                continue
+            self._receive(sock)
+
+    def _receive(self, sock: socket.socket) -> None:
+        try:
             keep_alive(sock)
             if self.tls is not None:
                 sock = self.tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
-            self.room.enter(sock)
-            threading.Thread(target=self._serve, args=(sock,), name="lease-client", daemon=True).start()
+        except OSError as error:  # it has gone already
+            log.warning("a connection was refused: %s", error)
+            sock.close()
+            return
+        self.room.enter(sock)
+        threading.Thread(target=self._serve, args=(sock,), name="lease-client", daemon=True).start()
 
     def _serve(self, sock: socket.socket) -> None:
         try:
