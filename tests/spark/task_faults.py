@@ -78,33 +78,34 @@ def _kill_worker(context: Any, _: Path) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _is_first_of_all(context: Any) -> bool:
-    return bool(context.partitionId() == 0 and context.attemptNumber() == 0)
+def _is_first_of_all(context: Any, attempts: Path) -> bool:
+    """Whether this is the first attempt of the first task that has come to its rows."""
+    return bool(context.partitionId() == 0 and sum(one["task"] == 0 for one in noted(attempts)) == 1)
 
 
-def _kill_executor(context: Any, _: Path) -> None:
-    if _is_first_of_all(context):
+def _kill_executor(context: Any, attempts: Path) -> None:
+    if _is_first_of_all(context, attempts):
         os.kill(java_ancestors()[0], signal.SIGKILL)
         threading.Event().wait()  # for the end of this process, which follows
 
 
-def _kill_host(context: Any, _: Path) -> None:
+def _kill_host(context: Any, attempts: Path) -> None:
     """Spark's worker and the executor that it has started."""
-    if _is_first_of_all(context):
+    if _is_first_of_all(context, attempts):
         executor, worker = java_ancestors()[:2]
         os.kill(worker, signal.SIGKILL)
         os.kill(executor, signal.SIGKILL)
         threading.Event().wait()
 
 
-def _fail_at_one_host(context: Any, _: Path) -> None:
-    if _is_first_of_all(context):
+def _fail_at_one_host(context: Any, attempts: Path) -> None:
+    if _is_first_of_all(context, attempts):
         raise RuntimeError("the first attempt of the first task fails")
 
 
 def _outlive(context: Any, attempts: Path) -> None:
     """Wait until Spark has started the same task once more."""
-    while _is_first_of_all(context) and not any(one["task"] == 0 and one["attempt"] > 0 for one in noted(attempts)):
+    while _is_first_of_all(context, attempts):
         threading.Event().wait(_PAUSE_S)
 
 

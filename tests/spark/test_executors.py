@@ -21,8 +21,11 @@ from spark.task_faults import ATTEMPTS, noted
 pytestmark = pytest.mark.timeout(600)  # JVMs start, and machines are busy
 
 EXECUTORS: Final = 2
-RETRY_ELSEWHERE: Final = {"spark.excludeOnFailure.taskAndStage.enabled": "true"}
-"""After a failure on one executor Spark has to try the task on another one."""
+RETRY_ELSEWHERE: Final = {
+    "spark.excludeOnFailure.taskAndStage.enabled": "true",
+    "spark.scheduler.excludeOnFailure.unschedulableTaskSetTimeout": "2s",
+}
+"""After a failure on one executor Spark has to try the task on another one, and gives up when it has failed on all."""
 SPECULATION: Final = {
     "spark.speculation": "true",
     "spark.speculation.interval": "50ms",
@@ -90,7 +93,7 @@ def attempts_of_first_task(story: Story) -> list[dict[str, Any]]:
 def run_twice_somewhere(story: Story) -> None:
     """The first task was tried on one executor and then on another one, and began with the same row."""
     first, second = attempts_of_first_task(story)[:2]
-    assert (first["attempt"], second["attempt"]) == (0, 1)
+    assert first["attempt"] < second["attempt"]
     assert first["executor"] != second["executor"]
     assert first["first"] == second["first"]
 
