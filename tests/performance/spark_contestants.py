@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import statistics
 import sys
 import tempfile
 import time
@@ -22,6 +23,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 import kafka_share.spark
 
 IDLE_S: Final = 3.0
+PHASES: Final = ("latestOffset", "queryPlanning", "walCommit", "addBatch", "commitOffsets", "triggerExecution")
+"""What Spark says a batch took, in milliseconds; the last one is the whole."""
 _ROUNDS_OF_WORK: Final = 40
 
 
@@ -45,7 +48,9 @@ def _stream(reader: Any, run: dict[str, Any]) -> dict[str, float]:
         query.awaitTermination()
         batches = [one for one in query.recentProgress if one["numInputRows"]]
     timed = batches[1:]
+    phases = {name: statistics.median(one["durationMs"].get(name, 0) for one in timed) for name in PHASES}
     return {
+        **phases,
         "rows": sum(one["numInputRows"] for one in batches),
         "batches": len(batches),
         "rate": sum(one["numInputRows"] for one in timed) / (sum(_batch_ms(one) for one in timed) / 1_000),

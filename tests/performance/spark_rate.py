@@ -30,7 +30,9 @@ import attrs
 import pyspark
 from conformance.kafka_server import KafkaServer
 from performance.consume_rate import PARTITIONS, fill
+from performance.spark_contestants import PHASES
 from performance.spark_kafka_jars import JarsMissingError, fetch
+from spark.spark_home import spark_home
 
 from kafka_share.cli.demo.cluster import Cluster
 
@@ -113,7 +115,7 @@ class Field:
 def measured(master: str, jars: list[Path], runs: list[Run]) -> Iterator[Run]:
     """Have one Spark make these runs, one after the other."""
     command = [sys.executable, str(_PROGRAM), master, ",".join(map(str, jars))]
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    home = {"PYSPARK_PYTHON": sys.executable, "SPARK_HOME": str(spark_home()), "SPARK_LOCAL_IP": "127.0.0.1"}
     with (
         tempfile.TemporaryFile("w+") as log,
         tempfile.TemporaryDirectory(prefix="ks-", ignore_cleanup_errors=True) as temporary,
@@ -124,7 +126,7 @@ def measured(master: str, jars: list[Path], runs: list[Run]) -> Iterator[Run]:
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
-            env={**environment, "TMPDIR": temporary},
+            env={**os.environ, **home, "TMPDIR": temporary},
             check=False,
         )
         if done.returncode != 0:
@@ -161,6 +163,18 @@ def compare(options: argparse.Namespace, field: Field, jars: list[Path]) -> None
                 f"| {size:,} | {name} | {statistics.median(rates):,.0f} | {min(rates):,.0f} to {max(rates):,.0f} | "
                 f"{ratio:.2f} | {per_batch:,.0f} |"
             )
+
+    _print_phases(results)
+
+
+def _print_phases(results: list[Run]) -> None:
+    """Where the time of a batch goes, for those that are streaming queries."""
+    print(f"\n| bytes | contestant | {' | '.join(f'{name}, ms' for name in PHASES)} |")
+    print(f"|---|---|{'---|' * len(PHASES)}")
+    for size, name in sorted({(one["size"], one["contestant"]) for one in results if PHASES[0] in one}):
+        mine = [one for one in results if (one["size"], one["contestant"]) == (size, name)]
+        spent = (f"{statistics.median(one[phase] for one in mine):,.0f}" for phase in PHASES)
+        print(f"| {size:,} | {name} | {' | '.join(spent)} |")
 
 
 def scale(options: argparse.Namespace, field: Field) -> None:

@@ -118,8 +118,8 @@ def pipeline(broker: ReferenceBroker, tmp_path: Path, environment: dict[str, str
 
 def test_a_pipeline_that_is_killed_in_the_middle_counts_each_file_once_when_it_runs_again(pipeline: Pipeline) -> None:
     """Batch 1 is killed between its tables, and replayed with its rows."""
-    pipeline.is_killed("counts", 1, "--option", "orphanGraceMs=600000")
-    done = pipeline.run("--option", "orphanGraceMs=600000")
+    pipeline.is_killed("counts", 1, "--option", "orphanGraceMs=300000")
+    done = pipeline.run("--option", "orphanGraceMs=300000")
     assert done.returncode == 0, done.stdout
     assert "OK: each file was counted exactly once." in done.stdout
     pipeline.is_complete()
@@ -136,10 +136,14 @@ def test_a_batch_that_is_replayed_without_rows_takes_back_what_it_had_written(pi
     assert [row for row in pipeline.rows("files") if row["batch"] == 1] == []
 
 
-def test_one_command_runs_it_on_a_broker_that_it_starts(environment: dict[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,1024]"])
+def test_one_command_runs_it_on_a_broker_that_it_starts(
+    environment: dict[str, str], tmp_path: Path, master: str
+) -> None:
+    """Also on executors that are processes of their own, and have the example's modules from the driver only."""
     submit = shutil.which("spark-submit", path=str(Path(sys.executable).parent))
     assert submit is not None
-    command = [submit, "--master", "local[2]", "--conf", "spark.ui.enabled=false", str(FOLDER / "pipeline.py")]
+    command = [submit, "--master", master, "--conf", "spark.ui.enabled=false", str(FOLDER / "pipeline.py")]
     options = ["--limit", "30", "--output", str(tmp_path / "output")]
     done = subprocess.run([*command, *options], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr[-3_000:]
