@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 import pytest
 from support.waiting import wait_until
 
 from kafka_share.admin_values import ShareGroupOffsets, SharePartitionOffset
 from kafka_share.broker import ReferenceBroker
-from kafka_share.errors import UnknownTopicOrPartitionError
+from kafka_share.errors import GroupAuthorizationFailedError, UnknownTopicOrPartitionError
 from kafka_share.records import TopicPartition
-from kafka_share.spark.group_lag import lag_of
+from kafka_share.spark.group_lag import GroupLag, lag_of
 
 pytest.importorskip("pyarrow", reason="the lease agent writes Arrow: pip install 'kafka-share[spark]'")
 
@@ -115,3 +117,47 @@ def test_the_lag_is_that_of_the_topics_of_the_query_as_far_as_it_is_known() -> N
     }
     assert lag_of(offsets, frozenset({"orders"})) == 7
     assert lag_of({}, frozenset({"orders"})) is None
+
+
+class EnoughError(Exception):
+    """There are no more answers."""
+
+
+class Admin:
+    """An admin client whose looks are answered so."""
+
+    answers: Iterator[ShareGroupOffsets | GroupAuthorizationFailedError]
+
+    def __init__(self, **settings: str) -> None:
+        assert settings == {"bootstrap_servers": "broker:9092"}  # no others of the consumer's
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is open."""
+
+    def list_share_group_offsets(
+        self, groups: dict[str, None]
+    ) -> dict[str, ShareGroupOffsets | GroupAuthorizationFailedError]:
+        for answer in self.answers:
+            return dict.fromkeys(groups, answer)
+        raise EnoughError
+
+
+def test_a_lag_that_is_not_told_is_forgotten_and_the_reason_is_logged_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    where = TopicPartition("orders", 0)
+    refused = GroupAuthorizationFailedError("you may not describe g")
+    known: ShareGroupOffsets = {where: SharePartitionOffset(5, 0, 7)}
+    Admin.answers = iter([known, refused, refused, known])
+    monkeypatch.setattr("kafka_share.spark.group_lag.KafkaShareAdmin", Admin)
+    monkeypatch.setattr("kafka_share.spark.group_lag.time.sleep", lambda _: None)
+    told: list[int | None] = []
+    settings = {"group_id": "g", "bootstrap_servers": "broker:9092", "max_poll_records": 5}
+    with pytest.raises(EnoughError):
+        GroupLag(settings, ["orders"], told.append)._run()
+    assert told == [7, None, None, 7]
+    (warning,) = caplog.records
+    assert "you may not describe g" in warning.message
