@@ -17,6 +17,7 @@ import importlib.util
 import itertools
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -193,6 +194,7 @@ def scale(options: argparse.Namespace, field: Field) -> None:
 
 def main() -> None:
     options = arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that Kafka and Spark end, too
     began_at_s = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         jars: list[Path] = []
