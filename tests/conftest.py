@@ -9,7 +9,7 @@ from collections.abc import Generator
 import hypothesis
 import pytest
 from support import waiting
-from support.measuring import unmeasured
+from support.measuring import takes_no_other_branches, unmeasured
 from support.scheduling import BrokersTogether, long_ones_first
 
 pytest_plugins = ("kafka_share.pytest_plugin", "pytester")
@@ -76,6 +76,12 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 @pytest.hookimpl(trylast=True)  # after pytest-randomly
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     long_ones_first(items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    with unmeasured() if takes_no_other_branches(item.nodeid) else contextlib.nullcontext():
+        return (yield)
 
 
 @pytest.hookimpl(tryfirst=True)

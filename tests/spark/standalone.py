@@ -32,10 +32,14 @@ class StandaloneCluster:
         with free_ports(2) as (port, web_port):
             self.url: str = f"spark://{MASTER_HOST}:{port}"
             self._state_url = f"http://{MASTER_HOST}:{web_port}/json/"
-        self._launch("master", "Master", "--host", MASTER_HOST, "--port", str(port), "--webui-port", str(web_port))
-        for host in WORKER_HOSTS:
-            self._launch_worker(host)
-        self._await_workers()
+        try:
+            self._launch("master", "Master", "--host", MASTER_HOST, "--port", str(port), "--webui-port", str(web_port))
+            for host in WORKER_HOSTS:
+                self._launch_worker(host)
+            self._await_workers()
+        except BaseException:
+            self.close()
+            raise
 
     def mend(self) -> None:
         """Start again the workers that were killed; returns when the master knows two."""
