@@ -109,8 +109,10 @@ def _outlive(context: Any, attempts: Path) -> None:
         threading.Event().wait(_PAUSE_S)
 
 
-def _only_note(context: Any, _: Path) -> None:
-    """No fault."""
+def _meet(_: Any, attempts: Path) -> None:
+    """No fault, but wait until a task is at work on another executor: short tasks may all run on one."""
+    while len({one["executor"] for one in noted(attempts)}) < 2:
+        threading.Event().wait(_PAUSE_S)
 
 
 TASK_FAULTS: Final[dict[str, TaskFault]] = {
@@ -120,5 +122,5 @@ TASK_FAULTS: Final[dict[str, TaskFault]] = {
     "kill_host": _kill_host,
     "fail_at_one_host": _fail_at_one_host,
     "outlive": _outlive,
-    "note": _only_note,
+    "meet": _meet,
 }

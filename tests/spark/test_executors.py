@@ -93,7 +93,7 @@ def attempts_of_first_task(story: Story) -> list[dict[str, Any]]:
 def run_twice_somewhere(story: Story) -> None:
     """The first task was tried on one executor and then on another one, and began with the same row."""
     first, second = attempts_of_first_task(story)[:2]
-    assert first["attempt"] < second["attempt"]
+    assert first["attempt"] != second["attempt"]  # the later one may be sooner at its rows
     assert first["executor"] != second["executor"]
     assert first["first"] == second["first"]
 
@@ -185,7 +185,7 @@ def test_no_task_is_larger_than_sparks_messages_may_be(local_cluster: SparkDrive
 
 def test_a_query_runs_on_two_hosts_when_nothing_happens(two_hosts: SparkDriver, new_story: NewStory) -> None:
     """Nothing fails on two hosts."""
-    story = new_story()
-    assert story.run(two_hosts, fault="note", executors=EXECUTORS)["error"] == ""
+    story = new_story(minPartitions=str(EXECUTORS))
+    assert story.run(two_hosts, fault="meet", executors=EXECUTORS)["error"] == ""
     story.ends(duplicates=0, deliveries=1)
     assert len({one["executor"] for one in noted(story.sink.with_name(ATTEMPTS))}) == EXECUTORS
