@@ -140,7 +140,7 @@ def _arguments() -> HostConfig:
     parser.add_argument("--agent-dir", default="", help="where the agents have their logs")
     given = parser.parse_args()
     host, _, port = given.listen.rpartition(":")
-    if not host or not port.isdecimal():
+    if not host or not port.isdecimal() or int(port) > 65_535:
         parser.error("--listen is HOST:PORT")
     cert_file, cert_key_file = (str(Path(f).absolute()) if f else "" for f in (given.cert_file, given.cert_key_file))
     return HostConfig(host, int(port), given.key_file, cert_file, cert_key_file, given.agent_dir)

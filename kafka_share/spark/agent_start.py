@@ -20,6 +20,7 @@ from kafka_share.spark.agent_config import KEY, AgentAddress, AgentConfig
 from kafka_share.spark.agent_host import agent_on, shared_key
 from kafka_share.spark.channel import KEY_BYTES
 from kafka_share.spark.embedded import run_embedded
+from kafka_share.spark.fleet import Fleet
 from kafka_share.spark.launch import launch_agent, new_folder
 from kafka_share.spark.lease import LeaseTerms
 from kafka_share.spark.options import SourceOptions
@@ -36,7 +37,14 @@ def start_agents(options: SourceOptions) -> list[AgentClient]:
     """Start the agents of a streaming query and connect to them. Raises `LeaseAgentError` if one cannot run."""
     if not options.agents:
         return [start_agent(options, new_agent_name(), is_batch=False)]
-    return [_start_elsewhere(options, where) for where in options.agents]
+    started: list[AgentClient] = []
+    try:
+        for where in options.agents:
+            started.append(_start_elsewhere(options, where))  # noqa: PERF401 - those that started are ended below
+    except BaseException:
+        Fleet(started).stop()
+        raise
+    return started
 
 
 def start_agent(options: SourceOptions, name: str, *, is_batch: bool) -> AgentClient:

@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trustme
@@ -22,6 +23,7 @@ from kafka_share.errors import ConfigurationError
 
 pytest.importorskip("pyarrow", reason="the lease agent writes Arrow: pip install 'kafka-share[spark]'")
 
+from kafka_share.spark import agent_start
 from kafka_share.spark.agent_client import SplitPlace, fetch_split
 from kafka_share.spark.agent_start import proof_of, start_agents
 from kafka_share.spark.failures import AgentGoneError, LeaseAgentError
@@ -338,3 +340,29 @@ def test_an_embedded_agent_has_no_grace_and_batch_reads_have_none_of_both() -> N
         with pytest.raises(ConfigurationError, match="streaming queries"):
             options.demand_batch()
     SourceOptions.of(GIVEN).demand_batch()
+
+
+def test_agents_that_have_started_are_ended_when_another_one_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else they would wait on their hosts for a driver that never comes."""
+    ended: list[str] = []
+
+    class Started:
+        def stop(self) -> None:
+            ended.append("stop")
+
+        def close(self) -> None:
+            ended.append("close")
+
+    def start(_: SourceOptions, where: str) -> Any:
+        if where == "b:1":
+            raise AgentGoneError("nobody is there")
+        return Started()
+
+    monkeypatch.setattr(agent_start, "_start_elsewhere", start)
+    options = SourceOptions.of(
+        {"kafka.bootstrap.servers": "x:1", "subscribe": "t", "kafka.group.id": "g", "agents": "a:1,b:1"}
+        | {"agentsKeyFile": "key"}
+    )
+    with pytest.raises(AgentGoneError):
+        agent_start.start_agents(options)
+    assert ended == ["stop", "close"]
