@@ -53,6 +53,7 @@ class OpenWindow(RuleBasedStateMachine):
         self.application.topics = frozenset({"a"})
         self.next_offset = [0, 0]
         self.sessions = [(1, LockGeneration()), (1, LockGeneration())]
+        self.locks: dict[int, tuple[int, object]] = {}
         self.held: dict[tuple[int, int, int], ShareRecord[Any, Any]] = {}
         self.under_way: list[GatheredAcknowledgements] = []
         self.words = 0
@@ -97,9 +98,13 @@ class OpenWindow(RuleBasedStateMachine):
     @rule()
     def poll(self) -> None:
         for record in self.application.collect() or ():
-            key = (record.partition, record.offset, id(record.lock))
+            key = (record.partition, record.offset, self.number_of(record.lock))
             assert key not in self.held, "a delivery came twice"
             self.held[key] = record
+
+    def number_of(self, lock: object) -> int:
+        """Locks are numbered as they come: an address would put `held` into another order each time."""
+        return self.locks.setdefault(id(lock), (len(self.locks), lock))[0]
 
     @precondition(lambda self: self.held)
     @rule(data=st.data(), kind=KINDS)
