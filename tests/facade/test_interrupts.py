@@ -3,120 +3,48 @@
 from __future__ import annotations
 
 import contextlib
-import dis
 import functools
-import gc
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from types import CodeType, FrameType
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from types import FrameType
 from typing import Any
 
 import pytest
 from facade.delivery_checks import Outcomes, only_result, produce_values
+from facade.interruption import Interruption, Moment, Recording
 from facade.scripted_background import Place, ScriptedBackground
 from support.consumers import MakeConsumer
 from support.measuring import unmeasured
 from support.waiting import poll_until, wait_until
 
-import kafka_share
 from kafka_share import AcknowledgeType, KafkaShareConsumer
 from kafka_share.broker import ReferenceBroker
 from kafka_share.errors import ConsumerClosedError, IllegalStateError
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
 
-PACKAGE = str(Path(kafka_share.__file__).parent)
 LONG_MS = 60_000
 NEVER = sys.maxsize
 MAX_POLLS = 20
-TIMES_AT_A_PLACE = 2
-"""A line of a loop is interrupted in its first rounds only: those that follow are like them."""
+ALIKE_EACH = 8
+"""One of so many moments that are like an earlier one is tried."""
 MEASURED_EACH = 10
 """One run of so many is seen by coverage: it would take twice the time, and they are all alike."""
 Consumer = KafkaShareConsumer[Any, Any]
-TraceFunction = Callable[[FrameType, str, Any], Any]
-_RETURNS = ("RETURN_VALUE", "RETURN_CONST")
 
 
-class Interruption:
-    """Raises KeyboardInterrupt in the package's code at the `number`th line, or instruction, of this block.
-
-    A place counts as often as `TIMES_AT_A_PLACE`.
-    """
-
-    def __init__(self, number: int, *, by_instruction: bool = False) -> None:
-        self.left = number
-        self._event = "opcode" if by_instruction else "line"
-        self._places: dict[int, TraceFunction] = {}
-        """What looks at the places of a function, by the id of its code: a hash of the code itself takes longer."""
-
-    @property
-    def has_struck(self) -> bool:
-        return self.left <= 0
-
-    def __enter__(self) -> Interruption:
-        self._before = sys.gettrace()
-        gc.disable()  # finalizers of other consumers are none of these calls
-        sys.settrace(self._call)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        sys.settrace(self._before)
-        gc.enable()
-
-    def _call(self, frame: FrameType, event: str, arg: Any) -> TraceFunction | None:
-        code = frame.f_code
-        if not code.co_filename.startswith(PACKAGE) or self.has_struck:
-            return None
-        caller = frame.f_back
-        if caller is not None and caller.f_code.co_filename == __file__ and not _is_a_call(frame):
-            return None
-        frame.f_trace_opcodes = self._event == "opcode"
-        if id(code) not in self._places:
-            self._places[id(code)] = self._looking_at(code)
-        return self._places[id(code)]
-
-    def _looking_at(self, code: CodeType) -> TraceFunction:
-        """Called for each line of this function, so it does little."""
-        wanted = self._event
-        visits = dict.fromkeys(_returns(code), TIMES_AT_A_PLACE) if wanted == "opcode" else {}
-
-        def look(frame: FrameType, event: str, arg: Any) -> TraceFunction:
-            if event == wanted:
-                place = frame.f_lasti
-                count = visits.get(place, 0)
-                if count < TIMES_AT_A_PLACE and self.left > 0:
-                    visits[place] = count + 1
-                    self.left -= 1
-                    if self.left == 0:
-                        raise KeyboardInterrupt(f"{code.co_filename}:{frame.f_lineno}")
-            return look
-
-        return look
-
-
-@functools.cache
-def _returns(code: CodeType) -> frozenset[int]:
-    """The places where a result is handed to the caller, which no interrupt reaches.
-
-    Python looks for signals where a function begins, behind a call and at a jump back, never between a result and its
-    return; no `except` of the function covers that place either.
-    """
-    return frozenset(found.offset for found in dis.get_instructions(code) if found.opname in _RETURNS)
-
-
-def _is_a_call(frame: FrameType) -> bool:
-    """Not a method of a record, which the application may call as it likes."""
-    return frame.f_code.co_filename.endswith(("consumer.py", "facade.py"))
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Consumers get a scripted background side."""
+    monkeypatch.setattr("kafka_share.application.facade.ConsumerBackground", ScriptedBackground)
 
 
 class Application:
     """One consumer with a scripted background side, and an application that works through everything there is."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    def __init__(self, mode: str) -> None:
         self.interrupt_deserializer_at = NEVER
         self.reported: set[tuple[Place, bool]] = set()
         self.mode = mode
@@ -129,7 +57,6 @@ class Application:
             config["share_acknowledgement_mode"] = "explicit"
         if mode == "window":
             config["explicit_window_records"] = 100
-        monkeypatch.setattr("kafka_share.application.facade.ConsumerBackground", ScriptedBackground)
         self.consumer: Consumer = KafkaShareConsumer("t", value_deserializer=self._deserialize, **config)
         background: Any = self.consumer._driver
         assert isinstance(background, ScriptedBackground)
@@ -213,9 +140,9 @@ class Application:
         assert self.background.is_closed
 
 
-def prepared(monkeypatch: pytest.MonkeyPatch, mode: str, call: str) -> Application:
+def prepared(mode: str, call: str) -> Application:
     """An application that is about to make this call."""
-    application = Application(monkeypatch, mode)
+    application = Application(mode)
     application.records = []
     if call not in ("poll", "iterate"):
         application.poll()
@@ -241,24 +168,52 @@ CASES = [
 ]
 
 
-def interrupted_everywhere(
-    monkeypatch: pytest.MonkeyPatch, mode: str, call: str, *, by_instruction: bool, step: int
-) -> Iterator[Application]:
-    """The same call again and again, each time interrupted some lines later, until it ends before that."""
-    number = 1
-    while True:
+@functools.cache
+def recorded(mode: str, call: str, *, by_instruction: bool) -> list[Moment]:
+    """When this call can be interrupted. The second run counts: the first one fills what is kept for later ones."""
+    for _ in range(2):
+        application = prepared(mode, call)
+        with Recording(by_instruction=by_instruction) as recording:
+            CALLS[call](application)
+        application.work_to_the_end()
+        application.check_all_has_ended()
+    return recording.moments
+
+
+@functools.cache
+def lines_to_try() -> Mapping[tuple[str, str], list[Moment]]:
+    """Every line that a call comes to, by mode and call; and a second time in a loop, in the first case that has it.
+
+    Of those that are like an earlier one some are tried too: a line's second time was seen in another case, and a loop
+    over records begins as a poll does.
+    """
+    known: set[Hashable] = set()
+    to_try: dict[tuple[str, str], list[Moment]] = {}
+    for mode, call in CASES:
+        begins_like = "poll" if call == "iterate" else call
+        new: list[Moment] = []
+        alike: list[Moment] = []
+        for moment in recorded(mode, call, by_instruction=False):
+            key = (moment.place, mode, begins_like) if moment.visit == 1 else moment.place
+            (alike if key in known else new).append(moment)
+            known.add(key)
+        to_try[mode, call] = new + alike[::ALIKE_EACH]
+    return to_try
+
+
+def interrupted(mode: str, call: str, moments: Iterable[Moment], *, by_instruction: bool) -> Iterator[Application]:
+    """The same call again and again, interrupted at each of these moments."""
+    for moment in moments:
         with unmeasured():
-            application = prepared(monkeypatch, mode, call)
-        interruption = Interruption(number, by_instruction=by_instruction)
-        try:
-            with interruption:
-                CALLS[call](application)
-        except KeyboardInterrupt as error:
-            application.where = str(error)
+            application = prepared(mode, call)
+        with (
+            contextlib.suppress(KeyboardInterrupt),
+            Interruption(moment, by_instruction=by_instruction) as interruption,
+        ):
+            CALLS[call](application)
+        application.where = str(moment)
+        assert interruption.has_struck, f"this run never came to {moment}"
         yield application
-        if not interruption.has_struck:
-            return
-        number += step
 
 
 def check_each(applications: Iterator[Application]) -> int:
@@ -277,32 +232,30 @@ def check_each(applications: Iterator[Application]) -> int:
 
 @pytest.mark.behaviour("polling")
 @pytest.mark.timeout(300)  # one run of the whole application for each line of the call
+@pytest.mark.usefixtures("scripted")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # what ends a loop's generator
 @pytest.mark.parametrize(("mode", "call"), CASES)
-def test_every_record_ends_once_when_a_call_is_interrupted_at_any_line(
-    mode: str, call: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_record_ends_once_when_a_call_is_interrupted_at_any_line(mode: str, call: str) -> None:
     """KeyboardInterrupt at any line of a call: no record is lost, none comes twice, none is accepted unseen."""
-    assert check_each(interrupted_everywhere(monkeypatch, mode, call, by_instruction=False, step=1)) > 20
+    assert check_each(interrupted(mode, call, lines_to_try()[mode, call], by_instruction=False)) > 20
 
 
 @pytest.mark.timeout(300)  # one run of the whole application for each line of the call
+@pytest.mark.usefixtures("scripted")
 @pytest.mark.parametrize("mode", ["implicit", "explicit"])
 @pytest.mark.parametrize("call", ["poll after work", "commit_sync"])
-def test_every_record_ends_once_when_a_call_is_interrupted_between_two_instructions(
-    mode: str, call: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_record_ends_once_when_a_call_is_interrupted_between_two_instructions(mode: str, call: str) -> None:
     """The same between instructions, a sample of which is tried: those of one line are not all alike."""
-    assert check_each(interrupted_everywhere(monkeypatch, mode, call, by_instruction=True, step=23)) > 20
+    sample = recorded(mode, call, by_instruction=True)[::23]
+    assert check_each(interrupted(mode, call, sample, by_instruction=True)) > 20
 
 
+@pytest.mark.usefixtures("scripted")
 @pytest.mark.parametrize("mode", ["implicit", "explicit", "window"])
 @pytest.mark.parametrize("number", range(1, 4))
-def test_every_record_ends_once_when_a_deserializer_is_interrupted(
-    mode: str, number: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_record_ends_once_when_a_deserializer_is_interrupted(mode: str, number: int) -> None:
     """What was decoded before comes with the next poll, and the rest is decoded again."""
-    application = Application(monkeypatch, mode)
+    application = Application(mode)
     application.interrupt_deserializer_at = number
     with pytest.raises(KeyboardInterrupt):
         application.poll()
@@ -310,8 +263,9 @@ def test_every_record_ends_once_when_a_deserializer_is_interrupted(
     application.check_all_has_ended()
 
 
-def test_an_outcome_is_reported_again_when_the_callback_was_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
-    application = Application(monkeypatch, "implicit")
+@pytest.mark.usefixtures("scripted")
+def test_an_outcome_is_reported_again_when_the_callback_was_interrupted() -> None:
+    application = Application("implicit")
     application.poll()
     calls: list[Any] = []
 
@@ -329,29 +283,34 @@ def test_an_outcome_is_reported_again_when_the_callback_was_interrupted(monkeypa
     application.consumer.close()
 
 
+def about_to_close(mode: str) -> Application:
+    application = Application(mode)
+    application.poll()
+    if mode == "explicit":
+        application.acknowledge()
+    return application
+
+
 @pytest.mark.timeout(300)  # one run of the whole application for each line of the call
+@pytest.mark.usefixtures("scripted")
 @pytest.mark.parametrize("mode", ["implicit", "explicit", "window"])
-def test_the_consumer_can_be_closed_when_close_is_interrupted_at_any_line(
-    mode: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_consumer_can_be_closed_when_close_is_interrupted_at_any_line(mode: str) -> None:
     """Before its last step the consumer stays open and closes at the second try; behind it it is closed."""
-    for number in range(1, 10_000):
-        application = Application(monkeypatch, mode)
-        application.poll()
-        if mode == "explicit":
-            application.acknowledge()
-        interruption = Interruption(number)
-        with contextlib.suppress(KeyboardInterrupt), interruption:
+    application = about_to_close(mode)
+    with Recording() as recording:
+        application.consumer.close()
+    assert len(recording.moments) > 20
+    for moment in recording.moments:
+        application = about_to_close(mode)
+        with contextlib.suppress(KeyboardInterrupt), Interruption(moment) as interruption:
             application.consumer.close()
+        assert interruption.has_struck
         application.consumer.close()
         accepted = {place for place, kind in application.ledger.ended.items() if kind == AcknowledgeType.ACCEPT}
         was_posted = application.background.is_closed and mode == "explicit"
         assert accepted == (set(application.ledger.seen) if was_posted else set())
         with pytest.raises(ConsumerClosedError):
             application.consumer.poll(0)
-        if not interruption.has_struck:
-            assert number > 20
-            return
 
 
 @pytest.mark.blocking
