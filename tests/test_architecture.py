@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 import attrs
+import pytest
 
 ROOT: Final = Path(__file__).parent.parent
 PACKAGE: Final = ROOT / "kafka_share"
@@ -93,6 +94,8 @@ class Source:
     module: str
     text: str
     tree: ast.Module
+    nodes: tuple[ast.AST, ...]
+    """Of the tree: a walk through it takes longer than all that is asked of them."""
 
     @property
     def layer(self) -> str:
@@ -113,13 +116,21 @@ def sources() -> Mapping[str, Source]:
     for path in sorted(PACKAGE.rglob("*.py")):
         text = path.read_text("utf-8")
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-        found[module] = Source(path.relative_to(PACKAGE).as_posix(), module, text, ast.parse(text))
+        tree = ast.parse(text)
+        found[module] = Source(path.relative_to(PACKAGE).as_posix(), module, text, tree, tuple(ast.walk(tree)))
     return found
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forget() -> Iterator[None]:
+    """So many objects would slow the garbage collection of every later test."""
+    yield
+    sources.cache_clear()
 
 
 def imports_of(source: Source) -> Iterator[tuple[str, int]]:
     """Every imported name, in full, with its line; those inside functions and for type checkers too."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name, node.lineno
@@ -141,17 +152,25 @@ def imported_modules(source: Source) -> Iterator[tuple[Source, int]]:
 def names_used(source: Source) -> Iterator[tuple[str, int, bool]]:
     """Every use of an imported name, in full (`random.choice`), with its line, and whether it is called."""
     meaning: dict[str, str] = {}
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Import):
             meaning |= {alias.asname or alias.name.split(".")[0]: alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             meaning |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
-    called = {id(node.func) for node in ast.walk(source.tree) if isinstance(node, ast.Call)}
-    for node in ast.walk(source.tree):
+    called = {id(node.func) for node in source.nodes if isinstance(node, ast.Call)}
+    for node in source.nodes:
         if isinstance(node, (ast.Name, ast.Attribute)):
-            first, *rest = ast.unparse(node).split(".")
+            first, *rest = reversed(list(_dotted(node)))
             if first in meaning:
                 yield ".".join([meaning[first], *rest]), node.lineno, id(node) in called
+
+
+def _dotted(node: ast.expr) -> Iterator[str]:
+    """The names of `a.b.c` from the last one to the first, which is empty where it is no name."""
+    while isinstance(node, ast.Attribute):
+        yield node.attr
+        node = node.value
+    yield node.id if isinstance(node, ast.Name) else ""
 
 
 def test_a_part_imports_what_the_table_says() -> None:
@@ -215,7 +234,7 @@ def test_a_function_stays_small() -> None:
     lengths = {
         f"{source.path} {node.name}": (node.end_lineno or node.lineno) - node.lineno + 1
         for source in sources().values()
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
     }
     assert {name for name, length in lengths.items() if length > LONGEST_FUNCTION} == LONGER_FUNCTIONS

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import attrs
 
@@ -57,7 +57,7 @@ class Tracing:
     def __init__(self, *, by_instruction: bool) -> None:
         self._event = "opcode" if by_instruction else "line"
 
-    def __enter__(self) -> Tracing:
+    def __enter__(self) -> Self:
         self._before = sys.gettrace()
         gc.disable()
         sys.settrace(self._call)

@@ -152,8 +152,8 @@ def prepared(mode: str, call: str) -> Application:
 
 
 CALLS: dict[str, Callable[[Application], Any]] = {
-    "poll": lambda application: application.poll(),
     "poll after work": lambda application: application.poll(),
+    "poll": lambda application: application.poll(),
     "acknowledge": lambda application: application.acknowledge(),
     "commit_sync": lambda application: application.consumer.commit_sync(),
     "commit_async": lambda application: application.consumer.commit_async(),
@@ -184,13 +184,16 @@ def recorded(mode: str, call: str, *, by_instruction: bool) -> list[Moment]:
 def lines_to_try() -> Mapping[tuple[str, str], list[Moment]]:
     """Every line that a call comes to, by mode and call; and a second time in a loop, in the first case that has it.
 
-    Of those that are like an earlier one some are tried too: a line's second time was seen in another case, and a loop
-    over records begins as a poll does.
+    Of those that are like an earlier one some are tried too: a line's second time was seen in another case, a loop
+    over records begins as a poll does, and where the application acknowledges, the first poll does nothing that a
+    later one does not.
     """
     known: set[Hashable] = set()
     to_try: dict[tuple[str, str], list[Moment]] = {}
     for mode, call in CASES:
         begins_like = "poll" if call == "iterate" else call
+        if begins_like == "poll" and mode != "implicit":
+            begins_like = "poll after work"
         new: list[Moment] = []
         alike: list[Moment] = []
         for moment in recorded(mode, call, by_instruction=False):

@@ -12,8 +12,14 @@ from typing import Final
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-_TOGETHER: Final = ("tests/conformance/", "tests/test_behaviours.py", "tests/cli/test_command_config.py")
-"""Files whose fixtures serve many tests."""
+_TOGETHER: Final = (
+    "tests/conformance/",
+    "tests/cli/test_command_config.py",
+    "tests/test_architecture.py",
+    "tests/test_behaviours.py",
+    "tests/test_workflows.py",
+)
+"""Files whose fixtures serve many tests, or which read the whole package once for all."""
 _ON_SPARK: Final = ("tests/spark/test_faults.py", "tests/spark/test_page.py")
 """Files whose tests share one JVM."""
 _VERSION: Final = re.compile(r"[\[-](\d\.\d)(?:\.\d)?[\]-]")
