@@ -1,4 +1,4 @@
-"""What tox reads beside tox.ini: finds pyenv's Pythons, and says at the end on which Pythons the tests ran.
+"""What tox reads beside tox.ini: finds pyenv's Pythons, the newest among them, and says at the end where the tests ran.
 
 A Python that the machine lacks is named there, since an environment that is skipped is easily overlooked.
 """
@@ -59,4 +59,5 @@ def tox_after_run_commands(tox_env: ToxEnv, exit_code: int, outcomes: list[objec
 
 
 _offer_pyenv_versions()
+os.environ["NEWEST_PYTHON"] = next((f"python{each}" for each in reversed(SUPPORTED) if _is_here(each)), "python3")
 atexit.register(_tell)

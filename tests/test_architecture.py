@@ -15,6 +15,7 @@ from typing import Final
 import attrs
 import pytest
 
+pytestmark = pytest.mark.one_python
 ROOT: Final = Path(__file__).parent.parent
 PACKAGE: Final = ROOT / "kafka_share"
 

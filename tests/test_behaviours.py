@@ -7,7 +7,10 @@ from support import behaviours
 from support.behaviours import HEADINGS, NOT_SHOWN, IncompleteError
 from support.measuring import unmeasured
 
-pytestmark = pytest.mark.timeout(180)  # the first one collects all tests of the project
+pytestmark = [
+    pytest.mark.one_python,
+    pytest.mark.timeout(180),  # the first one collects all tests of the project
+]
 LONGEST = 120
 
 

@@ -15,6 +15,7 @@ from support.documentation import ROOT, links_of
 
 pytest.importorskip("setuptools")
 
+pytestmark = pytest.mark.one_python
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 BUILT_IN = {"kafka_share", "LICENSE", "NOTICE", "README.md", "pyproject.toml", "setup.py", "MANIFEST.in", ".gitignore"}
 """What an archive has without a word, and what it needs not have."""

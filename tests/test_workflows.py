@@ -13,6 +13,7 @@ import pytest
 import yaml
 from support.documentation import ROOT, pages
 
+pytestmark = pytest.mark.one_python
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 PLACEHOLDER = "https://github.com/kafka-share/kafka-share"

@@ -15,6 +15,7 @@ from conformance.kafka_probe import Answer
 from conformance.kafka_server import KafkaFailedError
 from conformance.kafka_settings import Security
 
+pytestmark = pytest.mark.one_python
 SETTINGS = {"group.share.min.record.lock.duration.ms": "1000"}
 NO_JARS = "there are no jars"
 

@@ -10,6 +10,8 @@ from conformance.probe_runs import CLIENT, MINOR_VERSIONS, PROBES, WIRE
 
 from kafka_share.broker.kafka_version import BEHAVIOURS
 
+pytestmark = pytest.mark.one_python
+
 
 @pytest.mark.parametrize(
     "table",

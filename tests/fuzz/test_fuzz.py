@@ -179,6 +179,7 @@ def test_questions_without_end_are_no_excuse(monkeypatch: pytest.MonkeyPatch) ->
         run_with_foreign_topics(monkeypatch)
 
 
+@pytest.mark.one_python
 @pytest.mark.timeout(120)  # forty histories at the most
 @pytest.mark.parametrize(
     ("plant", "first_seed"),

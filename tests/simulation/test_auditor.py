@@ -13,6 +13,7 @@ from support.measuring import unmeasured
 MAX_SEEDS = 60
 
 
+@pytest.mark.one_python
 @pytest.mark.timeout(180)  # a defect may take many histories to be seen
 @pytest.mark.parametrize("name", list(MUTATIONS))
 @unmeasured()

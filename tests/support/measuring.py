@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import threading
 from collections.abc import Iterator
@@ -18,13 +19,15 @@ _TAKE_NO_OTHER_BRANCHES: Final = (
     "tests/test_examples.py",
 )
 """Folders and files: what they do from outside, the other tests do, too."""
+_TWIN: Final = re.compile(r"tests/facade/.*\[(.*-)?asyncio[]-]")
+"""A test on the asyncio façade that runs on the blocking one as well: below the façade both go the same way."""
 _OF_SUBPROCESSES: Final = "COVERAGE_PROCESS_CONFIG"
 """With this variable each Python measures itself."""
 
 
 def takes_no_other_branches(nodeid: str) -> bool:
     """Whether a test goes where others have been, as far as coverage sees."""
-    return nodeid.startswith(_TAKE_NO_OTHER_BRANCHES)
+    return nodeid.startswith(_TAKE_NO_OTHER_BRANCHES) or _TWIN.match(nodeid) is not None
 
 
 @contextlib.contextmanager
