@@ -55,7 +55,7 @@ def tox_after_run_commands(tox_env: ToxEnv, exit_code: int, outcomes: list[objec
     if tox_env.name in TESTS and isinstance(tox_env, Python):
         version = tox_env.base_python.version_info
         told = "the tests passed" if exit_code == 0 else "the tests failed"
-        _ran[f"{version.major}.{version.minor}"] = f"{told} ({'.'.join(map(str, version[:3]))}, {tox_env.name})"
+        _ran[f"{version.major}.{version.minor}"] = f"{told} ({tox_env.name})"
 
 
 _offer_pyenv_versions()
