@@ -144,7 +144,7 @@ class _Round:
             except OffsetOutOfRangeError:
                 self._reads[source.key] = None
                 continue
-            size = sum(len(batch.data) for batch in batches)
+            size = source.log.bytes_between(batches[0].base_offset, batches[-1].last_offset + 1) if batches else 0
             if size > allowed and not unread:
                 batches, size = (), 0
             unread = unread and not size

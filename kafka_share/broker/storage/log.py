@@ -7,7 +7,7 @@ groups or connections.
 from __future__ import annotations
 
 import struct
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
@@ -165,27 +165,27 @@ class MemoryLog:
         """See `PartitionLog.read`."""
         if not self._start_offset <= offset <= self._end_offset:
             raise OffsetOutOfRangeError(f"{offset} is not within {self._start_offset} to {self._end_offset}")
-        found: list[StoredBatch] = []
-        total = 0
-        for index in range(bisect_left(self._last_offsets, offset), len(self._batches)):
-            batch = self._batches[index]
-            total += len(batch.data)
-            if batch.base_offset >= end_offset or (found and total > max_bytes):
-                break
-            found.append(batch)
-        return found
+        first = bisect_left(self._last_offsets, offset)
+        before = self._sizes[first - 1] if first else 0
+        fit = bisect_right(self._sizes, before + max_bytes)
+        return self._batches[first : min(max(fit, first + 1), self._behind(end_offset))]
 
     def bytes_between(self, offset: int, end_offset: int) -> int:
         """See `PartitionLog.bytes_between`."""
         if offset >= end_offset:
             return 0
         first = bisect_left(self._last_offsets, max(offset, self._start_offset))
-        last = bisect_left(self._last_offsets, end_offset - 1)
-        if last < len(self._batches) and self._batches[last].base_offset < end_offset:
-            last += 1
+        last = self._behind(end_offset)
         if last <= first:
             return 0
         return self._sizes[last - 1] - (self._sizes[first - 1] if first else 0)
+
+    def _behind(self, end_offset: int) -> int:
+        """The index behind the last batch that begins before this offset."""
+        index = bisect_left(self._last_offsets, end_offset - 1)
+        if index < len(self._batches) and self._batches[index].base_offset < end_offset:
+            index += 1
+        return index
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
         """See `PartitionLog.offset_for_timestamp`."""

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from broker.cluster_world import START_MS, batch
 
-from kafka_share.broker.storage.log import MemoryLog
+from kafka_share.broker.storage.log import MemoryLog, StoredBatch
 from kafka_share.broker.storage.producers import AppendedBatch, ProducerStates, SequenceVerdict
 from kafka_share.errors import OffsetOutOfRangeError
 from kafka_share.protocol.durations import parse_duration_ms
@@ -43,6 +43,25 @@ def test_a_read_begins_with_the_batch_that_holds_the_offset_and_gives_at_least_o
     for outside in (-1, 7):
         with pytest.raises(OffsetOutOfRangeError):
             log.read(outside, 1, 6)
+
+
+def test_a_read_gives_the_batches_that_fit_and_begin_before_the_end() -> None:
+    log = filled(2, 3, 1, 4, 2)
+    log.delete_records(2)
+    kept = log.read(2, 1_000_000, 12)
+    assert [b.base_offset for b in kept] == [2, 5, 6, 10]
+    for offset in range(2, 13):
+        for end in range(offset, 13):
+            for max_bytes in range(0, sum(len(b.data) for b in kept) + 2, 7):
+                expected: list[StoredBatch] = []
+                for b in kept:
+                    fits = sum(len(one.data) for one in [*expected, b]) <= max_bytes or not expected
+                    if b.last_offset < offset:
+                        continue
+                    if b.base_offset >= end or not fits:
+                        break
+                    expected.append(b)
+                assert log.read(offset, max_bytes, end) == expected, (offset, max_bytes, end)
 
 
 def test_the_bytes_between_offsets_are_those_that_a_read_would_give() -> None:
