@@ -16,7 +16,7 @@ was booked and perhaps not posted is posted again, and what a poll has not retur
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import attrs
@@ -258,6 +258,14 @@ class ConsumerCalls:
         """Open window, any thread: acknowledge a record, known by its delivery; `on_outcome` hears how it ends."""
         if self._application.deliveries.acknowledge_delivery(record, kind, on_outcome):
             self._background.mailbox.interrupt()
+
+    def acknowledge_deliveries(self, records: Iterable[ShareRecord[Any, Any]], kind: AcknowledgeType) -> None:
+        """The same for many at once."""
+        error = self._application.deliveries.acknowledge_deliveries(records, kind)
+        if self._application.deliveries.has_found_room():
+            self._background.mailbox.interrupt()
+        if error is not None:
+            raise error
 
     def _announce(self) -> None:
         with contextlib.suppress(ConsumerClosedError):  # close on another thread has just taken it along

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from itertools import count
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import attrs
@@ -41,6 +41,7 @@ from kafka_share.protocol.share_values import DEFAULT_LOCK_MS
 from kafka_share.records import AcknowledgeType, TopicIdPartition
 
 _END_OF_TIME_MS = 1 << 62
+_offset_of = attrgetter("offset")
 
 
 class Deliveries:
@@ -261,6 +262,40 @@ class Deliveries:
         if on_outcome is not None:
             on_outcome(_given_up(record))
         return False
+
+    def acknowledge_deliveries(self, records: Iterable[Record], kind: AcknowledgeType) -> IllegalStateError | None:
+        """Open window, any thread: the same for many, of which each that can be is acknowledged.
+
+        Returns why the first of the others cannot be. Raises ConsumerClosedError after close.
+        """
+        by_lock: dict[AcquisitionLock | None, list[Record]] = {}
+        for record in records:
+            by_lock.setdefault(record.lock, []).append(record)
+        errors: list[IllegalStateError] = []
+        with self.guard:
+            if self.is_closed:
+                raise ConsumerClosedError("This consumer has already been closed.")
+            if self._leaving is not None:
+                self._finish_leaving()
+            for lock, here in by_lock.items():
+                for record in self._without_acknowledged(lock, here, kind):
+                    try:
+                        self.acknowledge_delivery(record, kind, None)
+                    except IllegalStateError as error:
+                        errors.append(error)
+        return errors[0] if errors else None
+
+    def _without_acknowledged(
+        self, lock: AcquisitionLock | None, records: list[Record], kind: AcknowledgeType
+    ) -> list[Record]:
+        """Acknowledge what this lock's delivery has of them; the others were made by hand, given up, or are no more."""
+        delivery = None if lock is None else self._by_lock.get(lock)
+        if delivery is None:
+            return records
+        left = delivery.acknowledge_each_once(list(map(_offset_of, records)), kind)
+        if len(left) < len(records):
+            self._announce_once()
+        return [record for record in records if record.offset in left] if left else []
 
     def _announce_once(self) -> None:
         """Unless the background side knows already that there is something to gather."""

@@ -190,6 +190,13 @@ class Delivery:
         self._types[offset] = kind
         return True
 
+    def acknowledge_each_once(self, offsets: list[int], kind: AcknowledgeType) -> set[int]:
+        """The same for many; returns those for which it is false."""
+        records, types, held = self._look_up(), self._types, self._held
+        open_ones = [o for o in offsets if o in records and types.get(o, RENEW) == RENEW and o not in held]
+        self._types.update(dict.fromkeys(open_ones, kind))
+        return set() if len(open_ones) == len(offsets) else {*offsets}.difference(open_ones)
+
     def accept(self, records: Iterable[Record]) -> None:
         """Implicit acknowledgement of single records, which are here."""
         self._types.update(dict.fromkeys(map(_offset_of, records), ACCEPT))

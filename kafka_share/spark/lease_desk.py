@@ -17,6 +17,7 @@ import attrs
 
 from kafka_share.records import AcknowledgeType, ShareRecord
 from kafka_share.spark.failures import LeaseAgentError, LeaseLostError
+from kafka_share.spark.held_records import HeldRecords
 from kafka_share.spark.lease import LeaseTerms, Place, Plan, Renew, Settle
 from kafka_share.spark.lease_book import LeaseBook
 from kafka_share.spark.member import ShareMember
@@ -31,7 +32,7 @@ _LOOK_EVERY_MS: Final = 1_000
 class _Content:
     """What a lease consists of."""
 
-    records: list[ShareRecord]
+    records: HeldRecords
     splits: list[bytes]
 
 
@@ -124,7 +125,7 @@ class LeaseDesk:
             redelivered = sum(record.delivery_count > 1 for record in records)
             number = self._book.acquired(session, len(records), redelivered, self._member.lock_ms, _now_ms())
             self._contents = {n: self._contents[n] for n in (lease.number for lease in self._book.open_leases[:-1])}
-            self._contents[number] = _Content(records, self._encode(number, records))
+            self._contents[number] = _Content(HeldRecords(records), self._encode(number, records))
             self._turn()
         return OpenedLease(number, len(records))
 
@@ -247,7 +248,7 @@ class LeaseDesk:
 
     def _look_at_locks(self) -> None:
         for lease in self._book.open_leases:
-            lost = sum(record.lock_lost for record in self._contents[lease.number].records)
+            lost = len(self._contents[lease.number].records.lost())
             if lost > lease.lost_records:
                 log.warning("lease %d has lost the locks of %d of its %d records", lease.number, lost, lease.records)
                 self._book.lost(lease.number, lost)

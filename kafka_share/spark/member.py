@@ -7,11 +7,14 @@ any. Nothing here knows Spark or leases.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, Final
 
 import attrs
@@ -29,19 +32,28 @@ from kafka_share.errors import (
 )
 from kafka_share.records import AcknowledgeType, ShareRecord, TopicIdPartition
 from kafka_share.spark.failures import LeaseAgentError
+from kafka_share.spark.held_records import HeldRecords
 from kafka_share.spark.lease import Place
 from kafka_share.spark.splits import size_of
 
 log: logging.Logger = logging.getLogger(__name__)
 
 _MOST_MS: Final = 2**31 - 1
-_FETCH_WAIT_MS: Final = 50
-"""A broker holds a fetch back this long. No poll ends earlier, so nothing is acquired that no lease has asked for."""
-_POLL_MS: Final = 2 * _FETCH_WAIT_MS
+_POLL_MS: Final = 200
+"""A poll for the first records of a lease. A broker holds a fetch back for half of it."""
+_FILL_MS: Final = 30
+"""A poll for more of them: a broker that has some answers in less. It has none when the limit of locks is reached.
+Shorter ones have been seen to end before a busy broker's answer, and leases to have a partition's records only."""
+_SETTLE_MS: Final = 1_000
+"""How long to wait at most for what was acknowledged before, for the room that it takes."""
 _JOIN_MS: Final = 60_000
 _DEFAULT_LOCK_MS: Final = 30_000
 _CLOSE_MS: Final = 5_000
 _FLUSH_MS: Final = 30_000
+
+_offset_of = attrgetter("offset")
+_partition_of = attrgetter("topic", "partition")
+_place_of = attrgetter("topic", "partition", "offset")
 
 
 class ShareMember:
@@ -70,8 +82,9 @@ class ShareMember:
         self._consumer: KafkaShareConsumer | None = None
         self._most = 0
         self._is_closed = False
-        self._leaving: set[Place] = set()
-        """Records whose final acknowledgement has no outcome yet."""
+        self._leaving: dict[tuple[str, int], set[int]] = {}
+        """Offsets whose final acknowledgement has no outcome yet, by partition. No partition is ever taken out: one
+        thread acknowledges while another one hears of outcomes."""
 
     def can_renew(self) -> bool:
         """Whether the group allows locks to be renewed; if nobody may tell, that is assumed."""
@@ -100,11 +113,12 @@ class ShareMember:
         """
         with self._using:
             self._open(most)
+            self._settle()
             records: list[ShareRecord] = []
             filled, has_joined = 0, not drain
             ends_at_s = time.monotonic() + (_JOIN_MS if drain else wait_ms) / 1_000
             while len(records) < most and filled < self._max_bytes:
-                polled = self._without_doomed(self._poll())
+                polled = self._without_doomed(self._poll(_FILL_MS if records else _poll_ms(ends_at_s)))
                 records += polled
                 filled += sum(size_of(record) for record in polled)
                 if records and not polled:
@@ -136,11 +150,21 @@ class ShareMember:
                     "max_poll_records": most,
                     "max_poll_interval_ms": _MOST_MS,
                     "fetch_max_bytes": self._max_bytes,
-                    "fetch_max_wait_ms": _FETCH_WAIT_MS,
                     "release_backoff_ms": 0,
                 },
             )
             self._consumer.set_acknowledgement_commit_callback(self._on_outcome)
+
+    def _settle(self) -> None:
+        """Wait for what was acknowledged: until then it takes room in the limit of locks.
+
+        Sent along with a fetch, acknowledgements would not free it in time: a broker that has nothing to give looks
+        again only when something else is asked of it, or when the time of the fetch is over.
+        """
+        assert self._consumer is not None
+        if any(self._leaving.values()):
+            with contextlib.suppress(KafkaShareError):  # outcomes are counted when they come; polls say what is wrong
+                self._consumer.commit_sync(_SETTLE_MS)
 
     def _has_partitions(self) -> bool:
         assert self._consumer is not None
@@ -154,10 +178,10 @@ class ShareMember:
                 f"{_JOIN_MS} ms: do the topics exist, and can the brokers be reached?"
             )
 
-    def _poll(self) -> Iterable[ShareRecord]:
+    def _poll(self, timeout_ms: int) -> Iterable[ShareRecord]:
         assert self._consumer is not None
         try:
-            return self._consumer.poll(_POLL_MS)
+            return self._consumer.poll(timeout_ms)
         except BrokerUnreachableError as error:
             log.warning("no broker can be reached; the agent goes on trying: %s", error)
         except UnsupportedVersionError as error:
@@ -192,19 +216,17 @@ class ShareMember:
                     record.topic, record.partition, record.offset, record.delivery_count,
                 )  # fmt: skip
                 self.rejected += 1
-                self.acknowledge([record], {}, AcknowledgeType.REJECT)
+                self.acknowledge(HeldRecords([record]), {}, AcknowledgeType.REJECT)
         return kept
 
     # ---- acknowledgements
 
-    def renew(self, records: Iterable[ShareRecord]) -> None:
+    def renew(self, lease: HeldRecords) -> None:
         """Start the locks of these records again, as far as they are held; what fails shows in `lock_lost`."""
-        for record in records:
-            if not record.lock_lost:
-                self._acknowledge(record, AcknowledgeType.RENEW)
+        self._acknowledge(lease.held(), AcknowledgeType.RENEW)
 
     def acknowledge(
-        self, records: Iterable[ShareRecord], decisions: Mapping[Place, AcknowledgeType], rest: AcknowledgeType
+        self, lease: HeldRecords, decisions: Mapping[Place, AcknowledgeType], rest: AcknowledgeType
     ) -> Counter[AcknowledgeType]:
         """Acknowledge for good, by `decisions` and the others as `rest`; it is sent at once, without waiting.
 
@@ -212,22 +234,19 @@ class ShareMember:
         the broker may know better.
         """
         counts: Counter[AcknowledgeType] = Counter()
-        archived = 0
-        for record in records:
-            place = (record.topic, record.partition, record.offset)
-            kind, is_lost = decisions.get(place, rest), record.lock_lost
-            if not is_lost:
-                counts[kind] += 1
-                self._leaving.add(place)
-            if (is_lost or (kind is AcknowledgeType.RELEASE and place not in decisions)) and record.is_last_delivery:
-                archived += 1
-            self._acknowledge(record, kind)
-        self._note_archived(archived)
+        lost = {_place_of(record) for record in lease.lost()}
+        self._note_archived(_count_archived(lease.records, lost, decisions, rest))
+        for kind, records in _by_type(lease.records, decisions, rest).items():
+            held = [record for record in records if _place_of(record) not in lost] if lost else records
+            counts[kind] = len(held)
+            for where, here in groupby(held, _partition_of):
+                self._leaving.setdefault(where, set()).update(map(_offset_of, here))
+            self._acknowledge(records, kind)
         return counts
 
-    def lost(self, records: Iterable[ShareRecord]) -> None:
+    def lost(self, lease: HeldRecords) -> None:
         """All locks of these records are lost, and nothing of them will be acknowledged."""
-        self._note_archived(sum(record.is_last_delivery is True for record in records))
+        self._note_archived(sum(record.is_last_delivery is True for record in lease.records))
 
     def _note_archived(self, records: int) -> None:
         if records:
@@ -235,20 +254,19 @@ class ShareMember:
                 f"{records} records were given back or lost after their last delivery: they are archived"
             )
 
-    def _acknowledge(self, record: ShareRecord, kind: AcknowledgeType) -> None:
+    def _acknowledge(self, records: Iterable[ShareRecord], kind: AcknowledgeType) -> None:
         assert self._consumer is not None
         try:
-            self._consumer.acknowledge(record, kind)
-        except IllegalStateError:  # the consumer is closed, or was while its locks were lost: nothing is held any more
-            log.debug("%s-%d@%d is not in flight any more", record.topic, record.partition, record.offset)
+            self._consumer.acknowledge_all(records, kind)
+        except IllegalStateError as error:  # it is closed, or was while locks were lost: those are not held any more
+            log.debug("%s", error)
 
     def _on_outcome(self, offsets: Mapping[TopicIdPartition, frozenset[int]], error: KafkaShareError | None) -> None:
         for where, these in offsets.items():
-            for offset in these:
-                place = (where.topic, where.partition, offset)
-                if place in self._leaving:
-                    self._leaving.discard(place)
-                    self.refused += error is not None
+            leaving = self._leaving.get(where.topic_partition, set())
+            ended = leaving & these
+            leaving -= ended
+            self.refused += len(ended) if error is not None else 0
 
     def flush(self) -> None:
         """Wait until the brokers have answered everything that was acknowledged.
@@ -268,3 +286,34 @@ class ShareMember:
         self._is_closed = True
         if self._consumer is not None:
             self._consumer.close(_CLOSE_MS)
+
+
+def _poll_ms(ends_at_s: float) -> int:
+    """How long to poll for the first records of a lease, for which there is time until then."""
+    return max(_FILL_MS, min(_POLL_MS, int((ends_at_s - time.monotonic()) * 1_000)))
+
+
+def _by_type(
+    records: Sequence[ShareRecord], decisions: Mapping[Place, AcknowledgeType], rest: AcknowledgeType
+) -> dict[AcknowledgeType, Sequence[ShareRecord]]:
+    if not decisions:
+        return {rest: records}
+    by_type: dict[AcknowledgeType, list[ShareRecord]] = {}
+    for record in records:
+        by_type.setdefault(decisions.get(_place_of(record), rest), []).append(record)
+    return {**by_type}
+
+
+def _count_archived(
+    records: Sequence[ShareRecord],
+    lost: set[Place],
+    decisions: Mapping[Place, AcknowledgeType],
+    rest: AcknowledgeType,
+) -> int:
+    """How many nobody will see again: their last delivery is lost or given back, and nobody has decided on that."""
+    is_given_back = rest is AcknowledgeType.RELEASE
+    return sum(
+        record.is_last_delivery is True
+        and (_place_of(record) in lost or (is_given_back and _place_of(record) not in decisions))
+        for record in (records if lost or is_given_back else ())
+    )

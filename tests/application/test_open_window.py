@@ -124,6 +124,62 @@ def offsets(records: list[Record]) -> list[int]:
     return [record.offset for record in records]
 
 
+# ---- many at once
+
+
+def test_many_are_acknowledged_at_once_as_each_would_be() -> None:
+    """Records of two deliveries, one of which has had its last word: the others have theirs, and one error says so."""
+    side = Side(window=10)
+    side.deliver(0, 3)
+    records = side.collect()
+    side.deliver(3, 2)
+    records += side.collect()
+    side.say(records[1], REJECT)
+    assert side.handed_over() == [(Run(1, 1, 3),)]
+    deliveries, announced = side.application.deliveries, list[bool]()
+    deliveries.announce = lambda: announced.append(True)
+    error = deliveries.acknowledge_deliveries(records, ACCEPT)
+    assert isinstance(error, IllegalStateError)
+    assert "a-0 at offset 1 " in str(error)
+    assert announced == [True]
+    assert side.handed_over() == [(Run(0, 0, 1), Run(2, 2, 1)), (Run(3, 4, 1),)]
+    assert deliveries.window_records == 0
+
+
+def test_renewing_many_leaves_them_where_they_are_and_a_final_word_may_follow() -> None:
+    side = Side(window=10)
+    side.deliver(0, 3)
+    records = side.collect()
+    assert side.application.deliveries.acknowledge_deliveries(records, RENEW) is None
+    assert side.handed_over() == [(Run(0, 2, 4),)]
+    assert side.application.deliveries.window_records == 3
+    assert side.application.deliveries.acknowledge_deliveries(records, ACCEPT) is None
+    assert side.handed_over() == [(Run(0, 2, 1),)]
+
+
+def test_of_many_those_that_were_given_up_have_failed_already() -> None:
+    """The lock of one was lost, and the background side has given it up: no error, and nothing is sent for it."""
+    side = Side(window=10)
+    side.deliver(0, 3)
+    records = side.collect()
+    assert records[1].lock is not None
+    records[1].lock.lose(1, 1)
+    assert side.handed_over() == []
+    assert side.application.deliveries.acknowledge_deliveries(records, ACCEPT) is None
+    assert side.handed_over() == [(Run(0, 0, 1), Run(2, 2, 1))]
+    by_hand = records[0]._replace(lock=None)
+    assert isinstance(side.application.deliveries.acknowledge_deliveries([by_hand], ACCEPT), IllegalStateError)
+
+
+def test_many_cannot_be_acknowledged_when_the_consumer_is_closed() -> None:
+    side = Side(window=10)
+    side.deliver(0, 3)
+    records = side.collect()
+    side.application.gather_last()
+    with pytest.raises(ConsumerClosedError):
+        side.application.deliveries.acknowledge_deliveries(records, ACCEPT)
+
+
 # ---- room
 
 

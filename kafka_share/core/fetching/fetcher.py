@@ -44,6 +44,8 @@ GATHER_PAUSE_MS: Final = 50
 """The application's side is not asked again sooner, even if a broker names a lock of no time."""
 ACKNOWLEDGE_LINGER_MS: Final = 5
 """How long acknowledgements that were announced between polls wait for company."""
+ANSWER_MS: Final = 4
+"""Open window: a poll with less time than this asks for nothing more, because the answer would come after its end."""
 
 
 class Fetching:
@@ -199,7 +201,7 @@ class Fetching:
     def _send_due(self, now_ms: int) -> None:
         if self.acknowledgements.has_renewed and not self._config.has_window:
             self._poll_ends_at_ms = None  # the poll returns with the renewed records: no new ones for it
-        is_waiting = self._is_poll_new or (self._poll_ends_at_ms is not None and now_ms < self._poll_ends_at_ms)
+        is_waiting = self._is_poll_new or self._left_ms(now_ms) > (ANSWER_MS if self._config.has_window else 0)
         if is_waiting and now_ms < self._pause.ready_at_ms:
             is_waiting = False
             self._wake(self._pause.ready_at_ms)
@@ -233,13 +235,24 @@ class Fetching:
         elif may_acknowledge and (self.acknowledgements.is_urgent(node_id, now_ms) or not here):
             exchange.acknowledge(is_final=False, timeout_ms=self._config.request_timeout_ms, now_ms=now_ms)
         elif must_fetch:
-            max_wait_ms = self._config.fetch_max_wait_ms
-            if self._config.has_record_limit:
-                # One node is asked at a time: a round over all of them takes no longer than the configured wait.
-                max_wait_ms //= len(wanted) or 1
-                self._last_asked = node_id if is_real else self._last_asked
+            if self._config.has_record_limit and is_real:
+                self._last_asked = node_id
             max_records = self._max_records if is_real else 0
+            max_wait_ms = self._broker_may_wait_ms(len(wanted) or 1, now_ms)
             exchange.fetch(here, max_records=max_records, max_wait_ms=max_wait_ms, now_ms=now_ms)
+
+    def _broker_may_wait_ms(self, nodes: int, now_ms: int) -> int:
+        """How long a fetch that is sent now may be held back."""
+        max_wait_ms, left_ms = self._config.fetch_max_wait_ms, self._left_ms(now_ms)
+        if self._config.has_window and left_ms > 0:
+            # What comes after its poll has no holder while its locks run, so the answer is to be here before.
+            max_wait_ms = min(max_wait_ms, max(1, left_ms // 2))
+        # record_limit: one node is asked at a time, so a round over all of them takes no longer than the wait.
+        return max_wait_ms // nodes if self._config.has_record_limit else max_wait_ms
+
+    def _left_ms(self, now_ms: int) -> int:
+        """How long the present poll goes on waiting."""
+        return 0 if self._poll_ends_at_ms is None else max(0, self._poll_ends_at_ms - now_ms)
 
     def _next_in_turn(self, wanted: dict[int, Wanted], now_ms: int) -> int | None:
         """record_limit: the node whose turn it is, leaving out those that cannot be asked now."""

@@ -162,6 +162,32 @@ def test_a_parked_batch_is_reclaimed_in_time_when_the_polls_have_no_room_for_it(
     assert h.reclaims == [1]
 
 
+@pytest.mark.parametrize(("timeout_ms", "waits_ms"), [(10_000, 500), (100, 50), (9, 4), (1, 1), (0, 500)])
+def test_a_broker_may_wait_for_half_of_what_the_poll_has_left(timeout_ms: int, waits_ms: int) -> None:
+    """So its answer is here before the poll ends. One without time asks as ever: the next one takes what comes."""
+    h = delivered(fetch_max_wait_ms=500)
+    h.start_poll(timeout_ms)
+    assert h.fetch().request.max_wait_ms == waits_ms
+
+
+def test_a_poll_that_is_about_to_end_asks_for_nothing_more() -> None:
+    """100 ms: an empty answer after 50 leaves time for another fetch; the one after 97 does not."""
+    h = delivered(fetch_max_wait_ms=500)
+    h.start_poll(100)
+    h.advance(50)
+    h.answer(h.fetch(), fetch_answer())
+    assert h.fetch().request.max_wait_ms == 25
+    h.advance(47)
+    h.answer(h.fetch(), fetch_answer())
+    h.advance(3)
+    assert not h.asked(ShareFetchRequest)
+
+
+def test_without_a_window_a_broker_waits_as_long_as_it_may() -> None:
+    h = Harness(fetch_max_wait_ms=500).joined(timeout_ms=100)
+    assert h.fetch().request.max_wait_ms == 500
+
+
 # ---- locks
 
 
