@@ -325,7 +325,7 @@ MUTATIONS = {
         "gather_last",
         _closes_without_the_last_acknowledgements,
         "never posted the acknowledgements",
-        105,
+        57,
     ),
     "report nothing after the end": Mutation(
         ConsumerCalls, "_report_outcomes", _reports_nothing_once_it_has_closed, "is never told what became of", 22
@@ -338,7 +338,7 @@ MUTATIONS = {
         Acknowledgements, "resolve", _reports_its_own_renewals, "once too often"
     ),
     "drop mail unseen": Mutation(
-        ConsumerCalls, "_take", _drops_mail_unseen, "is never told what became of|close has returned before", 3
+        ConsumerCalls, "_take", _drops_mail_unseen, "is never told what became of|close has returned before", 31
     ),
     "hand out locked records": Mutation(
         InFlightState, "acquirable", _hands_out_locked_records, "is handed out to (two members at once|its holder)", 1
