@@ -19,6 +19,8 @@ from kafka_share.spark.agent_client import AgentClient
 from kafka_share.spark.agent_config import KEY, AgentAddress, AgentConfig
 from kafka_share.spark.agent_host import agent_on, shared_key
 from kafka_share.spark.channel import KEY_BYTES
+from kafka_share.spark.data_plane import split_bytes
+from kafka_share.spark.driver_conf import driver_conf
 from kafka_share.spark.embedded import run_embedded
 from kafka_share.spark.fleet import Fleet
 from kafka_share.spark.launch import launch_agent, new_folder
@@ -94,7 +96,7 @@ def _config(options: SourceOptions, folder: Path, *, is_batch: bool) -> AgentCon
         reject_after=options.reject_after,
         fail_on_data_loss=options.fail_on_data_loss,
         include_headers=options.include_headers,
-        split_bytes=options.split_bytes,
+        split_bytes=split_bytes(options, driver_conf()),
         min_splits=max(1, (options.min_partitions or os.cpu_count() or 1) // max(1, len(options.agents))),
         driver_host="",
         data_host="" if options.data_plane == "inline" else options.data_plane_host,

@@ -98,7 +98,7 @@ class SourceOptions:
     max_bytes: int = _option("maxBytesPerTrigger", _number(1), 64 << 20)
     max_wait_ms: int = _option("maxWaitMs", _number(0, 60_000), 500)
     min_partitions: int = _option("minPartitions", _number(0, 10_000), 0)
-    split_bytes: int = _option("splitBytes", _number(1_024), 900 << 10)
+    split_bytes: int = _option("splitBytes", _number(0), 0)
     data_plane: str = _option("dataPlane", _one_of(*DATA_PLANES), "auto")
     data_plane_host: str = _option("dataPlaneHost", _text, "127.0.0.1")
     data_cert_file: str = _option("dataPlaneCertFile", _text, "")

@@ -7,18 +7,16 @@ time. A split has its rows in it; only one that is too large says where to fetch
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
 from kafka_share.spark.agent_client import AgentClient, SplitPlace, fetch_split
+from kafka_share.spark.data_plane import most_inline
+from kafka_share.spark.driver_conf import driver_conf
 from kafka_share.spark.fleet import NO_LEASE, Fleet
 from kafka_share.spark.options import SourceOptions
 from kafka_share.spark.splits import decode_split
-
-_MOST_INLINE_BYTES: Final = 8 << 20
-"""With the data plane auto: a task of more than this is large even for Spark, which warns from 1 MB on."""
-_NO_LIMIT: Final = 1 << 40
 
 
 class ShareSplit(InputPartition):
@@ -35,8 +33,7 @@ class ShareSplit(InputPartition):
 
 def splits_of(client: AgentClient, lease: int, options: SourceOptions) -> list[ShareSplit] | None:
     """The splits of a lease; None if it is gone."""
-    most_inline = {"inline": _NO_LIMIT, "tcp": 0, "auto": 0 if client.is_elsewhere else _MOST_INLINE_BYTES}
-    rows = client.rows(lease, most_inline[options.data_plane])
+    rows = client.rows(lease, most_inline(options, driver_conf(), is_elsewhere=client.is_elsewhere))
     if rows is None:
         return None
     address = client.address
