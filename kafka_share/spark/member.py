@@ -42,8 +42,8 @@ _MOST_MS: Final = 2**31 - 1
 _POLL_MS: Final = 200
 """A poll for the first records of a lease. A broker holds a fetch back for half of it."""
 _FILL_MS: Final = 30
-"""A poll for more of them: a broker that has some answers in less. It has none when the limit of locks is reached.
-Shorter ones have been seen to end before a busy broker's answer, and leases to have a partition's records only."""
+"""A poll for more takes at least this long. There are no more when the limit of locks is reached."""
+_MOST_FILL_MS: Final = 100
 _SETTLE_MS: Final = 1_000
 """How long to wait at most for what was acknowledged before, for the room that it takes."""
 _JOIN_MS: Final = 60_000
@@ -115,10 +115,12 @@ class ShareMember:
             self._open(most)
             self._settle()
             records: list[ShareRecord] = []
-            filled, has_joined = 0, not drain
+            filled, has_joined, fill_ms = 0, not drain, _FILL_MS
             ends_at_s = time.monotonic() + (_JOIN_MS if drain else wait_ms) / 1_000
             while len(records) < most and filled < self._max_bytes:
-                polled = self._without_doomed(self._poll(_FILL_MS if records else _poll_ms(ends_at_s)))
+                began_at_s = time.monotonic()
+                polled = self._without_doomed(self._poll(fill_ms if records else _poll_ms(ends_at_s)))
+                fill_ms = _fill_ms(time.monotonic() - began_at_s)
                 records += polled
                 filled += sum(size_of(record) for record in polled)
                 if records and not polled:
@@ -291,6 +293,11 @@ class ShareMember:
 def _poll_ms(ends_at_s: float) -> int:
     """How long to poll for the first records of a lease, for which there is time until then."""
     return max(_FILL_MS, min(_POLL_MS, int((ends_at_s - time.monotonic()) * 1_000)))
+
+
+def _fill_ms(took_s: float) -> int:
+    """How long to poll for more, when the last records took so long: a poll that ends sooner would miss as many."""
+    return max(_FILL_MS, min(_MOST_FILL_MS, int(took_s * 1_000)))
 
 
 def _by_type(

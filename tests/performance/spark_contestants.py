@@ -7,7 +7,6 @@ first use of everything.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import statistics
 import sys
@@ -25,19 +24,21 @@ import kafka_share.spark
 IDLE_S: Final = 3.0
 PHASES: Final = ("latestOffset", "queryPlanning", "walCommit", "addBatch", "commitOffsets", "triggerExecution")
 """What Spark says a batch took, in milliseconds; the last one is the whole."""
-_ROUNDS_OF_WORK: Final = 40
+_ROWS_OF_WAIT: Final = 500
+_WAIT_S: Final = 0.05
+_rows = [0]
 
 
-def work_on(value: bytes) -> int:
-    """What a pipeline may do with a record in Python: a few dozen microseconds."""
-    digest = bytes(value)
-    for _ in range(_ROUNDS_OF_WORK):
-        digest = hashlib.sha256(digest).digest()
-    return digest[0]
+def wait_for_a_service(value: bytes) -> int:
+    """What a pipeline does that sends its rows somewhere, in portions: its tasks wait, and use no processor."""
+    _rows[0] += 1
+    if _rows[0] % _ROWS_OF_WAIT == 0:
+        time.sleep(_WAIT_S)
+    return len(value)
 
 
 def with_work(rows: DataFrame, run: dict[str, Any]) -> DataFrame:
-    return rows.select(F.udf(work_on, "int", useArrow=False)("value")) if run["work"] else rows
+    return rows if run["work"] == "none" else rows.select(F.udf(wait_for_a_service, "int", useArrow=False)("value"))
 
 
 def _stream(reader: Any, run: dict[str, Any]) -> dict[str, float]:

@@ -5,8 +5,8 @@
 A script, not a test; `--help` lists the options. It starts an Apache Kafka, fills topics, and lets the contestants take
 turns, round after round, each run in a fresh share group. It prints medians with the lowest and the highest round, and
 the medians of the ratios to our source within each round: five minutes on two busy cores. `--part scale` shows instead
-how our rate changes with splits, executors and work. Needs Java 17, Maven (the jars of Kafka and of Spark's source) and
-the extras dev and spark.
+how our rate grows with splits and executors, and where it ends on this machine. Needs Java 17, Maven (the jars of Kafka
+and of Spark's source) and the extras dev and spark.
 """
 
 # ruff: noqa: T201 - a command line of its own
@@ -40,9 +40,13 @@ from kafka_share.cli.demo.cluster import Cluster
 
 OURS: Final = "kafka_share"
 SIZES: Final = (100, 1_000)
-MASTERS: Final = ("local[1]", "local[2]", "local-cluster[2,1,1024]")
-SPLITS: Final = (1, 2, 8)
-_ROUNDS_OF_SCALE: Final = 2
+MASTERS: Final = {
+    "local-cluster[1,1,1024]": "1 with 1 core",
+    "local-cluster[2,1,1024]": "2 with 1 core",
+    "local-cluster[2,2,1024]": "2 with 2 cores",
+}
+SPLITS: Final = (1, 2, 4)
+WORK: Final = {"none": "none", "wait": "50 ms for every 500 rows"}
 _PREPARATION_S: Final = 300
 _PROGRAM: Final = Path(__file__).with_name("spark_contestants.py")
 _LOCKS: Final = "group.share.partition.max.record.locks"
@@ -53,18 +57,18 @@ Run = dict[str, Any]
 
 @attrs.frozen
 class Case:
-    """What is measured. `work`: each row costs its task some CPU."""
+    """What is measured. `work`: what a task does with its rows, a key of `WORK`."""
 
     contestant: str
     size: int
     splits: int = 2
-    work: bool = False
+    work: str = "none"
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--records", type=int, default=30_000, help="in each topic (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=3, help="runs of each contestant (default: %(default)s)")
+    parser.add_argument("--records", type=int, default=80_000, help="in each topic (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=3, help="runs of each (default: %(default)s)")
     parser.add_argument("--per-batch", type=int, default=10_000, help="records of a batch (default: %(default)s)")
     parser.add_argument("--locks", type=int, default=2_000, help=f"{_LOCKS} (default: %(default)s, as Kafka's)")
     parser.add_argument("--kafka", default="4.3.1", metavar="VERSION", help="default: %(default)s")
@@ -180,16 +184,16 @@ def _print_phases(results: list[Run]) -> None:
 
 
 def scale(options: argparse.Namespace, field: Field) -> None:
-    """Our source by executors, splits and work."""
-    print("\n| master | splits | work in the tasks | rows/s | lowest to highest |")
+    """Our source by executors, splits and work; the first round only warms everything up."""
+    print("\n| executors | splits | work in the tasks | rows/s | lowest to highest |")
     print("|---|---|---|---|---|")
-    cases = [Case(OURS, SIZES[0]), *(Case(OURS, SIZES[0], splits, work=True) for splits in SPLITS)]
-    for master in MASTERS:
-        results = list(measured(master, [], field.runs(cases * _ROUNDS_OF_SCALE)))
+    cases = [Case(OURS, SIZES[0]), *(Case(OURS, SIZES[0], splits, "wait") for splits in SPLITS)]
+    for master, executors in MASTERS.items():
+        results = list(measured(master, [], field.runs(cases * (options.rounds + 1))))[len(cases) :]
         for case in cases:
             rates = [one["rate"] for one in results if (one["splits"], one["work"]) == (case.splits, case.work)]
-            named = f"| {master} | {case.splits} | {'SHA-256, 40 times' if case.work else 'none'}"
             spread = f"{min(rates):,.0f} to {max(rates):,.0f}"
+            named = f"| {executors} | {case.splits} | {WORK[case.work]}"
             print(f"{named} | {statistics.median(rates):,.0f} | {spread} |", flush=True)
 
 

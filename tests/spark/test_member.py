@@ -12,7 +12,7 @@ from kafka_share.records import AcknowledgeType, ShareRecord, TimestampType
 pytest.importorskip("pyarrow", reason="pip install 'kafka-share[spark]'")
 
 from kafka_share.spark.held_records import HeldRecords
-from kafka_share.spark.member import ShareMember
+from kafka_share.spark.member import ShareMember, _fill_ms
 
 LOCKS = 100
 """As few as a group may have."""
@@ -101,6 +101,12 @@ def test_refused_acknowledgements_are_counted(limited: ReferenceBroker, member: 
     member.acknowledge(lease, {}, ACCEPT)
     member.flush()
     assert member.refused == 10
+
+
+@pytest.mark.parametrize(("took_s", "poll_ms"), [(0.001, 30), (0.06, 60), (5.0, 100)])
+def test_a_poll_for_more_takes_as_long_as_the_last_records_took_within_bounds(took_s: float, poll_ms: int) -> None:
+    """Large records on a busy machine take longer, and a lease would be cut. The first ones may be waited for, too."""
+    assert _fill_ms(took_s) == poll_ms
 
 
 def made_by_hand(offset: int) -> ShareRecord:
