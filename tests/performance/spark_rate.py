@@ -31,7 +31,7 @@ from typing import Any, Final
 import attrs
 import pyspark
 from conformance.kafka_server import KafkaServer
-from performance.consume_rate import PARTITIONS, fill
+from performance.filling import PARTITIONS, fill
 from performance.spark_contestants import PHASES
 from performance.spark_kafka_jars import JarsMissingError, fetch
 from spark.spark_home import spark_home

@@ -13,6 +13,7 @@ from typing import Final
 _TAKE_NO_OTHER_BRANCHES: Final = (
     "tests/conformance/",
     "tests/fuzz/",
+    "tests/performance/",
     "tests/simulation/",
     "tests/soak/",
     "tests/test_docs.py",

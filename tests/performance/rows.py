@@ -1,0 +1,276 @@
+"""What is measured: the rows of the table, and why ours are behind where they are.
+
+Read by `bench`, `runs` and `page`. A row is one setting of everything but the client; its contestants take turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+import attrs
+from performance.replayed_batches import Shape
+from performance.stub_broker import Settings
+from performance.targets import KAFKA, REFERENCE, STUB
+
+from kafka_share.protocol.record_format import Codec
+
+OURS: Final = "ours"
+OURS_ASYNCIO: Final = "ours-asyncio"
+CONFLUENT: Final = "confluent"
+JAVA: Final = "java"
+PEERS: Final = (CONFLUENT, JAVA)
+
+PAIR: Final = (OURS, CONFLUENT)
+TRIO: Final = (OURS, CONFLUENT, JAVA)
+ALL: Final = (OURS, OURS_ASYNCIO, CONFLUENT, JAVA)
+
+NAMES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        OURS: "kafka_share",
+        OURS_ASYNCIO: "kafka_share, asyncio",
+        CONFLUENT: "confluent-kafka",
+        JAVA: "Java",
+    }
+)
+
+RECORDS: Final[Mapping[str, Mapping[str, int]]] = MappingProxyType(
+    {
+        STUB: {OURS: 1, OURS_ASYNCIO: 1, CONFLUENT: 5, JAVA: 20},
+        REFERENCE: {OURS: 1, OURS_ASYNCIO: 1, CONFLUENT: 1, JAVA: 1},
+        KAFKA: {OURS: 1, OURS_ASYNCIO: 1, CONFLUENT: 2, JAVA: 4},
+    }
+)
+"""How many times the records of a row a contestant is given, so that each is busy for about a second. The Java client's
+first quarter is left out: its virtual machine compiles then."""
+
+CAUSES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "decoding": "each record is decoded by Python code, field by field; the peers do it in C and compiled Java",
+        "objects": "each record is a tuple of twelve fields, which Python's garbage collector tracks and walks through",
+        "bookkeeping": "each acknowledgement goes through a call in Python and into dicts, and is taken out again when "
+        "ranges are made",
+        "batches": "each batch of records costs an object, a header and a checksum call in Python, however few records "
+        "it holds",
+        "wake-ups": "each call wakes the background thread through a mailbox and a pipe to itself, and is woken by a "
+        "condition; the two threads take turns at the interpreter's lock",
+        "copies": "bytes are received, decompressed and cut into values by way of Python objects, with copies between",
+        "window": "in an open window each record is kept by itself, and any thread may acknowledge it, so each call "
+        "takes a lock",
+    }
+)
+
+
+@attrs.frozen(kw_only=True)
+class Row:
+    """`records`: of each of our contestants in a run. `work`, `mode` and `window`: as in a contestant's task. `causes`:
+    keys of `CAUSES`, for the case that ours are behind."""
+
+    id: str
+    part: str
+    title: str
+    target: str = STUB
+    settings: Settings = attrs.field(factory=Settings)
+    contestants: tuple[str, ...] = PAIR
+    records: int = 150_000
+    mode: str = "implicit"
+    max_poll_records: int = 500
+    work: int = 0
+    window: int = 0
+    consumers: int = 1
+    causes: tuple[str, ...] = ("decoding", "objects")
+
+    @property
+    def is_latency(self) -> bool:
+        return bool(self.settings.every_ms)
+
+    def records_of(self, contestant: str) -> int:
+        """Before a run is made smaller."""
+        return self.records if self.is_latency else self.records * RECORDS[self.target][contestant]
+
+
+RATE: Final = "Throughput and CPU on the stub"
+BROKERS: Final = "Throughput and CPU on brokers"
+LATENCY: Final = "Latency"
+BY_CONSUMERS: Final = "Scaling: consumers, each a process"
+BY_PARTITIONS: Final = "Scaling: partitions"
+BY_FLIGHT: Final = "Scaling: records in flight (open window)"
+PARTS: Final = (RATE, BROKERS, LATENCY, BY_CONSUMERS, BY_PARTITIONS, BY_FLIGHT)
+
+_EXPLICIT: Final = ("decoding", "objects", "bookkeeping")
+_COMMIT: Final = (*_EXPLICIT, "wake-ups")
+_WINDOW: Final = ("window", "bookkeeping", "decoding", "objects")
+_MODES: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
+    ("implicit", "implicit", ("decoding", "objects")),
+    ("explicit", "explicit, a call per record", _EXPLICIT),
+    ("commit", "explicit, and commit_sync after each poll", _COMMIT),
+)
+CODECS: Final[tuple[Codec, ...]] = ("gzip", "snappy", "lz4", "zstd")
+
+
+def _on_the_stub() -> Iterator[Row]:
+    for mode, words, causes in _MODES:
+        contestants = ALL if mode != "commit" else TRIO
+        yield Row(
+            id=f"stub-100-{mode}", part=RATE, title=f"100 B, {words}", mode=mode, causes=causes, contestants=contestants
+        )
+    yield Row(
+        id="stub-100-window",
+        part=RATE,
+        title="100 B, open window of 5,000 records",
+        contestants=(OURS,),
+        mode="window",
+        window=5_000,
+        causes=_WINDOW,
+    )
+    large = Settings(shape=Shape(1_000))
+    for mode, words, causes in _MODES[:2]:
+        yield Row(
+            id=f"stub-1000-{mode}",
+            part=RATE,
+            title=f"1 kB, {words}",
+            settings=large,
+            mode=mode,
+            contestants=TRIO,
+            records=100_000,
+            causes=(*causes, "copies"),
+        )
+    yield Row(id="stub-100-poll-2000", part=RATE, title="100 B, max_poll_records 2,000", max_poll_records=2_000)
+    headers = Settings(shape=Shape(100, headers=2))
+    yield Row(id="stub-100-headers", part=RATE, title="100 B and two headers, which nobody reads", settings=headers)
+    for partitions in (4, 16):
+        yield Row(
+            id=f"stub-100-partitions-{partitions}",
+            part=RATE,
+            title=f"100 B, {partitions} partitions",
+            settings=Settings(partitions),
+        )
+    for size, causes in ((10, ("batches", "decoding", "objects")), (1, ("batches", "objects"))):
+        yield Row(
+            id=f"stub-100-batches-{size}",
+            part=RATE,
+            title=f"100 B, batches of {size}",
+            settings=Settings(shape=Shape(100, batch_records=size)),
+            records=100_000 if size == 10 else 40_000,
+            causes=causes,
+        )
+    for value_bytes, label in ((100, "100 B"), (1_000, "1 kB")):
+        for codec in CODECS:
+            yield Row(
+                id=f"stub-{value_bytes}-{codec}",
+                part=RATE,
+                title=f"{label}, {codec}",
+                settings=Settings(shape=Shape(value_bytes, codec=codec)),
+                records=100_000 if value_bytes == 100 else 40_000,
+                causes=("decoding", "objects", "copies"),
+            )
+    yield Row(
+        id="stub-100-busy",
+        part=RATE,
+        title="100 B, a handler that computes (an empty loop of 50 turns)",
+        work=50,
+        causes=("decoding", "objects", "wake-ups"),
+    )
+    slow = Settings(delay_ms=1)
+    yield Row(
+        id="stub-100-delay",
+        part=RATE,
+        title="100 B, a broker that takes 1 ms",
+        settings=slow,
+        causes=("decoding", "objects", "wake-ups"),
+    )
+    yield Row(
+        id="stub-100-delay-busy",
+        part=RATE,
+        title="100 B, a broker that takes 1 ms, and the handler of 50 turns",
+        settings=slow,
+        work=50,
+        causes=("decoding", "objects", "wake-ups"),
+    )
+
+
+def _on_brokers() -> Iterator[Row]:
+    for target, name, records in ((REFERENCE, "reference broker", 100_000), (KAFKA, f"Apache Kafka {KAFKA}", 400_000)):
+        short = "reference" if target == REFERENCE else "kafka"
+        contestants = PAIR if target == REFERENCE else TRIO
+
+        def row(suffix: str, title: str, **more: Any) -> Row:
+            made = Row(
+                id=f"{short}-{suffix}",  # noqa: B023 - called in this turn of the loop
+                part=BROKERS,
+                title=f"{name}: {title}",  # noqa: B023
+                target=target,  # noqa: B023
+                contestants=contestants,  # noqa: B023
+                records=records,  # noqa: B023
+            )
+            return attrs.evolve(made, **more)
+
+        yield row("100-implicit", "100 B, implicit")
+        yield row("100-explicit", "100 B, explicit, a call per record", mode="explicit", causes=_EXPLICIT)
+        if target == KAFKA:
+            yield row("100-poll-2000", "100 B, implicit, max_poll_records 2,000", max_poll_records=2_000)
+            yield row(
+                "100-busy", "100 B, a handler that computes (200 turns)", work=200, contestants=PAIR, causes=_COMMIT
+            )
+            yield row("1000-implicit", "1 kB, implicit", settings=Settings(shape=Shape(1_000)), records=150_000)
+
+
+def _latency() -> Iterator[Row]:
+    for target, name in ((STUB, "stub"), (REFERENCE, "reference broker"), (KAFKA, f"Apache Kafka {KAFKA}")):
+        yield Row(
+            id=f"latency-{'kafka' if target == KAFKA else target}",
+            part=LATENCY,
+            title=name,
+            target=target,
+            settings=Settings(every_ms=20),
+            contestants=TRIO if target == KAFKA else (OURS, OURS_ASYNCIO, CONFLUENT) if target == STUB else PAIR,
+            records=400,
+            causes=("wake-ups",),
+        )
+
+
+def _scaling() -> Iterator[Row]:
+    for consumers in (1, 2, 4, 8):
+        yield Row(
+            id=f"consumers-{consumers}",
+            part=BY_CONSUMERS,
+            title=f"{consumers}",
+            settings=Settings(16),
+            consumers=consumers,
+            records=100_000,
+        )
+    for partitions in (1, 4, 16, 64, 200):
+        yield Row(
+            id=f"partitions-{partitions}",
+            part=BY_PARTITIONS,
+            title=f"{partitions}",
+            settings=Settings(partitions),
+            records=100_000,
+        )
+    for window in (10, 100, 1_000, 10_000, 100_000):
+        yield Row(
+            id=f"in-flight-{window}",
+            part=BY_FLIGHT,
+            title=f"{window:,}",
+            settings=Settings(4, Shape(100, batch_records=10)),
+            contestants=(OURS,),
+            mode="window",
+            window=window,
+            max_poll_records=min(500, window),
+            records={10: 10_000, 100: 40_000, 100_000: 250_000}.get(window, 80_000),
+            causes=_WINDOW,
+        )
+
+
+ROWS: Final[tuple[Row, ...]] = (*_on_the_stub(), *_on_brokers(), *_latency(), *_scaling())
+
+QUICK: Final = (
+    "stub-100-implicit",
+    "stub-100-explicit",
+    "stub-1000-implicit",
+    "stub-100-batches-1",
+    "stub-100-lz4",
+    "latency-stub",
+)
+"""What `--quick` measures."""

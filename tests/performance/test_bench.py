@@ -1,0 +1,129 @@
+"""The benchmarks run: a tiny row of each kind, and the page that is made of them. The numbers are no matter here."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from performance import bench, page, targets
+from performance.figures import Spread, figures_of, is_behind, percentile
+from performance.profiling import top
+from performance.rows import CAUSES, CONFLUENT, OURS, ROWS
+from performance.runs import Runner
+from support.documentation import ROOT, environment
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.foreign]  # each run starts a Python or two
+pytest.importorskip("confluent_kafka")
+
+STUB_ROWS = ("stub-100-implicit", "stub-100-window", "latency-stub", "consumers-2")
+BROKER_ROWS = ("reference-100-explicit", "latency-reference")
+BY_ID = {row.id: row for row in ROWS}
+
+
+def run(folder: Path, rows: tuple[str, ...]) -> list[dict[str, Any]]:
+    words = [word for row in rows for word in ("--rows", row)]
+    command = [sys.executable, "-m", "performance.bench", "--rounds", "1", "--size", "0.01", *words]
+    done = subprocess.run(
+        [*command, "--json", str(folder / "kept.json")],
+        env={**environment(), "PATH": ""},  # no Java: it would take longer than all the rest
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    kept = json.loads((folder / "kept.json").read_text())
+    assert set(kept["why_not"]) <= {"java"}
+    found: list[dict[str, Any]] = kept["results"]
+    for one in found:
+        assert one["rate"] > 0
+        assert one["cpu"] > 0
+        assert f"{one['row']} " in done.stdout
+    return found
+
+
+def test_every_kind_of_row_runs_on_the_stub(tmp_path: Path) -> None:
+    results = run(tmp_path, STUB_ROWS)
+    assert {one["row"] for one in results} == set(STUB_ROWS)
+    assert {one["contestant"] for one in results} == {"ours", "ours-asyncio", "confluent"}
+    for one in results:
+        assert one["broker_cpu"] > 0
+        assert bool(one["latencies_us"]) == BY_ID[one["row"]].is_latency
+    text = page.page({"machine": {"date": "today"}, "why_not": {"java": "no"}, "results": results}, minutes=1)
+    for row in STUB_ROWS:
+        assert f"| {BY_ID[row].title} | kafka_share |" in text
+    assert "| not measured | Java: no |" in text
+
+
+def test_rows_on_the_reference_broker_run(tmp_path: Path) -> None:
+    results = run(tmp_path, BROKER_ROWS)
+    assert {(one["row"], one["contestant"]) for one in results} == {
+        (row, contestant) for row in BROKER_ROWS for contestant in ("ours", "confluent")
+    }
+
+
+def test_a_contestant_that_fails_ends_the_run_with_what_it_said(tmp_path: Path) -> None:
+    row = attrs.evolve(BY_ID["stub-100-implicit"], max_poll_records=-1)
+    said = r"a contestant ended with 1: (.|\n)*max_poll_records"
+    with targets.stub(row.settings) as target, pytest.raises(RuntimeError, match=said):
+        Runner(tmp_path, size=0.01).run(row, target, OURS)
+
+
+# ---- figures
+
+
+def result(contestant: str, number: int, cpu: float, rate: float = 10.0, latencies: tuple[float, ...] = ()) -> Any:
+    kept = {"row": "stub-100-implicit", "contestant": contestant, "round": number, "cpu": cpu, "rate": rate}
+    return {**kept, "rss_mb": 30.0, "broker_cpu": None, "latencies_us": list(latencies), "load": 1.0}
+
+
+def test_ratios_are_those_within_a_round() -> None:
+    """Not the ratio of the medians: the machine may be slower in one round for all."""
+    row = BY_ID["stub-100-implicit"]
+    results = [result(OURS, 0, 2.0), result(CONFLUENT, 0, 1.0), result(OURS, 1, 8.0), result(CONFLUENT, 1, 2.0)]
+    results += [result(OURS, 2, 3.0), result(CONFLUENT, 2, 1.0)]
+    ours, theirs = figures_of(row, results)
+    assert ours.cpu == Spread(3.0, 2.0, 8.0)
+    assert ours.cpu_ratio == Spread(3.0, 2.0, 4.0)
+    assert theirs.cpu_ratio is None
+    assert is_behind(row, [ours, theirs])
+    assert not is_behind(row, figures_of(row, [result(OURS, 0, 1.0, 20.0), result(CONFLUENT, 0, 1.5)]))
+
+
+def test_a_percentile_is_a_value_that_was_measured() -> None:
+    values = list(range(1_000))
+    assert [percentile(values, percent) for percent in (50, 99, 99.9)] == [500, 990, 999]
+
+
+def test_a_profile_is_read_by_thread_and_by_what_runs_itself() -> None:
+    raw = "thread A;main;decode 30\nthread A;main 10\nthread B;loop;decode 10\n"
+    text = "\n".join(top(raw))
+    assert "thread A: 80.0 % of the samples\n   75.0 %  decode\n   25.0 %  main" in text
+    assert "thread B: 20.0 % of the samples\n  100.0 %  decode" in text
+
+
+def test_results_of_several_files_make_one_page(tmp_path: Path) -> None:
+    for name, cpu in (("old", 1.0), ("new", 2.0)):
+        kept = {"machine": {"date": name}, "why_not": {}, "results": [result(OURS, 0, cpu)]}
+        (tmp_path / name).write_text(json.dumps(kept))
+    assert bench.merged([tmp_path / "old", tmp_path / "new"])["results"] == [result(OURS, 0, 2.0)]
+
+
+def test_every_row_has_a_name_and_known_causes() -> None:
+    assert len(BY_ID) == len(ROWS)
+    assert {cause for row in ROWS for cause in row.causes} == set(CAUSES)
+
+
+def test_the_plot_has_a_bar_for_each_contestant(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from performance.plot import draw
+
+    draw([result(OURS, 0, 2.0), result(CONFLUENT, 0, 1.0)], tmp_path / "plot.svg")
+    drawn = (tmp_path / "plot.svg").read_text()
+    assert "kafka_share" in drawn
+    assert "confluent-kafka" in drawn
