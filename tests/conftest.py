@@ -9,7 +9,7 @@ from collections.abc import Generator
 import hypothesis
 import pytest
 from support import waiting
-from support.measuring import takes_no_other_branches, unmeasured
+from support.measuring import measured_as_needed, unmeasured
 from support.scheduling import BrokersTogether, long_ones_first
 
 pytest_plugins = ("kafka_share.pytest_plugin", "pytester")
@@ -80,7 +80,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    with unmeasured() if takes_no_other_branches(item.nodeid) else contextlib.nullcontext():
+    with measured_as_needed(item.nodeid):
         return (yield)
 
 

@@ -63,7 +63,7 @@ def test_a_consumer_that_pushes_its_metrics_without_end_shows(monkeypatch: pytes
             self._due_at_ms = now_ms + 10
 
         monkeypatch.setattr(TelemetryPush, name, at_once)
-    assert any("TELEMETRY" in (run_client(seed).complaint or "") for seed in range(0, SEARCHED, 2))
+    assert any("TELEMETRY" in (run_client(seed).complaint or "") for seed in range(8, SEARCHED, 2))
 
 
 def test_admin_calls_end_in_time_and_succeed_when_answers_were_mutated_for_a_while() -> None:
