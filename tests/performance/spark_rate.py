@@ -33,7 +33,8 @@ import pyspark
 from conformance.kafka_server import KafkaServer
 from performance.filling import PARTITIONS, fill
 from performance.spark_contestants import PHASES
-from performance.spark_kafka_jars import JarsMissingError, fetch
+from performance.spark_kafka_jars import fetch
+from spark.maven_jars import JarsMissingError
 from spark.spark_home import spark_home
 
 from kafka_share.cli.demo.cluster import Cluster

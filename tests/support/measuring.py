@@ -20,9 +20,6 @@ _TAKE_NO_OTHER_BRANCHES: Final = (
     "tests/test_docs.py",
     "tests/test_examples.py",
     # the same few steps in thousands of random orders
-    "tests/application/test_delivery.py::TestInFlightAgainstModel",
-    "tests/application/test_open_window_random.py",
-    "tests/core/fetching/test_session_model.py",
     "tests/core/test_every_event.py",
     "tests/core/test_random.py",
     "tests/facade/test_explicit.py::test_each_record_ends_once_when_words_are_random",
@@ -38,17 +35,17 @@ _TAKE_NO_OTHER_BRANCHES: Final = (
     "tests/core/test_hostile_heartbeats.py::test_an_assignment_is_cut_off",
     "tests/facade/test_payloads.py::test_every_record_comes_once_when_there_are_thousands",
     "tests/facade/test_polling.py::test_every_record_comes_whole_and_in_order",
-    "tests/facade/test_window.py::test_each_record_is_settled_once_when_eight_threads",
 )
 """Folders, files and tests: where they go, the other tests go, too."""
 _PROCESSES_ARE_LIKE_OTHERS: Final = (
     "tests/cli/test_late_imports.py",
-    "tests/facade/test_process_end.py",
     "tests/spark/test_agent_status.py",
-    "tests/spark/test_fleet.py",
 )
 """Of these, the processes that they start are not measured."""
-_TWIN: Final = re.compile(r"tests/facade/.*\[(.*-)?asyncio[]-]")
+_TWIN: Final = re.compile(
+    r"tests/facade/test_(broken_broker|cluster_changes|delivery_count|explicit|fetch_answers|groups|locks|membership"
+    r"|payloads|polling|window)\.py.*\[(.*-)?asyncio[]-]"
+)
 """A test on the asyncio façade that runs on the blocking one as well: below the façade both go the same way."""
 _OF_SUBPROCESSES: Final = "COVERAGE_PROCESS_CONFIG"
 """With this variable each Python measures itself."""
