@@ -97,11 +97,24 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         runner = Runner(Path(folder), options.size)
         rounds = options.rounds or (1 if options.quick else _ROUNDS)
-        results = list(measured(chosen(options), runner, rounds))
+        results: list[Result] = []
+        for result in measured(chosen(options), runner, rounds):
+            results.append(result)
+            keep(options.json, runner, results)
     print(f"\n{len(results)} runs in {(time.monotonic() - began_at_s) / 60:.1f} minutes")
     for name, reason in runner.why_not.items():
         print(f"not measured: {name}: {reason}")
+    return kept_as(runner, results)
+
+
+def kept_as(runner: Runner, results: list[Result]) -> dict[str, Any]:
     return {"machine": machine(), "why_not": runner.why_not, "results": results}
+
+
+def keep(file: Path | None, runner: Runner, results: list[Result]) -> None:
+    """After each run: what was measured is there even if the machine is wanted for something else."""
+    if file is not None:
+        file.write_text(json.dumps(kept_as(runner, results)), encoding="utf-8")
 
 
 def show_profile(row_id: str, size: float) -> None:
@@ -129,8 +142,6 @@ def main(words: Sequence[str] | None = None) -> None:
         show_profile(options.profile, options.size)
         return
     kept = merged(options.results) if options.results else measure(options)
-    if options.json:
-        options.json.write_text(json.dumps(kept), encoding="utf-8")
     if not kept["results"]:
         return
     print("\n".join(page.tables(kept["results"])))

@@ -36,9 +36,9 @@ Records = Sequence[Any]
 @attrs.frozen
 class Task:
     """What to do. `mode`: implicit, explicit (a call per record), commit (explicit, and commit_sync after each poll),
-    window (the oldest is acknowledged when `window` records are in flight). `work`: turns of an empty loop per record.
-    `stamped`: values begin with the time they were made at. `idle_s`: end when nothing has come for so long, as one of
-    several consumers does that cannot know its share; 0: at `records`."""
+    window (the oldest are acknowledged while more than `window` are in flight; another poll fits). `work`: turns of an
+    empty loop per record. `stamped`: values begin with the time they were made at. `idle_s`: end when nothing has come
+    for so long, as one of several consumers does that cannot know its share; 0: at `records`."""
 
     client: str
     bootstrap: str
@@ -124,7 +124,7 @@ def _our_settings(task: Task) -> dict[str, Any]:
         "group_id": task.group,
         "max_poll_records": task.max_poll_records,
         "share_acknowledgement_mode": "implicit" if task.mode == "implicit" else "explicit",
-        "explicit_window_records": task.window,
+        "explicit_window_records": task.window and task.window + task.max_poll_records,
     }
 
 
@@ -153,7 +153,7 @@ def _our_handler(task: Task, acknowledge: Callable[[Any], None]) -> Callable[[Re
         for record in records:
             record.value  # noqa: B018
             in_flight.append(record)
-        while len(in_flight) >= task.window:
+        while len(in_flight) > task.window:
             acknowledge(in_flight.popleft())
 
     if task.mode == "window":

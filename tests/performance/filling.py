@@ -11,8 +11,6 @@ import sys
 import time
 from typing import Any, Final
 
-from confluent_kafka import Producer
-
 PARTITIONS: Final = 4
 RECORDS_IN_BATCH: Final = 500
 _RECORD_OVERHEAD_BYTES: Final = 16
@@ -23,6 +21,8 @@ _STAMP: Final = struct.Struct(">q")
 
 def fill(bootstrap_server: str, topic: str, records: int, value_bytes: int, partitions: int = PARTITIONS) -> None:
     """Values of `value_bytes`, without key and headers, in batches of `RECORDS_IN_BATCH`."""
+    from confluent_kafka import Producer
+
     value = b"x" * value_bytes
     batch_bytes = RECORDS_IN_BATCH * (value_bytes + _RECORD_OVERHEAD_BYTES) + _BATCH_OVERHEAD_BYTES
     producer: Any = Producer(
@@ -54,6 +54,8 @@ def fill(bootstrap_server: str, topic: str, records: int, value_bytes: int, part
 
 def produce_steadily(bootstrap_server: str, topic: str, count: int, every_ms: float, value_bytes: int) -> None:
     """Values begin with the time at which they were handed to the producer, in ns since 1970."""
+    from confluent_kafka import Producer
+
     producer: Any = Producer({"bootstrap.servers": bootstrap_server, "linger.ms": 0, "acks": "1"})
     rest = bytes(max(0, value_bytes - _STAMP.size))
     begun_at_s = time.monotonic()

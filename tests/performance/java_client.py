@@ -5,6 +5,7 @@ Where Java, its compiler or the jars are missing, `KafkaUnavailableError` says s
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -27,7 +28,7 @@ class JavaClient:
         jars = class_path(VERSION)
         if shutil.which("javac") is None:
             raise KafkaUnavailableError("the Java client needs a JDK: javac is not installed")
-        self._class_path = f"{folder}:{jars}"
+        self._class_path = f"{folder}{os.pathsep}{jars}"
         compiler = ["javac", "-nowarn", "-Xlint:none", "-d", str(folder), "-cp", jars, str(_SOURCE)]
         done = subprocess.run(compiler, capture_output=True, text=True, check=False)
         if done.returncode != 0:

@@ -7,11 +7,13 @@ import importlib.metadata
 import os
 import platform
 import subprocess
+from functools import cache
 from pathlib import Path
 
 from kafka_share._version import VERSION
 
 
+@cache
 def machine() -> dict[str, str]:
     """Facts by name, for JSON and for the page."""
     return {

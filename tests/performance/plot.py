@@ -57,5 +57,6 @@ def _bars(panel: Any, rows: list[tuple[str, dict[str, Figures]]], name: str, lab
             error_kw={"linewidth": 0.8},
         )
     panel.set_xscale("log")
+    panel.margins(y=0.01)
     panel.set_xlabel(label)
     panel.grid(axis="x", alpha=0.3)

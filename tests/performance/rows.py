@@ -48,16 +48,18 @@ first quarter is left out: its virtual machine compiles then."""
 CAUSES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "decoding": "each record is decoded by Python code, field by field; the peers do it in C and compiled Java",
-        "objects": "each record is a tuple of twelve fields, which Python's garbage collector tracks and walks through",
-        "bookkeeping": "each acknowledgement goes through a call in Python and into dicts, and is taken out again when "
-        "ranges are made",
-        "batches": "each batch of records costs an object, a header and a checksum call in Python, however few records "
-        "it holds",
-        "wake-ups": "each call wakes the background thread through a mailbox and a pipe to itself, and is woken by a "
-        "condition; the two threads take turns at the interpreter's lock",
-        "copies": "bytes are received, decompressed and cut into values by way of Python objects, with copies between",
+        "objects": "each record becomes a tuple of twelve fields when it arrives, whether or not anybody looks at them",
+        "wake-ups": "each poll wakes the background thread through a mailbox and a pipe to itself, is woken by a "
+        "condition, and the two threads take turns at the interpreter's lock; a fetch takes several turns of an event "
+        "loop in Python",
+        "bookkeeping": "each acknowledgement goes through calls in Python and into a dict, and is taken out again "
+        "when ranges are made",
+        "batches": "each batch costs objects, a header and a checksum call in Python, however few records it holds",
+        "copies": "what is fetched is decompressed and cut into values as Python objects, with copies between",
         "window": "in an open window each record is kept by itself, and any thread may acknowledge it, so each call "
         "takes a lock",
+        "locks": "in an open window the background thread looks at the lock of each record in flight at every turn, so "
+        "a record costs more, the more are in flight",
     }
 )
 
@@ -79,7 +81,7 @@ class Row:
     work: int = 0
     window: int = 0
     consumers: int = 1
-    causes: tuple[str, ...] = ("decoding", "objects")
+    causes: tuple[str, ...] = ("decoding", "wake-ups", "objects")
 
     @property
     def is_latency(self) -> bool:
@@ -98,11 +100,13 @@ BY_PARTITIONS: Final = "Scaling: partitions"
 BY_FLIGHT: Final = "Scaling: records in flight (open window)"
 PARTS: Final = (RATE, BROKERS, LATENCY, BY_CONSUMERS, BY_PARTITIONS, BY_FLIGHT)
 
-_EXPLICIT: Final = ("decoding", "objects", "bookkeeping")
-_COMMIT: Final = (*_EXPLICIT, "wake-ups")
-_WINDOW: Final = ("window", "bookkeeping", "decoding", "objects")
+_IMPLICIT: Final = ("decoding", "wake-ups", "objects")
+_EXPLICIT: Final = ("bookkeeping", *_IMPLICIT)
+_COMMIT: Final = ("wake-ups", "bookkeeping", "decoding", "objects")
+_WINDOW: Final = ("locks", "window", "bookkeeping", "decoding", "objects")
+_BUSY: Final = ("wake-ups", "decoding", "objects")
 _MODES: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
-    ("implicit", "implicit", ("decoding", "objects")),
+    ("implicit", "implicit", _IMPLICIT),
     ("explicit", "explicit, a call per record", _EXPLICIT),
     ("commit", "explicit, and commit_sync after each poll", _COMMIT),
 )
@@ -163,14 +167,14 @@ def _on_the_stub() -> Iterator[Row]:
                 title=f"{label}, {codec}",
                 settings=Settings(shape=Shape(value_bytes, codec=codec)),
                 records=100_000 if value_bytes == 100 else 40_000,
-                causes=("decoding", "objects", "copies"),
+                causes=(*_IMPLICIT, "copies"),
             )
     yield Row(
         id="stub-100-busy",
         part=RATE,
         title="100 B, a handler that computes (an empty loop of 50 turns)",
         work=50,
-        causes=("decoding", "objects", "wake-ups"),
+        causes=_BUSY,
     )
     slow = Settings(delay_ms=1)
     yield Row(
@@ -178,7 +182,7 @@ def _on_the_stub() -> Iterator[Row]:
         part=RATE,
         title="100 B, a broker that takes 1 ms",
         settings=slow,
-        causes=("decoding", "objects", "wake-ups"),
+        causes=_BUSY,
     )
     yield Row(
         id="stub-100-delay-busy",
@@ -186,7 +190,7 @@ def _on_the_stub() -> Iterator[Row]:
         title="100 B, a broker that takes 1 ms, and the handler of 50 turns",
         settings=slow,
         work=50,
-        causes=("decoding", "objects", "wake-ups"),
+        causes=_BUSY,
     )
 
 
@@ -211,7 +215,7 @@ def _on_brokers() -> Iterator[Row]:
         if target == KAFKA:
             yield row("100-poll-2000", "100 B, implicit, max_poll_records 2,000", max_poll_records=2_000)
             yield row(
-                "100-busy", "100 B, a handler that computes (200 turns)", work=200, contestants=PAIR, causes=_COMMIT
+                "100-busy", "100 B, a handler that computes (200 turns)", work=200, contestants=PAIR, causes=_BUSY
             )
             yield row("1000-implicit", "1 kB, implicit", settings=Settings(shape=Shape(1_000)), records=150_000)
 

@@ -15,6 +15,7 @@ import attrs
 from performance.stub_broker import Settings
 from support.documentation import environment
 
+NOT_ON_WINDOWS: Final = "the stub broker waits for commands and for sockets at once, which Windows cannot"
 _STOP_TIMEOUT_S: Final = 30
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,10 +16,13 @@ from performance.figures import Spread, figures_of, is_behind, percentile
 from performance.profiling import top
 from performance.rows import CAUSES, CONFLUENT, OURS, ROWS
 from performance.runs import Runner
+from performance.stub_process import NOT_ON_WINDOWS
 from support.documentation import ROOT, environment
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.foreign]  # each run starts a Python or two
-pytest.importorskip("confluent_kafka")
+pytestmark = [
+    pytest.mark.timeout(120),  # each run starts a Python or two
+    pytest.mark.skipif(os.name == "nt", reason=NOT_ON_WINDOWS),
+]
 
 STUB_ROWS = ("stub-100-implicit", "stub-100-window", "latency-stub", "consumers-2")
 BROKER_ROWS = ("reference-100-explicit", "latency-reference")
@@ -26,6 +30,7 @@ BY_ID = {row.id: row for row in ROWS}
 
 
 def run(folder: Path, rows: tuple[str, ...]) -> list[dict[str, Any]]:
+    pytest.importorskip("confluent_kafka")
     words = [word for row in rows for word in ("--rows", row)]
     command = [sys.executable, "-m", "performance.bench", "--rounds", "1", "--size", "0.01", *words]
     done = subprocess.run(
@@ -47,6 +52,7 @@ def run(folder: Path, rows: tuple[str, ...]) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.foreign
 def test_every_kind_of_row_runs_on_the_stub(tmp_path: Path) -> None:
     results = run(tmp_path, STUB_ROWS)
     assert {one["row"] for one in results} == set(STUB_ROWS)
@@ -60,6 +66,7 @@ def test_every_kind_of_row_runs_on_the_stub(tmp_path: Path) -> None:
     assert "| not measured | Java: no |" in text
 
 
+@pytest.mark.foreign
 def test_rows_on_the_reference_broker_run(tmp_path: Path) -> None:
     results = run(tmp_path, BROKER_ROWS)
     assert {(one["row"], one["contestant"]) for one in results} == {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,12 +12,13 @@ from performance.offset_ranges import OffsetRanges
 from performance.replayed_batches import ReplayedBatches, Shape
 from performance.replayed_group import ReplayedGroup
 from performance.stub_broker import Settings
-from performance.stub_process import StubProcess
+from performance.stub_process import NOT_ON_WINDOWS, StubProcess
 from support.waiting import looks, wait_until
 
 from kafka_share import KafkaShareConsumer
 from kafka_share.protocol.record_batches import iter_batches
 
+pytestmark = pytest.mark.skipif(os.name == "nt", reason=NOT_ON_WINDOWS)
 RECORDS = 3_000
 Seen = list[tuple[int, int]]
 """(partition, offset) of each record."""
