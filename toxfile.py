@@ -60,4 +60,5 @@ def tox_after_run_commands(tox_env: ToxEnv, exit_code: int, outcomes: list[objec
 
 _offer_pyenv_versions()
 os.environ["NEWEST_PYTHON"] = next((f"python{each}" for each in reversed(SUPPORTED) if _is_here(each)), "python3")
+os.environ.setdefault("UV_SYSTEM_CERTS", "1")  # tox-uv: trust what pip trusts, such as the authority of a company
 atexit.register(_tell)
