@@ -163,12 +163,18 @@ def _ratio(ratio: Spread | None) -> str:
 def page(kept: Mapping[str, Any], minutes: int) -> str:
     """The whole of docs/benchmarks.md."""
     results: list[Result] = kept["results"]
-    rounds = 1 + max(one["round"] for one in results)
-    lines = [_HEAD.format(minutes=minutes, rounds=rounds).rstrip()]
+    lines = [_HEAD.format(minutes=minutes, rounds=_rounds(results)).rstrip()]
     lines += ["", *_standing(results), "", f"![CPU per record and records per second]({PLOT.name})", ""]
     lines += ["## Where and when", "", *_facts(kept), *tables(results), "", "## Why ours is behind", ""]
     lines += [f"- **{name}**: {sentence}." for name, sentence in CAUSES.items()]
     return "\n".join(lines) + "\n"
+
+
+def _rounds(results: Sequence[Result]) -> str:
+    """How many each row had, if they are from several runs."""
+    last = {one["row"]: one["round"] for one in results}
+    fewest, most = 1 + min(last.values()), 1 + max(last.values())
+    return f"{most}" if fewest == most else f"{fewest} to {most}"
 
 
 def _standing(results: Sequence[Result]) -> Iterator[str]:
