@@ -76,7 +76,7 @@ class StandaloneCluster:
             with urllib.request.urlopen(self._state_url, timeout=_ANSWER_S) as answer:
                 state: dict[str, Any] = json.load(answer)
                 return state
-        except OSError:
+        except (OSError, json.JSONDecodeError):  # a master that has just started answers with nothing at all
             return {}
 
     def _tell(self) -> str:
