@@ -215,7 +215,11 @@ def interrupted(mode: str, call: str, moments: Iterable[Moment], *, by_instructi
         ):
             CALLS[call](application)
         application.where = str(moment)
-        assert interruption.has_struck, f"this run never came to {moment}"
+        if not interruption.has_struck:
+            # Python 3.13 shows the first instruction of a generator twice when every function is traced, else once.
+            assert by_instruction, f"this run never came to {moment}"
+            assert moment.visit > 1, f"this run never came to {moment}"
+            continue
         yield application
 
 

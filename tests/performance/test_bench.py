@@ -20,6 +20,7 @@ from performance.stub_process import NOT_ON_WINDOWS
 from support.documentation import ROOT, environment
 
 pytestmark = [
+    pytest.mark.one_python,
     pytest.mark.timeout(120),  # each run starts a Python or two
     pytest.mark.skipif(os.name == "nt", reason=NOT_ON_WINDOWS),
 ]
