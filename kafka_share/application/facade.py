@@ -157,7 +157,9 @@ class ConsumerFacade(ConsumerMetrics, abc.ABC, Generic[K, V]):
     ) -> None:
         """The same as `acknowledge` for each of these records; with an open window it costs much less.
 
-        All that are in flight are acknowledged, and then the error of the first that is not is raised, if there is one.
+        All that are in flight are acknowledged. Then raises `IllegalStateError` for the first that is not in flight,
+        and for any in implicit mode. Acknowledges none and raises `TypeError` if one is no `ShareRecord`,
+        `InvalidArgumentError` if there is no such type, `ConsumerClosedError` after close.
         """
         kind, known = acknowledge_type(type), [*records]
         for record in known:
