@@ -122,13 +122,7 @@ class RecordBatch:
         on the way, and `UnsupportedBatchError` for an unknown codec, `BatchTooLargeError` for records of more than
         `max_bytes` (each counted as `COUNTED_RECORD_BYTES` at least). Does not look at the checksum.
         """
-        data, position = self._decompressed(max_bytes)
-        # A number that cannot be true is damage, which the decoder finds.
-        if max_bytes < self.record_count * COUNTED_RECORD_BYTES and self.record_count <= len(data):
-            raise BatchTooLargeError(
-                f"its {self.record_count} records, which count as {COUNTED_RECORD_BYTES} bytes each at least, are more "
-                f"than the {max_bytes} bytes that are allowed"
-            )
+        data, position = self.body(max_bytes)
         records = decode_records(
             data, position, self.record_count, (self.base_offset, self.last_offset), self.base_timestamp
         )
@@ -137,8 +131,18 @@ class RecordBatch:
             return ((offset, timestamp, key, value, headers) for offset, _, key, value, headers in records)
         return records
 
+    def body(self, max_bytes: int = MAX_BATCH_BYTES) -> tuple[bytes, int]:
+        """Bytes that are decompressed, and where the records begin in them. Raises as `iter_records` does at once."""
+        data, position = self._decompressed(max_bytes)
+        # A number that cannot be true is damage, which is found when one goes over the records.
+        if max_bytes < self.record_count * COUNTED_RECORD_BYTES and self.record_count <= len(data):
+            raise BatchTooLargeError(
+                f"its {self.record_count} records, which count as {COUNTED_RECORD_BYTES} bytes each at least, are more "
+                f"than the {max_bytes} bytes that are allowed"
+            )
+        return data, position
+
     def _decompressed(self, max_bytes: int) -> tuple[bytes, int]:
-        """Bytes, and where the records begin in them."""
         if self.codec == "unknown":
             raise UnsupportedBatchError(f"the codec {self.attributes & CODEC_MASK} is not known")
         if self.codec == "none":

@@ -132,7 +132,7 @@ def _decode(
             value = data[start:position]
 
         if data[position]:
-            headers = _headers(data, position, record_end)
+            headers = headers_at(data, position, record_end)
         else:
             headers = ()  # the one empty tuple: nothing is made for it
             # A key or value that reaches too far was cut off above; it is noticed here.
@@ -144,8 +144,8 @@ def _decode(
         raise CorruptBatchError(f"{end - position} bytes follow the last record")
 
 
-def _headers(data: bytes, position: int, end: int) -> RecordHeaders:
-    """The rest of a record, undecoded; only the number of headers is looked at."""
+def headers_at(data: bytes, position: int, end: int) -> EncodedHeaders:
+    """The rest of a record, undecoded; only the number of headers is looked at. Raises `CorruptBatchError`."""
     number, behind = read_unsigned(data, position)
     if number & 1 or number > end - behind:  # a header has two bytes at least, and `number` is twice what it stands for
         raise CorruptBatchError("a record has an impossible number of headers")

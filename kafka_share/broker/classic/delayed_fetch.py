@@ -6,14 +6,18 @@ and no polling of logs: a delayed fetch costs nothing until its partition moves.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import attrs
+
+from kafka_share.broker.deadlines import Deadlines
 
 if TYPE_CHECKING:
     from kafka_share.broker.events import RequestContext
     from kafka_share.broker.storage.topics import Partition
     from kafka_share.protocol.logs import FetchRequest
+
+T = TypeVar("T")
 
 
 @attrs.frozen(eq=False)
@@ -49,39 +53,62 @@ class DelayedFetch:
 
 
 class DelayedFetches:
-    """All delayed fetches. A connection has one request in work at a time, so their number is that of connections."""
+    """All delayed fetches: by partition, by connection and by time. Nothing here looks at all of them."""
 
     def __init__(self) -> None:
-        self._waiting: list[DelayedFetch] = []
+        self._waiting: dict[int, DelayedFetch] = {}
+        self._by_partition: dict[Partition, dict[int, None]] = {}
+        self._by_connection: dict[int, dict[int, None]] = {}
+        self._expiries: Deadlines[int] = Deadlines()
         self._due: list[DelayedFetch] = []
+        self._last_number = 0
 
     def add(self, fetch: DelayedFetch) -> None:
-        self._waiting.append(fetch)
+        self._last_number = number = self._last_number + 1
+        self._waiting[number] = fetch
+        for one in fetch.ranges:
+            self._by_partition.setdefault(one.partition, {})[number] = None
+        self._by_connection.setdefault(fetch.context.connection_id, {})[number] = None
+        self._expiries.set(number, fetch.expires_at_ms)
+
+    def _take(self, number: int) -> DelayedFetch:
+        """The fetch, which waits no longer."""
+        fetch = self._waiting.pop(number)
+        for one in fetch.ranges:
+            _remove(self._by_partition, one.partition, number)
+        _remove(self._by_connection, fetch.context.connection_id, number)
+        self._expiries.discard(number)
+        return fetch
 
     def partition_moved(self, partition: Partition) -> None:
         """The partition's log has grown or lost its head, or it has another leader, or it is gone."""
-        waiting = [f for f in self._waiting if any(one.partition is partition for one in f.ranges)]
-        for fetch in waiting:
+        for number in list(self._by_partition.get(partition, ())):
+            fetch = self._waiting[number]
             gone = any(not _intact(one, fetch) for one in fetch.ranges if one.partition is partition)
             if gone or fetch.bytes_ready() >= fetch.min_bytes:
-                self._waiting.remove(fetch)
-                self._due.append(fetch)
+                self._due.append(self._take(number))
 
     def connection_closed(self, connection_id: int) -> None:
         """Nobody waits for these answers any more."""
-        self._waiting = [f for f in self._waiting if f.context.connection_id != connection_id]
+        for number in list(self._by_connection.get(connection_id, ())):
+            self._take(number)
 
     def take_due(self, now_ms: int) -> list[DelayedFetch]:
         """The fetches that have to be answered now; they wait no longer."""
         due, self._due = self._due, []
-        expired = [f for f in self._waiting if f.expires_at_ms <= now_ms]
-        if expired:
-            self._waiting = [f for f in self._waiting if f.expires_at_ms > now_ms]
-        return due + expired
+        return due + [self._take(number) for number in self._expiries.take_due(now_ms)]
 
     def wake_at_ms(self) -> int | None:
         """When the first delayed fetch expires, None if none waits."""
-        return min((f.expires_at_ms for f in self._waiting), default=None)
+        return self._expiries.next_at_ms()
+
+
+def _remove(numbers: dict[T, dict[int, None]], key: T, number: int) -> None:
+    """One that is not there any more was named twice."""
+    found = numbers.get(key, {})
+    found.pop(number, None)
+    if not found:
+        numbers.pop(key, None)
 
 
 def _intact(one: FetchedRange, fetch: DelayedFetch) -> bool:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 
+from kafka_share.broker.deadlines import Deadlines
 from kafka_share.broker.refusals import ErrorCode, Refusal
 from kafka_share.errors import InvalidProducerEpochError, InvalidRequestError
 
@@ -74,6 +75,8 @@ class Transactions:
         self._view = view
         self._offsets = offsets
         self._by_id: dict[str, Transaction] = {}
+        self._ends: Deadlines[str] = Deadlines()
+        """Of the open ones, by id."""
 
     def initialise(
         self, transactional_id: str, timeout_ms: int, producer: tuple[int, int], now_ms: int
@@ -126,6 +129,7 @@ class Transactions:
     def _open(self, transaction: Transaction, now_ms: int) -> None:
         if transaction.ends_at_ms is None:
             transaction.ends_at_ms = now_ms + transaction.timeout_ms
+            self._ends.set(transaction.id, transaction.ends_at_ms)
             transaction.last_end = None
 
     def add_partition(self, transaction: Transaction, partition: Partition, now_ms: int) -> None:
@@ -183,6 +187,7 @@ class Transactions:
         transaction.partitions.clear()
         transaction.groups.clear()
         transaction.ends_at_ms = None
+        self._ends.discard(transaction.id)
         transaction.last_end = committed
         transaction.last_producer = before if raise_epoch else NO_PRODUCER
 
@@ -196,21 +201,21 @@ class Transactions:
 
     def poll(self, now_ms: int) -> None:
         """Abort the transactions that are open for too long; their producers are fenced."""
-        for transaction in self._by_id.values():
-            if transaction.ends_at_ms is not None and transaction.ends_at_ms <= now_ms:
-                self._end(transaction, committed=False, raise_epoch=True, now_ms=now_ms)
-                # The epoch is the coordinator's own: nobody may take the end for his.
-                transaction.last_end, transaction.last_producer = None, NO_PRODUCER
+        for transactional_id in self._ends.take_due(now_ms):
+            transaction = self._by_id[transactional_id]
+            self._end(transaction, committed=False, raise_epoch=True, now_ms=now_ms)
+            # The epoch is the coordinator's own: nobody may take the end for his.
+            transaction.last_end, transaction.last_producer = None, NO_PRODUCER
 
     def wake_at_ms(self) -> int | None:
         """When `poll` has to run, None if no transaction is open."""
-        times = [one.ends_at_ms for one in self._by_id.values() if one.ends_at_ms is not None]
-        return min(times, default=None)
+        return self._ends.next_at_ms()
 
     def check(self) -> None:
         """Assert the invariants."""
         for transaction in self._by_id.values():
             assert transaction.ends_at_ms is not None or not (transaction.partitions or transaction.groups)
+            assert transaction.ends_at_ms == self._ends.at_ms(transaction.id)
             for (topic_id, index), partition in transaction.partitions.items():
                 assert partition.owner.partition(index) is partition
                 assert partition.topic_id == topic_id

@@ -27,7 +27,7 @@ from kafka_share.protocol.logs import ProduceRequest, ProduceResponse
 from kafka_share.protocol.record_batches import RecordBatchError, iter_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator, Iterator, Sequence
 
     from kafka_share.broker.cluster import Cluster
     from kafka_share.broker.events import RequestContext
@@ -69,7 +69,8 @@ def _check_all(
             if len(checked) % _PARTITIONS_AT_ONCE == _PARTITIONS_AT_ONCE - 1:
                 yield
             try:
-                partition = _writable(cluster, context, request, found, data.index, records, now_ms)
+                batches = _batches(records)
+                partition = _writable(cluster, context, request, found, data.index, batches, now_ms)
                 checked.append((yield from cluster.check_produced(partition, records)))
             except Refusal as refusal:
                 checked.append(refusal)
@@ -98,6 +99,13 @@ def _append_all(
     return ProduceResponse(responses=responses)
 
 
+def _batches(records: bytes) -> list[RecordBatch]:
+    try:
+        return list(iter_batches(records))
+    except RecordBatchError:
+        return []  # the check looks closer and says what is wrong
+
+
 def _topic(cluster: Cluster, context: RequestContext, asked: ProduceRequest.TopicProduceData) -> Topic | None:
     if context.api_version < _IDS_SINCE_VERSION:
         return cluster.topics.by_name(asked.name)
@@ -110,7 +118,7 @@ def _writable(
     request: ProduceRequest,
     topic: Topic | None,
     index: int,
-    records: bytes | memoryview,
+    batches: Sequence[RecordBatch],
     now_ms: int,
 ) -> Partition:
     """The partition, if this producer may write there now. Raises `Refusal`."""
@@ -119,7 +127,7 @@ def _writable(
     if topic is None and context.api_version >= _IDS_SINCE_VERSION:
         raise Refusal(UnknownTopicIdError, "there is no topic of this id")
     partition = cluster.led_partition(context, topic, index, -1)
-    _require_transaction(cluster, context, request, partition, records, now_ms)
+    _require_transaction(cluster, context, request, partition, batches, now_ms)
     return partition
 
 
@@ -136,7 +144,7 @@ def _append(
         if isinstance(checked, Refusal):
             raise checked
         # Once more: leader and transaction may have changed while the records were checked.
-        partition = _writable(cluster, context, request, topic, index, checked.data, now_ms)
+        partition = _writable(cluster, context, request, topic, index, [checked], now_ms)
         base_offset, append_time_ms = cluster.append_batch(partition, checked, now_ms)
     except Refusal as refusal:
         return _refused(context, topic, index, refusal)
@@ -155,15 +163,10 @@ def _require_transaction(
     context: RequestContext,
     request: ProduceRequest,
     partition: Partition,
-    records: bytes | memoryview,
+    batches: Sequence[RecordBatch],
     now_ms: int,
 ) -> None:
     """Raises `Refusal` for transactional batches outside of their producer's transaction."""
-    try:
-        batches = list(iter_batches(memoryview(records)))
-    except RecordBatchError:
-        # Appending looks closer and says what is wrong.
-        return
     for batch in batches:
         if batch.is_control:
             raise Refusal(InvalidRecordError, "a producer does not write control records")

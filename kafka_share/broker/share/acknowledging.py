@@ -98,9 +98,9 @@ class Acknowledging:
         try:
             change = found.acknowledge(asked.owner.member_id, asked.batches[partition], now_ms)
         except Refusal:
-            self._delayed.look_again(found.key, now_ms)
+            self._delayed.look_again(found, now_ms)
             raise
-        self._delayed.look_again(found.key, now_ms)
+        self._delayed.look_again(found, now_ms)
         return BegunChange(partition, found, change)
 
     def complete(self, begun: Iterable[BegunChange], outcomes: dict[PartitionKey, Outcome], now_ms: int) -> None:
@@ -109,7 +109,9 @@ class Acknowledging:
             outcomes[partition] = SUCCESS
             try:
                 if found.complete(change):
-                    self._delayed.look_again(found.key, now_ms)
+                    self._delayed.look_again(found, now_ms)
+                else:
+                    self._delayed.came_free_unseen(found)
             except Refusal as refusal:
                 outcomes[partition] = Outcome.of(refusal)
                 if refusal.code in _DROPPING:
@@ -124,7 +126,7 @@ class Acknowledging:
                 begun.append(BegunChange(partition, found, found.release(session.key.member_id)))
         # Only then: a fetch of its own that still waits would take records here that are given back there.
         for _, found, _ in begun:
-            self._delayed.look_again(found.key, now_ms)
+            self._delayed.look_again(found, now_ms)
         self._delayed.look_where_fetches_ended(now_ms)
         self.complete(begun, {}, now_ms)
 

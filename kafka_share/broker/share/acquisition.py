@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafka_share.broker.share.partition import SharePartition
-    from kafka_share.broker.storage.log import StoredBatch
+    from kafka_share.broker.storage.log import BatchSpan, StoredBatch
 
 
 @attrs.frozen
@@ -33,17 +33,21 @@ class LogRead:
     """Whole record batches as read from `fetch_offset` on, and the aborted transactions that reach into them."""
 
     fetch_offset: int
-    batches: Sequence[StoredBatch]
+    batches: BatchSpan
     aborted: Sequence[tuple[int, int, int]] = ()
     """(producer_id, first_offset, last_offset); empty unless the group is read_committed."""
 
 
-def can_acquire(partition: SharePartition) -> bool:
-    """Whether a fetch should look at this partition at all: not while the window is full and nothing in it is free."""
+def offset_to_read(partition: SharePartition) -> int | None:
+    """Where a fetch should read this partition; None if it should not look there at all: nothing is free in the window
+    while it is full."""
     if not partition.active:
-        return False
+        return None
     window = partition.window
-    return window.next_fetch_offset() != window.end_offset + 1 or window.span < partition.settings().max_record_locks
+    offset = window.next_fetch_offset()
+    if offset == window.end_offset + 1 and window.span >= partition.settings().max_record_locks:
+        return None
+    return offset
 
 
 def throttle_from(delivery_count_limit: int) -> int:
@@ -223,7 +227,7 @@ class _Acquisition:
             rounded = self._end_of_record_batch(first + budget - 1)
             last = min(rounded, last) if window.gaps_active else rounded
         if not window.batches or first < window.batches[0].first:
-            window.start_offset = first
+            window.begin_at(first)
         window.end_offset = max(window.end_offset, last)
         if self.exact and last - first + 1 > budget:
             last = self._insert_in_part(first, last, budget)
@@ -249,10 +253,8 @@ class _Acquisition:
 
     def _end_of_record_batch(self, offset: int) -> int:
         """The last offset of the record batch that holds `offset`; `offset` itself if it lies in a hole of the log."""
-        for batch in self.read.batches:
-            if batch.base_offset <= offset <= batch.last_offset:
-                return batch.last_offset
-        return offset
+        at = self.read.batches.at_or_before(offset)
+        return offset if at < 0 else max(offset, self.read.batches[at].last_offset)
 
     def _along_record_batches(self, first: int, last: int) -> list[tuple[int, int]]:
         """Ranges of at least `batch_size` offsets that begin where record batches begin.
@@ -273,6 +275,8 @@ class _Acquisition:
     # ---- isolation
 
     def _without_aborted(self) -> list[AcquiredRange]:
+        if not self.read.aborted:
+            return self.ranges
         aborted = [batch for batch in self.read.batches if self._is_aborted(batch)]
         for batch in aborted:
             self.window.archive(batch.base_offset, batch.last_offset, only=ACQUIRED)

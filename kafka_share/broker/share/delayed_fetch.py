@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from kafka_share.broker.share.acquisition import LogRead, acquire, can_acquire
+from kafka_share.broker.share.acquisition import LogRead, acquire, offset_to_read
 from kafka_share.broker.share.exchange import NOTHING_FETCHED, FetchedData
+from kafka_share.broker.storage.log import NO_BATCHES
 from kafka_share.errors import OffsetOutOfRangeError, UnknownServerError
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from kafka_share.broker.share.exchange import AcquireMode, Outcome
     from kafka_share.broker.share.partition import SharePartition
     from kafka_share.broker.share.sessions import PartitionKey, SessionKey, ShareSession
-    from kafka_share.broker.storage.log import PartitionLog, StoredBatch
+    from kafka_share.broker.storage.log import BatchSpan, PartitionLog, StoredBatch
     from kafka_share.protocol.share_values import AcquiredRange
 
 
@@ -41,13 +42,21 @@ class FetchLimits:
         return attrs.evolve(self, mode=mode)
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class FetchSource:
     """One partition of a fetch."""
 
     key: PartitionKey
     partition: SharePartition
     log: PartitionLog
+
+    def has_something(self, *, read_committed: bool) -> bool:
+        """Whether a fetch that reads here would find records, or find out that they were deleted."""
+        offset = offset_to_read(self.partition)
+        if offset is None:
+            return False
+        end = self.log.last_stable_offset if read_committed else self.log.high_watermark
+        return offset != end or offset < self.log.start_offset
 
 
 @attrs.define(eq=False)
@@ -90,20 +99,23 @@ class _Round:
 
     def __init__(self, fetch: DelayedShareFetch) -> None:
         self._fetch = fetch
-        self._sources = [source for source in fetch.sources if can_acquire(source.partition)]
-        self._offsets = {source.key: source.partition.window.next_fetch_offset() for source in self._sources}
-        self._reads: dict[PartitionKey, LogRead | None] = {}
+        self._offsets = {
+            source: offset for source in fetch.sources if (offset := offset_to_read(source.partition)) is not None
+        }
+        self._sources = list(self._offsets)
+        self._reads: dict[FetchSource, LogRead | None] = {}
+        """None where the offset is out of range."""
 
     def complete_if_enough(self, now_ms: int) -> bool:
         if not self._sources:
             return False
         if not self._can_share_bytes():
             return self._fail()
-        moved = [s for s in self._sources if s.partition.read_position != self._offsets[s.key]]
+        moved = [s for s, offset in self._offsets.items() if s.partition.read_position != offset]
         self._read(moved)
         for source in moved:
-            if self._reads[source.key] is not None:
-                source.partition.read_position = self._offsets[source.key]
+            if self._reads[source] is not None:
+                source.partition.read_position = self._offsets[source]
         out_of_range = any(read is None for read in self._reads.values())
         return (out_of_range or self._has_min_bytes()) and self.complete(now_ms)
 
@@ -125,31 +137,37 @@ class _Round:
         return log.last_stable_offset if self._fetch.limits.read_committed else log.high_watermark
 
     def _has_min_bytes(self) -> bool:
-        total = 0
-        for source in self._sources:
-            offset, end = self._offsets[source.key], self._end_offset(source.log)
+        total, wanted, share = 0, self._fetch.limits.min_bytes, self._share_bytes()
+        for source, offset in self._offsets.items():
+            end = self._end_offset(source.log)
             if offset > end:
                 return True
-            total += min(source.log.bytes_between(offset, end), self._share_bytes())
-        return total >= self._fetch.limits.min_bytes
+            if offset < end:
+                total += min(source.log.bytes_between(offset, end), share)
+                if total >= wanted:
+                    return True
+        return total >= wanted
 
     def _read(self, sources: Sequence[FetchSource]) -> None:
         """Read from the log. The first partition that has data gets one record batch at least, however big."""
         remaining, unread = self._fetch.limits.max_bytes, True
         for source in sources:
-            offset, end = self._offsets[source.key], self._end_offset(source.log)
+            offset, end = self._offsets[source], self._end_offset(source.log)
+            if offset == end and offset >= source.log.start_offset:
+                self._reads[source] = LogRead(offset, NO_BATCHES)
+                continue
             allowed = min(self._share_bytes(), remaining)
             try:
                 batches = source.log.read(offset, max(allowed, 0), end)
             except OffsetOutOfRangeError:
-                self._reads[source.key] = None
+                self._reads[source] = None
                 continue
             size = source.log.bytes_between(batches[0].base_offset, batches[-1].last_offset + 1) if batches else 0
             if size > allowed and not unread:
-                batches, size = (), 0
+                batches, size = NO_BATCHES, 0
             unread = unread and not size
             remaining = max(0, remaining - size)
-            self._reads[source.key] = LogRead(offset, batches, self._aborted(source.log, batches))
+            self._reads[source] = LogRead(offset, batches, self._aborted(source.log, batches))
 
     def _aborted(self, log: PartitionLog, batches: Sequence[StoredBatch]) -> Sequence[tuple[int, int, int]]:
         if not batches or not self._fetch.limits.read_committed:
@@ -161,12 +179,12 @@ class _Round:
         self._fetch.is_fetched = True
         if self._sources and not self._can_share_bytes():
             return self._fail()
-        rest = [source for source in self._sources if source.key not in self._reads]
-        served = [*rest, *(source for source in self._sources if source.key in self._reads)]
+        rest = [source for source in self._sources if source not in self._reads]
+        served = [*rest, *(source for source in self._sources if source in self._reads)]
         self._read(rest)
         budget = self._fetch.limits.max_records
         for source in served:
-            data = self._serve(source, self._reads[source.key], budget, now_ms)
+            data = self._serve(source, self._reads[source], budget, now_ms)
             budget -= sum(last - first + 1 for first, last, _ in data.acquired)
             self._fetch.fetched.setdefault(source.key, data)
         return bool(self._sources)
@@ -183,9 +201,8 @@ class _Round:
         return FetchedData(0, _records(read.batches, acquired), acquired) if acquired else NOTHING_FETCHED
 
 
-def _records(batches: Sequence[StoredBatch], acquired: Sequence[AcquiredRange]) -> bytes:
+def _records(batches: BatchSpan, acquired: Sequence[AcquiredRange]) -> bytes:
     """The record batches from the one with the first acquired offset to the one with the last."""
-    first, last = acquired[0].first, acquired[-1].last
-    starts = [batch.base_offset for batch in batches if batch.base_offset <= first]
-    begin = starts[-1] if starts else batches[0].base_offset
-    return b"".join(batch.data for batch in batches if begin <= batch.base_offset <= last)
+    first = max(0, batches.at_or_before(acquired[0].first))
+    last = batches.at_or_before(acquired[-1].last)
+    return b"".join(batches[index].data for index in range(first, last + 1))

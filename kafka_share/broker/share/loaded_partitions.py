@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kafka_share.broker.deadlines import Deadlines
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.share.partition import SharePartition
 from kafka_share.broker.share.share_coordinator import StateKey
@@ -16,6 +17,7 @@ from kafka_share.protocol.durations import parse_duration_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from uuid import UUID
 
     from kafka_share.broker.kafka_version import Behaviour
     from kafka_share.broker.share.cluster_view import ClusterView, PartitionView
@@ -34,6 +36,8 @@ class LoadedPartitions:
         self._coordinator = coordinator
         self._behaviour = behaviour
         self._partitions: dict[StateKey, SharePartition] = {}
+        self._lock_ends: Deadlines[StateKey] = Deadlines()
+        """For each share partition a time that is not later than the end of its first lock."""
 
     def __iter__(self) -> Iterator[SharePartition]:
         """A copy: partitions may go while one walks over them."""
@@ -45,10 +49,15 @@ class LoadedPartitions:
     def make(self, group_id: str, partition: PartitionKey, found: PartitionView) -> SharePartition:
         """A share partition that is not loaded yet."""
         key, view = StateKey(group_id, *partition), self._view
-        self._partitions[key] = SharePartition(
-            key, found.leader_epoch, self._coordinator, lambda: view.group_settings(group_id), self._behaviour
+        made = self._partitions[key] = SharePartition(
+            key,
+            found.leader_epoch,
+            self._coordinator,
+            lambda: view.group_settings(group_id),
+            self._behaviour,
+            first_lock_starts=lambda at_ms: self._first_lock_starts(key, at_ms),
         )
-        return self._partitions[key]
+        return made
 
     def load(self, partition: SharePartition, now_ms: int) -> None:
         """Read what is stored; a group without a stored start begins where its reset policy says.
@@ -70,6 +79,11 @@ class LoadedPartitions:
         dropped = self._partitions.pop(partition.key, None)
         if dropped is not None:
             dropped.fence()
+            self._lock_ends.discard(partition.key)
+
+    def of(self, topic_id: UUID, partition: int) -> list[SharePartition]:
+        """Those that share this partition: one for each group."""
+        return [one for one in self if one.key[1:] == (topic_id, partition)]
 
     def drop_all(self, meant: Callable[[StateKey], bool]) -> None:
         """Drop those with such a key."""
@@ -77,16 +91,43 @@ class LoadedPartitions:
             if meant(partition.key):
                 self.drop(partition)
 
+    # ---- locks
+
+    def _first_lock_starts(self, key: StateKey, ends_at_ms: int) -> None:
+        known_ms = self._lock_ends.at_ms(key)
+        if known_ms is None or ends_at_ms < known_ms:
+            self._lock_ends.set(key, ends_at_ms)
+
     def next_lock_end_at_ms(self) -> int | None:
         """When the first acquisition lock ends."""
-        times = (partition.next_lock_end_at_ms() for partition in self._partitions.values())
-        return min((at_ms for at_ms in times if at_ms is not None), default=None)
+        while (first := self._lock_ends.first()) is not None:
+            noted_ms, key = first
+            at_ms = self._partitions[key].next_lock_end_at_ms()
+            if at_ms == noted_ms:
+                return at_ms
+            if at_ms is None:
+                self._lock_ends.discard(key)
+            else:
+                self._lock_ends.set(key, at_ms)
+        return None
+
+    def take_locks_ended(self, now_ms: int) -> Iterator[SharePartition]:
+        """The share partitions with locks that have ended by now, each as soon as the one before it is done with.
+
+        The caller ends those locks.
+        """
+        while (at_ms := self.next_lock_end_at_ms()) is not None and at_ms <= now_ms:
+            first = self._lock_ends.first()
+            assert first is not None
+            yield self._partitions[first[1]]
 
     def check(self) -> None:
         """Assert the invariants."""
         for key, partition in self._partitions.items():
             assert partition.key == key
             partition.check()
+            at_ms, noted_ms = partition.next_lock_end_at_ms(), self._lock_ends.at_ms(key)
+            assert at_ms is None or (noted_ms is not None and noted_ms <= at_ms), "a lock would end too late"
 
 
 def start_offset_by_policy(policy: str, log: PartitionLog, now_ms: int) -> int:

@@ -266,7 +266,7 @@ class ShareNode:
         except Refusal as refusal:
             if not fetch.is_fetched:
                 fetch.fail(PartitionKey(partition.key.topic_id, partition.key.partition), refusal.code)
-        self._delayed.look_again(partition.key, now_ms)
+        self._delayed.look_again(partition, now_ms)
 
     def _wait_ended(self, fetch: DelayedShareFetch, now_ms: int) -> None:
         self._finish(fetch)
@@ -310,8 +310,10 @@ class ShareNode:
         self._delayed.look_where_fetches_ended(now_ms)
 
     def log_start_moved(self, topic_id: UUID, partition: int, now_ms: int) -> None:
-        """Records were deleted. Share partitions find that out when they read next, as in Kafka: nothing to do now."""
+        """Records were deleted. Share partitions find that out when they read next, as in Kafka: nobody looks now."""
         self._pass_time(now_ms)
+        for share_partition in self._partitions.of(topic_id, partition):
+            self._delayed.came_free_unseen(share_partition)
 
     def topic_deleted(self, topic_id: UUID, now_ms: int) -> None:
         """The topic is gone. Fetches that wait for it are not woken: they end with their time, empty."""
@@ -341,11 +343,11 @@ class ShareNode:
         return min((at_ms for at_ms in times if at_ms is not None), default=None)
 
     def _pass_time(self, now_ms: int) -> None:
-        for partition in self._partitions:
-            at_ms = partition.next_lock_end_at_ms()
-            if at_ms is not None and at_ms <= now_ms and partition.expire_locks(now_ms):
-                self._delayed.look_again(partition.key, now_ms)
-                partition.advance_start()
+        for partition in self._partitions.take_locks_ended(now_ms):
+            partition.expire_locks(now_ms)
+            self._delayed.look_again(partition, now_ms)
+            partition.advance_start()
+            self._delayed.came_free_unseen(partition)
         for context in self._delayed.pass_time(now_ms):
             self._answer(FetchResult(context, ShareSessionLimitReachedError.code))
 

@@ -64,6 +64,7 @@ STORABLE: Final = frozenset(int(state) for state in (AVAILABLE, RecordState.ACKN
 class PendingChange:
     """States that wait for their write; to be given to `SharePartition.complete` exactly once."""
 
+    window: InFlightWindow
     pieces: list[tuple[int, int, InFlightState]] = attrs.Factory(list)
     takes_deliveries_back: bool = False
     """The deliveries that end with this change do not count (Kafka 4.1, for those that a session's end releases)."""
@@ -73,9 +74,13 @@ class PendingChange:
             state.count -= 1
         state.begin(target, limit)
         self.pieces.append((first, last, state))
+        if state.state.is_terminal:
+            self.window.finished(first, last)
 
     def roll_back(self) -> None:
-        for _, _, state in self.pieces:
+        for first, last, state in self.pieces:
+            if state.state.is_terminal:
+                self.window.unfinished(first, last)
             state.roll_back()
             state.count += self.takes_deliveries_back
 
@@ -93,7 +98,10 @@ class SharePartition:
         coordinator: ShareCoordinator,
         settings: Callable[[], GroupSettings],
         behaviour: Behaviour = KAFKA_4_3,
+        first_lock_starts: Callable[[int], None] | None = None,
     ) -> None:
+        """`first_lock_starts` is told the end of each lock that ends before all others."""
+        self._first_lock_starts = first_lock_starts
         self.key = key
         self.leader_epoch = leader_epoch
         self.settings = settings
@@ -110,7 +118,11 @@ class SharePartition:
     # ---- life
 
     def _new_window(self, start_offset: int) -> InFlightWindow:
-        return InFlightWindow(start_offset, sees_pending_releases=self.behaviour.sees_pending_releases)
+        return InFlightWindow(
+            start_offset,
+            sees_pending_releases=self.behaviour.sees_pending_releases,
+            first_lock_starts=self._first_lock_starts,
+        )
 
     def load(self, choose_start: Callable[[], int]) -> None:
         """Read the stored state; `choose_start` applies the reset policy if no start offset is stored yet.
@@ -153,7 +165,7 @@ class SharePartition:
         Raises `Refusal`: INVALID_RECORD_STATE if an offset is not held by the member, INVALID_REQUEST for offsets
         beyond what was ever acquired. Offsets below the start offset are finished already and succeed.
         """
-        change = PendingChange()
+        change = PendingChange(self.window)
         try:
             for batch in batches:
                 if batch.last >= self.window.start_offset:
@@ -216,7 +228,7 @@ class SharePartition:
 
     def release(self, member: str) -> PendingChange:
         """Begin to give back everything that `member` holds (its session has ended)."""
-        change = PendingChange(takes_deliveries_back=self.behaviour.session_end_takes_deliveries_back)
+        change = PendingChange(self.window, takes_deliveries_back=self.behaviour.session_end_takes_deliveries_back)
         start, limit = self.window.start_offset, self.settings().delivery_count_limit
         for batch in self.window.batches:
             if batch.whole is not None and batch.whole.member == member and batch.first < start <= batch.last:
@@ -230,7 +242,12 @@ class SharePartition:
     def _note_pending_releases(self, change: PendingChange) -> None:
         """Kafka 4.1 lets fetches look at records before their release is stored; they can acquire none."""
         if self.behaviour.sees_pending_releases:
-            self.window.maybe_available |= any(state.state is AVAILABLE for _, _, state in change.pieces)
+            self._note_releases(change)
+
+    def _note_releases(self, change: PendingChange) -> None:
+        for first, _, state in change.pieces:
+            if state.state is AVAILABLE:
+                self.window.came_free(first)
 
     def complete(self, change: PendingChange) -> bool:
         """Store a pending change; returns whether the start offset moved. Raises `Refusal` if the write failed.
@@ -246,7 +263,7 @@ class SharePartition:
             raise
         for _, _, state in change.pieces:
             state.commit()
-        self.window.maybe_available |= any(state.state is AVAILABLE for _, _, state in change.pieces)
+        self._note_releases(change)
         return self.window.drop_finished()
 
     def _write(self, batches: Sequence[StateBatch]) -> None:
@@ -277,7 +294,10 @@ class SharePartition:
         expired = self.window.take_expired(now_ms)
         for first, last, state in expired:
             state.leave_acquired(ARCHIVED if last < start else AVAILABLE, limit)
-            self.window.maybe_available |= state.state is AVAILABLE
+            if state.state is AVAILABLE:
+                self.window.came_free(first)
+            else:
+                self.window.finished(first, last)
             try:
                 self._write([StateBatch(first, last, int(state.state), state.count)])
             except Refusal:

@@ -57,6 +57,11 @@ class InFlightState:
     def acquirable(self) -> bool:
         return self.state is AVAILABLE and self.pending_from is None
 
+    @property
+    def is_finished(self) -> bool:
+        """In a terminal state that is stored, or need not be."""
+        return self.state.is_terminal and self.pending_from is None
+
     def acquire(self, member: str, lock_expires_at_ms: int) -> None:
         """One more delivery."""
         assert self.acquirable
@@ -102,6 +107,8 @@ class InFlightBatch:
     whole: InFlightState | None
     """The state of all offsets; None once there is one per offset."""
     offsets: list[InFlightState] = attrs.Factory(list)
+    _finished: int = 0
+    """How many of the first offsets have been seen finished: they stay so."""
 
     @property
     def size(self) -> int:
@@ -135,13 +142,19 @@ class InFlightBatch:
     def lies_within(self, first: int, last: int) -> bool:
         return first <= self.first and self.last <= last
 
-    def first_available(self, *, even_pending: bool) -> int | None:
-        """The first AVAILABLE offset; with `even_pending` also one that cannot be acquired before its write ends."""
-        return next(
-            (
-                first
-                for first, _, state in self.pieces()
-                if state.state is AVAILABLE and (even_pending or state.pending_from is None)
-            ),
-            None,
-        )
+    def first_available(self, offset: int, *, even_pending: bool) -> int | None:
+        """The first AVAILABLE offset from `offset` on; with `even_pending` also one that cannot be acquired before its
+        write ends."""
+        pieces = self.within(offset, self.last) if self.whole is None else ((self.first, self.whole),)
+        for first, state in pieces:
+            if state.state is AVAILABLE and (even_pending or state.pending_from is None):
+                return first
+        return None
+
+    def finished_up_to(self) -> int | None:
+        """The last of the first offsets that are finished for good, None if the first one is not."""
+        if self.whole is not None:
+            return self.last if self.whole.is_finished else None
+        while self._finished < self.size and self.offsets[self._finished].is_finished:
+            self._finished += 1
+        return self.first + self._finished - 1 if self._finished else None

@@ -19,7 +19,7 @@ import attrs
 
 from kafka_share.broker.kafka_version import KAFKA_4_3, NegativeEpochs
 from kafka_share.broker.refusals import Refusal
-from kafka_share.broker.share.state_batches import StateBatch, merge_state_batches
+from kafka_share.broker.share.state_batches import StateBatch, StoredBatches
 from kafka_share.errors import (
     FencedLeaderEpochError,
     FencedStateEpochError,
@@ -74,7 +74,7 @@ class _Value:
     start_offset: int
     delivery_complete_count: int
     leader_epoch: int = 0
-    batches: tuple[StateBatch, ...] = ()
+    batches: StoredBatches = attrs.Factory(StoredBatches)
 
 
 class ShareCoordinator:
@@ -108,7 +108,7 @@ class ShareCoordinator:
         self._fence_leader_epoch(key, leader_epoch, even_none=compared)
         if leader_epoch > self._leader_epochs.get(key, 0):
             self._leader_epochs[key] = value.leader_epoch = leader_epoch
-        return StoredState(value.state_epoch, value.start_offset, value.batches)
+        return StoredState(value.state_epoch, value.start_offset, tuple(value.batches))
 
     def write(
         self,
@@ -138,7 +138,7 @@ class ShareCoordinator:
             value.start_offset = start_offset
         if not goes_back:
             value.delivery_complete_count = delivery_complete_count
-        value.batches = merge_state_batches(value.batches, batches, value.start_offset)
+        value.batches.merge(batches, value.start_offset)
 
     def delete(self, key: StateKey) -> None:
         """Forget the value and its fences; deleting what is not there is fine."""

@@ -1,16 +1,19 @@
-"""The rule by which a write to a share state is merged over what is stored.
+"""The rule by which a write to a share state is merged over what is stored, and what is stored under that rule.
 
-Called by the share coordinator. Knows offsets, states and counts only: neither states nor offsets are checked for
+Called by the share coordinator, once for each acknowledgement: the cost must not grow with what is stored elsewhere.
+Knows offsets, states and counts only: neither states nor offsets are checked for
 sense, because Kafka's coordinator does not check them either.
 """
 
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left, bisect_right
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 
 class StateBatch(NamedTuple):
@@ -25,6 +28,50 @@ class StateBatch(NamedTuple):
     def strength(self) -> tuple[int, int]:
         """What decides between two batches for the same offsets."""
         return self.delivery_count, self.state
+
+
+def _first(batch: StateBatch) -> int:
+    return batch.first
+
+
+def _last(batch: StateBatch) -> int:
+    return batch.last
+
+
+class StoredBatches:
+    """What a share state holds: `merge` does what `merge_state_batches` says, and looks only at what that concerns."""
+
+    def __init__(self) -> None:
+        self._batches: list[StateBatch] = []
+        self._is_plain = True
+        """Whether the batches ascend, and no neighbours agree that the next merge has to join, wherever it is."""
+
+    def __iter__(self) -> Iterator[StateBatch]:
+        return iter(self._batches)
+
+    def merge(self, written: Sequence[StateBatch], start_offset: int) -> None:
+        """Merge what was written, and cut everything at `start_offset` (-1: do not cut)."""
+        low, high = self._concerned(written)
+        if high - low < len(self._batches):
+            self._cut_front(start_offset)
+            low, high = self._concerned(written)
+        merged = merge_state_batches(self._batches[low:high], written, start_offset)
+        self._batches[low:high] = merged
+        self._is_plain = all(batch.first <= batch.last for batch in merged) and not any(
+            before.last + 1 == after.first and before.strength == after.strength for before, after in pairwise(merged)
+        )
+
+    def _concerned(self, written: Sequence[StateBatch]) -> tuple[int, int]:
+        """The indexes from the first batch that overlaps or touches what was written to behind the last one."""
+        if not self._is_plain or not written or any(batch.first > batch.last for batch in written):
+            return 0, len(self._batches)
+        low = bisect_left(self._batches, min(batch.first for batch in written) - 1, key=_last)
+        return low, bisect_right(self._batches, max(batch.last for batch in written) + 1, lo=low, key=_first)
+
+    def _cut_front(self, start_offset: int) -> None:
+        del self._batches[: bisect_left(self._batches, start_offset, key=_last)]
+        if self._batches:
+            self._batches[0] = _cut(self._batches[0], start_offset)
 
 
 def merge_state_batches(

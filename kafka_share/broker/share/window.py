@@ -18,7 +18,7 @@ import attrs
 from kafka_share.broker.share.record_state import ACQUIRED, AVAILABLE, InFlightBatch, InFlightState, RecordState
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 _MAX_LOCK_NOTES: Final = 16_384
 """Above this many notes of lock ends the stale ones are thrown out."""
@@ -39,15 +39,25 @@ def _first(batch: InFlightBatch) -> int:
 class InFlightWindow:
     """Batches in ascending order. All changes of their states are the share partition's business."""
 
-    def __init__(self, start_offset: int, *, sees_pending_releases: bool = False) -> None:
+    def __init__(
+        self,
+        start_offset: int,
+        *,
+        sees_pending_releases: bool = False,
+        first_lock_starts: Callable[[int], None] | None = None,
+    ) -> None:
         self.start_offset: int = start_offset
         self.sees_pending_releases = sees_pending_releases
         """Whether the next fetch offset may be one whose release is not stored yet."""
         self.end_offset: int = start_offset
         self.batches: list[InFlightBatch] = []
         self.gaps: GapWindow | None = None
-        self.maybe_available: bool = False
-        """False only if no offset in the window can be acquired; spares a search."""
+        self._free_from: int | None = None
+        """No offset below it can be acquired; None: none at all. Spares a search through what is held or finished."""
+        self._finished = 0
+        """How many offsets from the start offset on are finished: in a terminal state, stored or not."""
+        self._first_lock_starts = first_lock_starts
+        """Told when a lock starts that ends before all others."""
         self._lock_notes: list[tuple[int, int]] = []
         """Heap of (end of the lock, first offset); a note is stale unless the state there says the same."""
 
@@ -57,7 +67,10 @@ class InFlightWindow:
         """Add a loaded batch behind all others."""
         assert not self.batches or self.batches[-1].last < batch.first
         self.batches.append(batch)
-        self.maybe_available = True
+        self.came_free(self.start_offset)  # a gap may lie before it
+        for first, last, state in batch.pieces():
+            if state.state.is_terminal:
+                self.finished(first, last)
 
     def insert(self, batch: InFlightBatch) -> None:
         """Add a batch that was just acquired, in whole or in part; the window grows to its end if need be."""
@@ -65,10 +78,13 @@ class InFlightWindow:
         assert at == 0 or self.batches[at - 1].last < batch.first, "a batch is inserted over another one"
         assert at == len(self.batches) or batch.last < self.batches[at].first, "a batch is inserted over another one"
         self.batches.insert(at, batch)
-        self.maybe_available |= any(state.acquirable for _, _, state in batch.pieces())
-        for first, _, state in batch.pieces():
+        for first, last, state in batch.pieces():
             if state.state is ACQUIRED:
                 self.lock_started(first, state)
+            elif state.acquirable:
+                self.came_free(first)
+            else:
+                self.finished(first, last)
 
     def floor(self, offset: int) -> InFlightBatch | None:
         """The batch that holds `offset`, or else the one before it."""
@@ -94,23 +110,36 @@ class InFlightWindow:
     def next_fetch_offset(self) -> int:
         """The first offset that could be acquired: one in the window, else the first one after it."""
         if not self.batches or self.start_offset > self.batches[-1].last:
-            self.maybe_available = False
+            self._free_from = None
             return self.end_offset
-        if self.maybe_available:
-            found = self._first_acquirable()
+        if self._free_from is not None:
+            found = self._first_in_gaps() if self.gaps_active else self._first_free(self._free_from)
             if found is not None:
                 return found
-            self.maybe_available = False
+            self._free_from = None
         return self.end_offset + 1
 
-    def _first_acquirable(self) -> int | None:
-        gap_start = self.gaps.start if self.gaps is not None and self.gaps_active else None
+    def came_free(self, offset: int) -> None:
+        """The offset, and maybe some behind it, may be acquired now, or as soon as what is pending is stored."""
+        self._free_from = offset if self._free_from is None else min(offset, self._free_from)
+
+    def _first_free(self, offset: int) -> int | None:
+        """The first one from the offset on; remembered, so that nobody looks before it again."""
+        for index in range(max(0, bisect_right(self.batches, offset, key=_first) - 1), len(self.batches)):
+            found = self.batches[index].first_available(offset, even_pending=self.sees_pending_releases)
+            if found is not None:
+                self._free_from = found
+                return found
+        return None
+
+    def _first_in_gaps(self) -> int | None:
+        assert self.gaps is not None
+        gap_start = self.gaps.start
         for batch in self.batches:
-            if gap_start is not None:
-                if batch.first > gap_start:
-                    return gap_start
-                gap_start = max(batch.last + 1, gap_start)
-            found = batch.first_available(even_pending=self.sees_pending_releases)
+            if batch.first > gap_start:
+                return gap_start
+            gap_start = max(batch.last + 1, gap_start)
+            found = batch.first_available(batch.first, even_pending=self.sees_pending_releases)
             if found is not None:
                 return found
         return None
@@ -126,6 +155,21 @@ class InFlightWindow:
 
     def delivery_complete_count(self) -> int:
         """Finished offsets from the start offset on: the lag is counted without them."""
+        return self._finished
+
+    def finished(self, first: int, last: int) -> None:
+        """These offsets of one batch have gone to a terminal state."""
+        self._finished += max(0, last - max(first, self.start_offset) + 1)
+
+    def unfinished(self, first: int, last: int) -> None:
+        """They have not, after all: the change could not be stored."""
+        self._finished -= max(0, last - max(first, self.start_offset) + 1)
+
+    def _count_anew(self) -> None:
+        """The start offset has moved over offsets that need not be finished, or back."""
+        self._finished = self._counted()
+
+    def _counted(self) -> int:
         return sum(
             last - max(first, self.start_offset) + 1
             for batch in self.batches
@@ -133,6 +177,11 @@ class InFlightWindow:
             for first, last, state in batch.pieces()
             if state.state.is_terminal and last >= self.start_offset
         )
+
+    def begin_at(self, offset: int) -> None:
+        """Offsets from here on come into the window, in front of all that are in it."""
+        self.start_offset = offset
+        self._count_anew()
 
     def drop_finished(self) -> bool:
         """Drop the finished front of the window and move the start offset behind it; returns whether it could."""
@@ -146,8 +195,11 @@ class InFlightWindow:
             self.start_offset = self.end_offset = max(self.start_offset, last_finished + 1)
             self.batches.clear()
             self._lock_notes.clear()
+            self._finished = 0
             return True
         at = bisect_right(self.batches, last_finished, key=_first) - 1
+        for batch in self.batches[: at + 1]:
+            self.unfinished(batch.first, min(batch.last, last_finished))
         if self.batches[at].last == last_finished:
             at += 1
             self.start_offset = max(self.start_offset, self.batches[at].first)
@@ -170,10 +222,10 @@ class InFlightWindow:
         for batch in self.batches:
             if self.gaps is not None and self.gaps_active and batch.last >= self.gaps.start:
                 break
-            for _, last, state in batch.pieces():
-                if state.pending_from is not None or not state.state.is_terminal:
-                    return last_finished
-                last_finished = last
+            finished = batch.finished_up_to()
+            last_finished = last_finished if finished is None else finished
+            if finished != batch.last:
+                return last_finished
         return last_finished
 
     def raise_start(self, log_start: int) -> None:
@@ -189,20 +241,24 @@ class InFlightWindow:
             self.end_offset = log_start
         self.start_offset = log_start
         self.end_offset = max(self.end_offset, log_start)
+        self._count_anew()
 
     def archive(self, first: int, last: int, *, only: RecordState) -> None:
         """Archive what is in state `only` from `first` to `last`; batches that reach beyond are split."""
-        for batch in self.batches:
-            if batch.last < first or batch.first > last:
+        floor = self.floor(first)
+        for batch in self.between(first if floor is None else floor.first, last):
+            if batch.last < first:
                 continue
             if batch.whole is not None and batch.lies_within(first, last):
                 if batch.whole.state == only:
                     batch.whole.archive()
+                    self.finished(batch.first, batch.last)
             elif batch.whole is None or batch.whole.state == only:
                 self.split(batch)
-                for _, state in batch.within(first, last):
+                for offset, state in batch.within(first, last):
                     if state.state == only:
                         state.archive()
+                        self.finished(offset, offset)
 
     # ---- locks
 
@@ -212,7 +268,10 @@ class InFlightWindow:
         if len(self._lock_notes) >= _MAX_LOCK_NOTES:
             self._lock_notes = [note for note in self._lock_notes if self._locked(note) is not None]
             heapq.heapify(self._lock_notes)
+        is_first = not self._lock_notes or state.lock_expires_at_ms < self._lock_notes[0][0]
         heapq.heappush(self._lock_notes, (state.lock_expires_at_ms, first))
+        if is_first and self._first_lock_starts is not None:
+            self._first_lock_starts(state.lock_expires_at_ms)
 
     def split(self, batch: InFlightBatch) -> None:
         """Go over to one state per offset; if the batch is held, each offset has a lock of its own from now on."""
@@ -264,9 +323,10 @@ class InFlightWindow:
             assert batch.whole is not None or len(batch.offsets) == batch.size
             before = batch.last
             for first, _, state in batch.pieces():
-                assert state.state is not AVAILABLE or state.pending_from is not None or self.maybe_available
+                assert not state.acquirable or (self._free_from is not None and self._free_from <= first)
                 if state.state is ACQUIRED:
                     assert (state.lock_expires_at_ms, first) in notes, f"the lock of {first} is not watched"
         if self.batches:
             assert before is not None
             assert self.end_offset >= before
+        assert self._finished == self._counted()

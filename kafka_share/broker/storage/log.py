@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple, Protocol, overload
 
 import attrs
 
 from kafka_share.errors import InvalidArgumentError, OffsetOutOfRangeError
 from kafka_share.protocol.record_batches import RecordBatch, iter_batches, with_offsets
 from kafka_share.protocol.record_format import MAGIC
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _CONTROL_KEY: Final = struct.Struct(">hh")
 _ABORT: Final = 0
@@ -35,6 +33,48 @@ class StoredBatch:
     is_transactional: bool
     producer_id: int
     appended_at_ms: int
+
+
+class BatchSpan(Sequence[StoredBatch]):
+    """Neighbouring batches of a log, as they lie there: none is copied, however many they are.
+
+    To be used before the log changes.
+    """
+
+    __slots__ = ("_batches", "_indexes")
+
+    def __init__(self, batches: Sequence[StoredBatch], first: int, stop: int) -> None:
+        self._batches = batches
+        self._indexes = range(first, stop)
+
+    def __len__(self) -> int:
+        return len(self._indexes)
+
+    @overload
+    def __getitem__(self, index: int) -> StoredBatch: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[StoredBatch]: ...
+    def __getitem__(self, index: int | slice) -> StoredBatch | Sequence[StoredBatch]:
+        found = self._indexes[index]
+        if isinstance(found, int):
+            return self._batches[found]
+        return [self._batches[at] for at in found]
+
+    def __iter__(self) -> Iterator[StoredBatch]:
+        batches = self._batches
+        for index in self._indexes:
+            yield batches[index]
+
+    def at_or_before(self, offset: int) -> int:
+        """The index of the last batch that begins at the offset or before it; -1 if all begin behind it."""
+        return bisect_right(self, offset, key=_base_offset) - 1
+
+
+def _base_offset(batch: StoredBatch) -> int:
+    return batch.base_offset
+
+
+NO_BATCHES: Final = BatchSpan((), 0, 0)
 
 
 class PartitionLog(Protocol):
@@ -55,7 +95,7 @@ class PartitionLog(Protocol):
     def append(self, records: bytes, leader_epoch: int, now_ms: int) -> tuple[int, int]:
         """Append validated record batches; returns the base offset and the last offset they got."""
 
-    def read(self, offset: int, max_bytes: int, end_offset: int) -> Sequence[StoredBatch]:
+    def read(self, offset: int, max_bytes: int, end_offset: int) -> BatchSpan:
         """Whole batches from the one that holds `offset` (or the next later one) on, none starting at or after
         `end_offset`, together at most `max_bytes` but at least one. Raises `OffsetOutOfRangeError` below the start
         offset or above the end."""
@@ -77,6 +117,19 @@ class PartitionLog(Protocol):
         """Raise the start offset; returns the new one."""
 
 
+class _Aborted(NamedTuple):
+    """An aborted transaction. `stable` was the last stable offset after it: later ones begin there or behind."""
+
+    producer_id: int
+    first: int
+    last: int
+    stable: int
+
+
+def _last(aborted: _Aborted) -> int:
+    return aborted.last
+
+
 class MemoryLog:
     """A `PartitionLog` in memory. It keeps everything until records are deleted; there is no retention.
 
@@ -93,8 +146,8 @@ class MemoryLog:
         self._epochs: list[tuple[int, int]] = []
         """Leader epochs with records and their first offsets, ascending."""
         self._open: dict[int, int] = {}
-        """Open transactions: producer id -> first offset."""
-        self._aborted: list[tuple[int, int, int]] = []
+        """Open transactions: producer id -> first offset, ascending."""
+        self._aborted: list[_Aborted] = []
 
     @property
     def start_offset(self) -> int:
@@ -106,7 +159,7 @@ class MemoryLog:
 
     @property
     def last_stable_offset(self) -> int:
-        return min(self._open.values(), default=self._end_offset)
+        return next(iter(self._open.values()), self._end_offset)
 
     @property
     def max_timestamp(self) -> int | None:
@@ -119,56 +172,60 @@ class MemoryLog:
         if not self._epochs or self._epochs[-1][0] < leader_epoch:
             self._epochs.append((leader_epoch, first))
         for produced in iter_batches(records):
-            self._append_batch(self._placed(produced, leader_epoch), now_ms)
+            self._append_batch(produced, leader_epoch, now_ms)
         assert self._end_offset > first, "nothing was appended"
         return first, self._end_offset - 1
 
-    def _placed(self, batch: RecordBatch, leader_epoch: int) -> RecordBatch:
-        """The batch at the end of the log. A message of an old format has its offsets inside, and keeps them."""
+    def _append_batch(self, produced: RecordBatch, leader_epoch: int, now_ms: int) -> None:
+        first = self._end_offset
+        data, last = self._placed(produced, leader_epoch)
+        stored = StoredBatch(
+            base_offset=first,
+            last_offset=last,
+            max_timestamp=produced.max_timestamp,
+            data=data,
+            is_control=produced.is_control,
+            is_transactional=produced.is_transactional,
+            producer_id=produced.producer_id,
+            appended_at_ms=now_ms,
+        )
+        if produced.is_control:
+            self._end_transaction(produced, last)
+        elif produced.is_transactional:
+            self._open.setdefault(produced.producer_id, first)
+        self._sizes.append((self._sizes[-1] if self._sizes else 0) + len(data))
+        self._batches.append(stored)
+        self._last_offsets.append(last)
+        self._end_offset = last + 1
+
+    def _placed(self, batch: RecordBatch, leader_epoch: int) -> tuple[bytes, int]:
+        """The batch's bytes at the end of the log, and its last offset there. A message of an old format has its
+        offsets inside, and keeps them."""
         if batch.magic == MAGIC:
-            return RecordBatch(with_offsets(batch.data, self._end_offset, leader_epoch))
+            last = self._end_offset + batch.last_offset - batch.base_offset
+            return with_offsets(batch.data, self._end_offset, leader_epoch), last
         if batch.last_offset < self._end_offset:
             raise InvalidArgumentError(
                 f"a message of format {batch.magic} keeps its offset, {batch.last_offset}, and the log has that already"
             )
-        return batch
+        return bytes(batch.data), batch.last_offset
 
-    def _append_batch(self, batch: RecordBatch, now_ms: int) -> None:
-        stored = StoredBatch(
-            base_offset=self._end_offset,
-            last_offset=batch.last_offset,
-            max_timestamp=batch.max_timestamp,
-            data=bytes(batch.data),
-            is_control=batch.is_control,
-            is_transactional=batch.is_transactional,
-            producer_id=batch.producer_id,
-            appended_at_ms=now_ms,
-        )
-        if batch.is_control:
-            self._end_transaction(batch)
-        elif batch.is_transactional:
-            self._open.setdefault(batch.producer_id, batch.base_offset)
-        self._sizes.append((self._sizes[-1] if self._sizes else 0) + len(stored.data))
-        self._batches.append(stored)
-        self._last_offsets.append(stored.last_offset)
-        self._end_offset = stored.last_offset + 1
-
-    def _end_transaction(self, batch: RecordBatch) -> None:
+    def _end_transaction(self, batch: RecordBatch, last_offset: int) -> None:
         first = self._open.pop(batch.producer_id, None)
         key = batch.records()[0][2]
         assert key is not None, "a control record has a key"
         _, kind = _CONTROL_KEY.unpack_from(key)
         if first is not None and kind == _ABORT:
-            self._aborted.append((batch.producer_id, first, batch.last_offset))
+            self._aborted.append(_Aborted(batch.producer_id, first, last_offset, self.last_stable_offset))
 
-    def read(self, offset: int, max_bytes: int, end_offset: int) -> Sequence[StoredBatch]:
+    def read(self, offset: int, max_bytes: int, end_offset: int) -> BatchSpan:
         """See `PartitionLog.read`."""
         if not self._start_offset <= offset <= self._end_offset:
             raise OffsetOutOfRangeError(f"{offset} is not within {self._start_offset} to {self._end_offset}")
         first = bisect_left(self._last_offsets, offset)
         before = self._sizes[first - 1] if first else 0
         fit = bisect_right(self._sizes, before + max_bytes)
-        return self._batches[first : min(max(fit, first + 1), self._behind(end_offset))]
+        return BatchSpan(self._batches, first, min(max(fit, first + 1), self._behind(end_offset)))
 
     def bytes_between(self, offset: int, end_offset: int) -> int:
         """See `PartitionLog.bytes_between`."""
@@ -209,7 +266,14 @@ class MemoryLog:
 
     def aborted_ranges(self, first: int, last: int) -> Sequence[tuple[int, int, int]]:
         """See `PartitionLog.aborted_ranges`."""
-        return [one for one in self._aborted if one[1] <= last and one[2] >= first]
+        found = []
+        for index in range(bisect_left(self._aborted, first, key=_last), len(self._aborted)):
+            one = self._aborted[index]
+            if one.first <= last:
+                found.append((one.producer_id, one.first, one.last))
+            if one.stable > last:
+                break
+        return found
 
     def delete_records(self, before_offset: int) -> int:
         """See `PartitionLog.delete_records`. The batch that holds the new start offset stays whole."""
@@ -218,7 +282,7 @@ class MemoryLog:
         del self._batches[:gone], self._last_offsets[:gone]
         dropped = self._sizes[gone - 1] if gone else 0
         self._sizes = [size - dropped for size in self._sizes[gone:]]
-        self._aborted = [one for one in self._aborted if one[2] >= self._start_offset]
+        self._aborted = [one for one in self._aborted if one.last >= self._start_offset]
         return self._start_offset
 
     def check(self) -> None:

@@ -2,7 +2,7 @@
 
 Called by `appending`. A few bytes may decompress to a hundred megabytes or sixty million headers, so the check stops
 again and again for others to get their turn; nothing large is opened before the first stop. It makes no objects of
-headers, and holds one record at a time. Raises `Refusal` with the codes of Kafka 4.3.1 and nothing else.
+records. Raises `Refusal` with the codes of Kafka 4.3.1 and nothing else.
 
 Source: `ProduceRequest.validateRecords` and `LogValidator`, and what Kafka 4.3.1 answers to such batches.
 """
@@ -21,12 +21,10 @@ from kafka_share.protocol.record_batches import (
     iter_batches,
 )
 from kafka_share.protocol.record_format import MAGIC
-from kafka_share.protocol.record_headers import EncodedHeaders
+from kafka_share.protocol.record_walk import walk
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
-
-    from kafka_share.protocol.record_batches import RecordTuple
+    from collections.abc import Generator
 
 Checking: TypeAlias = "Generator[None, None, RecordBatch]"
 """Ends with the batch. It yields when others should get their turn."""
@@ -38,7 +36,7 @@ AT_ONCE_RECORDS: Final = 20_000
 """Records, or headers of one record, that one turn looks at."""
 
 
-def checking(records: bytes | memoryview, max_bytes: int) -> Checking:
+def checking(records: bytes, max_bytes: int) -> Checking:
     """Check what a Produce request has for one partition: one whole batch of at most `max_bytes`.
 
     Bytes behind it that are no whole batch are ignored. Its checksum, its number of records and its offsets have to
@@ -49,16 +47,15 @@ def checking(records: bytes | memoryview, max_bytes: int) -> Checking:
         if len(batch.data) > max_bytes:
             raise Refusal(MessageTooLargeError, f"a batch of {len(batch.data)} bytes is over the limit of {max_bytes}")
         _check_header(batch)
-        count = yield from _count(batch)
+        data, position = yield from _opened(batch)
+        yield from walk(data, position, batch.record_count, AT_ONCE_RECORDS)
     except RecordBatchError as error:
         raise Refusal(CorruptMessageError, str(error)) from None
-    if not batch.last_offset - batch.base_offset + 1 == batch.record_count == count:
-        raise Refusal(CorruptMessageError, f"{batch!r} claims {batch.record_count} records")
     return batch
 
 
-def _only_batch(records: bytes | memoryview) -> RecordBatch:
-    batches = iter_batches(memoryview(records))
+def _only_batch(records: bytes) -> RecordBatch:
+    batches = iter_batches(records)
     first = next(batches, None)
     if first is None:
         raise Refusal(InvalidRecordError, "the record batch is missing or cut off")
@@ -75,33 +72,13 @@ def _check_header(batch: RecordBatch) -> None:
         raise CorruptBatchError("producers may not write control batches")
     if batch.producer_id >= 0 and batch.base_sequence < 0:
         raise CorruptBatchError("a batch with a producer id needs a sequence number")
+    if batch.last_offset - batch.base_offset + 1 != batch.record_count:
+        raise CorruptBatchError(f"{batch!r} claims {batch.record_count} records")
 
 
-def _count(batch: RecordBatch) -> Generator[None, None, int]:
-    """The number of records, each of which has been looked at."""
-    records = yield from _opened(batch)
-    count = 0
-    for *_, headers in records:
-        count += 1
-        if count % AT_ONCE_RECORDS == 0:
-            yield
-        if isinstance(headers, EncodedHeaders):
-            yield from _check_headers(headers)
-    return count
-
-
-def _opened(batch: RecordBatch) -> Generator[None, None, Iterator[RecordTuple]]:
+def _opened(batch: RecordBatch) -> Generator[None, None, tuple[bytes, int]]:
     try:
-        return batch.iter_records(AT_ONCE_BYTES)
+        return batch.body(AT_ONCE_BYTES)
     except BatchTooLargeError:
         yield
-        return batch.iter_records()
-
-
-def _check_headers(headers: EncodedHeaders) -> Generator[None, None, None]:
-    if len(headers) < AT_ONCE_RECORDS:
-        headers.check()
-        return
-    for number, _ in enumerate(headers):
-        if number % AT_ONCE_RECORDS == 0:
-            yield
+        return batch.body()

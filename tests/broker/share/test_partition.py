@@ -14,13 +14,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from kafka_share.broker.configs.configs import GroupSettings
 from kafka_share.broker.inspection import snapshot_of_window
 from kafka_share.broker.refusals import Refusal, RequestFailedError
-from kafka_share.broker.share.acquisition import LogRead, acquire, can_acquire
+from kafka_share.broker.share.acquisition import LogRead, acquire, offset_to_read
 from kafka_share.broker.share.exchange import AcknowledgementBatch, AcquireMode
 from kafka_share.broker.share.partition import SharePartition
 from kafka_share.broker.share.record_state import ACQUIRED, ARCHIVED, AVAILABLE, RecordState
 from kafka_share.broker.share.share_coordinator import StateKey
 from kafka_share.broker.share.state_batches import StateBatch
-from kafka_share.broker.storage.log import StoredBatch
+from kafka_share.broker.storage.log import BatchSpan, StoredBatch
 from kafka_share.errors import (
     BrokerError,
     CoordinatorNotAvailableError,
@@ -78,7 +78,8 @@ class Bench:
             for first, last in batches
         ]  # fmt: skip
         offset = self.partition.window.next_fetch_offset() if at is None else at
-        found = acquire(self.partition, member, mode, size, records, LogRead(offset, read, aborted), now_ms)
+        span = BatchSpan(read, 0, len(read))
+        found = acquire(self.partition, member, mode, size, records, LogRead(offset, span, aborted), now_ms)
         self.partition.check()
         return [(one[0], one[1], one[2]) for one in found]
 
@@ -205,7 +206,7 @@ def test_load_fails_with_the_consumers_error_when_the_coordinator_refuses(
     with pytest.raises(Refusal) as error:
         partition.load(lambda: 0)
     assert error.value.code == answered_with.code
-    assert not can_acquire(partition)
+    assert offset_to_read(partition) is None
 
 
 @pytest.mark.behaviour("broker")
@@ -378,7 +379,7 @@ def test_offsets_beyond_the_window_are_an_invalid_request_when_acknowledged() ->
 def test_nothing_can_be_acquired_when_fenced() -> None:
     bench = Bench()
     bench.partition.fence()
-    assert not can_acquire(bench.partition)
+    assert offset_to_read(bench.partition) is None
     assert bench.acquire((0, 9)) == []
 
 
@@ -404,7 +405,7 @@ class OffsetModel(RuleBasedStateMachine):
     @rule(member=members, records=st.integers(1, 30), size=st.integers(1, 20), mode=st.sampled_from(AcquireMode))
     def fetch(self, member: str, records: int, size: int, mode: AcquireMode) -> None:
         partition = self.bench.partition
-        if not can_acquire(partition):
+        if offset_to_read(partition) is None:
             free = [o for o, (state, *_) in self.known.items() if state is AVAILABLE and o >= self.start]
             assert not free
             assert self.known

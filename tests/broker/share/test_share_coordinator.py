@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from broker.share.probe import Probe
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_share.broker.refusals import Refusal
+from kafka_share.broker.share import state_batches
 from kafka_share.broker.share.share_coordinator import ShareCoordinator, StateKey, StateSummary
-from kafka_share.broker.share.state_batches import StateBatch, merge_state_batches
+from kafka_share.broker.share.state_batches import StateBatch, StoredBatches, merge_state_batches
 from kafka_share.errors import (
     FencedLeaderEpochError,
     FencedStateEpochError,
@@ -194,3 +197,36 @@ def test_merge_keeps_the_strongest_state_of_each_offset_when_batches_overlap(
                 expected[offset] = max(expected.get(offset, (0, 0)), batch.strength)
     found = [(offset, batch.strength) for batch in stored for offset in range(batch.first, batch.last + 1)]
     assert found == sorted(expected.items())
+
+
+@given(st.lists(st.tuples(_batches, st.integers(-1, 3)), max_size=8))
+def test_what_is_stored_is_the_merge_of_everything_after_each_write(
+    writes: list[tuple[list[StateBatch], int]],
+) -> None:
+    """The part that a write is merged with is all that the write concerns, whatever has been written before."""
+    kept = StoredBatches()
+    expected: tuple[StateBatch, ...] = ()
+    start = -1
+    for written, further in writes:
+        start += max(0, further)
+        kept.merge(written, start)
+        expected = merge_state_batches(expected, written, start)
+        assert tuple(kept) == expected
+
+
+def test_a_write_costs_the_same_however_much_is_stored_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: list[int] = []
+    merge = state_batches.merge_state_batches
+
+    def counted(stored: Sequence[StateBatch], written: Sequence[StateBatch], start: int) -> tuple[StateBatch, ...]:
+        looked_at.append(len(stored))
+        return merge(stored, written, start)
+
+    monkeypatch.setattr(state_batches, "merge_state_batches", counted)
+    kept = StoredBatches()
+    for offset in range(0, 2_000, 2):
+        kept.merge([StateBatch(offset, offset, 2, 1)], 0)
+    kept.merge([StateBatch(1_001, 1_001, 2, 1)], 0)
+    assert looked_at[-1] == 2
+    assert max(looked_at) <= 2
+    assert len(tuple(kept)) == 999
