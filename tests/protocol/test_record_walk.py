@@ -65,7 +65,9 @@ def test_damaged_records_are_refused_by_the_walk_when_the_decoder_refuses_them(
 
 def test_numbers_of_every_length_are_read() -> None:
     """Lengths, timestamps and offsets of one, two and three bytes."""
-    written = [(number * 50, bytes(number % 3 * 90), bytes(number % 7 * 4_000), []) for number in range(9_000)]
+    written: list[Any] = [
+        (number * 50, bytes(number % 3 * 90), bytes(number % 7 * 4_000), []) for number in range(9_000)
+    ]
     assert turns(body(written), len(written), at_once=10_000) == 1
 
 
@@ -91,7 +93,7 @@ def test_what_is_no_record_is_refused(data: bytes, count: int, problem: str) -> 
 
 
 def test_others_get_their_turn_after_so_many_records_and_headers() -> None:
-    written = [(0, None, b"a", [])] * 10
+    written: list[Any] = [(0, None, b"a", [])] * 10
     assert turns(body(written), 10, at_once=3) == 4
     assert turns(body([(0, None, b"a", [("h", b"1")] * 10)]), 1, at_once=3) == 5
 

@@ -7,7 +7,7 @@ fetch offset has moved since they were last read are read first to see whether t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -94,6 +94,10 @@ class DelayedShareFetch:
         return _Round(self).complete(now_ms)
 
 
+_NOTHING_READ: Final = LogRead(-1, NO_BATCHES)
+"""Of a partition that is at its end."""
+
+
 class _Round:
     """One look at the partitions that can be acquired from at this moment."""
 
@@ -154,7 +158,7 @@ class _Round:
         for source in sources:
             offset, end = self._offsets[source], self._end_offset(source.log)
             if offset == end and offset >= source.log.start_offset:
-                self._reads[source] = LogRead(offset, NO_BATCHES)
+                self._reads[source] = _NOTHING_READ
                 continue
             allowed = min(self._share_bytes(), remaining)
             try:
@@ -184,7 +188,11 @@ class _Round:
         self._read(rest)
         budget = self._fetch.limits.max_records
         for source in served:
-            data = self._serve(source, self._reads[source], budget, now_ms)
+            read = self._reads[source]
+            if read is _NOTHING_READ:
+                self._fetch.fetched.setdefault(source.key, NOTHING_FETCHED)
+                continue
+            data = self._serve(source, read, budget, now_ms)
             budget -= sum(last - first + 1 for first, last, _ in data.acquired)
             self._fetch.fetched.setdefault(source.key, data)
         return bool(self._sources)

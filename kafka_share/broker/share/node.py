@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from kafka_share.broker.kafka_version import Behaviour
-    from kafka_share.broker.share.cluster_view import ClusterView
+    from kafka_share.broker.share.cluster_view import ClusterView, PartitionView
     from kafka_share.broker.share.exchange import Outcome, ShareAcknowledge, ShareFetch
     from kafka_share.broker.share.partition import SharePartition
     from kafka_share.broker.share.sessions import SessionKey, ShareSession
@@ -205,8 +205,8 @@ class ShareNode:
     ) -> None:
         """The fetch's first look; if that is not enough it waits, unless its time is up."""
         known = self._known_partitions(fetch, partitions)
-        fetch.is_fetched = not known
         if not known:
+            fetch.is_fetched = True
             return
         if mode not in tuple(AcquireMode):
             raise RequestFailedError
@@ -227,13 +227,16 @@ class ShareNode:
         for share_partition in to_load:
             self._load(share_partition, fetch, now_ms)
 
-    def _known_partitions(self, fetch: DelayedShareFetch, partitions: Sequence[PartitionKey]) -> list[PartitionKey]:
+    def _known_partitions(
+        self, fetch: DelayedShareFetch, partitions: Sequence[PartitionKey]
+    ) -> list[tuple[PartitionKey, PartitionView]]:
         """Those that exist; the others fail, and a topic id that nobody knows may fail the whole fetch."""
         known = []
         for partition in partitions:
             # The place for authorization: READ on the topic, else TOPIC_AUTHORIZATION_FAILED for the partition.
-            if self._view.partition(*partition) is not None:
-                known.append(partition)
+            found = self._view.partition(*partition)
+            if found is not None:
+                known.append((partition, found))
                 continue
             code = UnknownTopicOrPartitionError.code
             if self._view.topic_name(partition.topic_id) is None:
@@ -243,12 +246,12 @@ class ShareNode:
             fetch.fail(partition, code)
         return known
 
-    def _find_sources(self, fetch: DelayedShareFetch, partitions: list[PartitionKey]) -> list[SharePartition]:
+    def _find_sources(
+        self, fetch: DelayedShareFetch, partitions: Sequence[tuple[PartitionKey, PartitionView]]
+    ) -> list[SharePartition]:
         """Fill the fetch's sources; returns the share partitions that were made for it and have to be loaded."""
         to_load = []
-        for partition in partitions:
-            found = self._view.partition(*partition)
-            assert found is not None
+        for partition, found in partitions:
             if found.leader_id != self.node_id:
                 fetch.fail(partition, NotLeaderOrFollowerError.code)
                 continue

@@ -10,7 +10,8 @@ was opened on it last.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import attrs
 
@@ -21,6 +22,9 @@ from kafka_share.protocol.share_values import INITIAL_EPOCH, MAX_EPOCH, next_epo
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from uuid import UUID
+
+
+T = TypeVar("T")
 
 
 class PartitionKey(NamedTuple):
@@ -81,7 +85,7 @@ class ShareSession:
         return listed
 
 
-def rotated(partitions: Sequence[PartitionKey], epoch: int) -> list[PartitionKey]:
+def rotated(partitions: Sequence[T], epoch: int) -> list[T]:
     """The order in which a request of this epoch serves the partitions: each epoch begins one further on."""
     start = epoch % len(partitions) if partitions and epoch > 0 else 0
     return [*partitions[start:], *partitions[:start]]
@@ -111,6 +115,8 @@ class ShareSessions:
         self._old_connections_end_sessions = old_connections_end_sessions
         self._sessions: dict[SessionKey, ShareSession] = {}
         self._connections: dict[int, _ConnectionEntry] = {}
+        self._in_group: Counter[str] = Counter()
+        """How many sessions a group has."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -130,6 +136,7 @@ class ShareSessions:
         if len(self) >= limit:
             raise Refusal(ShareSessionLimitReachedError, f"the node holds {limit} share sessions already")
         session = ShareSession(key, connection_id, dict.fromkeys(partitions, False))
+        self._in_group[key.group_id] += key not in self._sessions
         self._sessions[key] = session
         self._connections[connection_id] = _ConnectionEntry(key)
         return session
@@ -137,6 +144,10 @@ class ShareSessions:
     def remove(self, key: SessionKey) -> ShareSession | None:
         """End the member's session if it has one; its connection must not end another one later."""
         session = self._sessions.pop(key, None)
+        if session is not None:
+            self._in_group[key.group_id] -= 1
+            if not self._in_group[key.group_id]:
+                del self._in_group[key.group_id]
         if session is not None and session.connection_id in self._connections:
             self._connections[session.connection_id].stale = True
         return session
@@ -154,10 +165,11 @@ class ShareSessions:
         spared = entry.stale and not self._old_connections_end_sessions
         session = None if spared else self.remove(entry.key)
         group_id = entry.key.group_id
-        return ConnectionEnd(group_id, session, not any(key.group_id == group_id for key in self._sessions))
+        return ConnectionEnd(group_id, session, not self._in_group[group_id])
 
     def check(self) -> None:
         """Assert the invariants."""
         for key, session in self._sessions.items():
             assert session.key == key
             assert 0 < session.epoch <= MAX_EPOCH
+        assert self._in_group == Counter(key.group_id for key in self._sessions)

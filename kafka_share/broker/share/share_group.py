@@ -12,6 +12,7 @@ Source: KIP-932 and Kafka 4.3's group coordinator.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
@@ -58,6 +59,8 @@ class ShareGroup:
     assigned_at_ms: int | None = None
     pending_partitions: bool = False
     """Partitions were initialised that no group epoch stands for yet."""
+    _subscribers: Counter[str] = attrs.Factory(Counter)
+    """How many members subscribe to a topic."""
     _fingerprint: Fingerprint = ()
     _metadata_version: int = -1
 
@@ -73,7 +76,16 @@ class ShareGroup:
 
     def subscribed_names(self) -> list[str]:
         """The topics that some member subscribes to, in order."""
-        return sorted({name for member in self.members.values() for name in member.subscribed})
+        return sorted(self._subscribers)
+
+    def subscribe(self, member: Member, names: tuple[str, ...]) -> None:
+        """The member subscribes to these topics now, in place of those before."""
+        self._subscribers.update(names)
+        self._subscribers.subtract(member.subscribed)
+        for name in member.subscribed:
+            if not self._subscribers[name]:
+                del self._subscribers[name]
+        member.subscribed = names
 
     def metadata_changed(self, topics: Topics) -> bool:
         """Whether the subscribed topics differ from those at the last call: made, deleted, grown or another set."""
@@ -122,7 +134,7 @@ class ShareGroup:
 
     def remove(self, member_id: str) -> None:
         """The member left or was silent for too long."""
-        del self.members[member_id]
+        self.subscribe(self.members.pop(member_id), ())
         self.target.pop(member_id, None)
         self.bump()
         if self.behaviour.assigns_empty_groups and not self.members:
@@ -135,6 +147,7 @@ class ShareGroup:
             assert member.epoch <= self.assignment_epoch
             assert member.previous_epoch <= member.epoch
             assert tuple(sorted(set(member.subscribed))) == member.subscribed
+        assert self._subscribers == Counter(name for member in self.members.values() for name in member.subscribed)
 
 
 def subscribed_part(partitions: frozenset[Partition], member: Member, topics: Topics) -> frozenset[Partition]:

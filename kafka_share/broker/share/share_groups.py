@@ -177,7 +177,7 @@ class ShareGroups:
                 group.bump()
             return False
         joined = member.epoch == 0
-        member.subscribed = names
+        group.subscribe(member, names)
         group.refresh_metadata(self._topics)
         if not joined:
             group.bump()
