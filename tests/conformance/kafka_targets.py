@@ -33,11 +33,13 @@ _STOP_TIMEOUT_S: Final = 30
 
 @attrs.frozen
 class Target:
-    """A running broker or cluster. `version`: of Apache Kafka; None is the reference broker."""
+    """A running broker or cluster. `version`: of Apache Kafka; None is the reference broker. `pid`: of its process, if
+    there is one and it is known."""
 
     bootstrap_servers: str
     version: str | None
     nodes: int
+    pid: int | None = None
 
     @property
     def speaks_v2(self) -> bool:
@@ -58,8 +60,8 @@ def target_name(target_id: str) -> str:
 def running(target_id: str, *, nodes: int = 1, settings: Mapping[str, str] = SETTINGS) -> Iterator[Target]:
     """Start the reference broker, or this version of Apache Kafka."""
     if target_id == REFERENCE:
-        with _reference_broker(nodes, settings) as bootstrap_servers:
-            yield Target(bootstrap_servers, None, nodes)
+        with _reference_broker(nodes, settings) as (bootstrap_servers, pid):
+            yield Target(bootstrap_servers, None, nodes, pid)
     else:
         with _from_jars_or_docker(target_id, nodes, settings) as kafka:
             yield Target(kafka.bootstrap_servers, target_id, nodes)
@@ -95,7 +97,7 @@ def _without_jars(no_jars: KafkaUnavailableError, needs: str) -> KafkaUnavailabl
 
 
 @contextlib.contextmanager
-def _reference_broker(nodes: int, settings: Mapping[str, str]) -> Iterator[str]:
+def _reference_broker(nodes: int, settings: Mapping[str, str]) -> Iterator[tuple[str, int]]:
     command = [sys.executable, "-c", "from kafka_share.cli.broker import main; main()", "--nodes", str(nodes)]
     for name, value in settings.items():
         command += ["--config", f"{name}={value}"]
@@ -104,7 +106,7 @@ def _reference_broker(nodes: int, settings: Mapping[str, str]) -> Iterator[str]:
         try:
             line = process.stdout.readline()
             assert line.startswith("bootstrap: "), f"the reference broker did not start: {line!r}"
-            yield line.removeprefix("bootstrap: ").strip()
+            yield line.removeprefix("bootstrap: ").strip(), process.pid
         finally:
             process.terminate()
             code = process.wait(_STOP_TIMEOUT_S)

@@ -36,7 +36,8 @@ Records = Sequence[Any]
 @attrs.frozen
 class Task:
     """What to do. `mode`: implicit, explicit (a call per record), commit (explicit, and commit_sync after each poll),
-    window (the oldest are acknowledged while more than `window` are in flight; another poll fits). `work`: turns of an
+    window (the oldest are acknowledged while more than `window` are in flight; another poll fits), or one of
+    `raw_client`. `work`: turns of an
     empty loop per record. `stamped`: values begin with the time they were made at. `idle_s`: end when nothing has come
     for so long, as one of several consumers does that cannot know its share; 0: at `records`."""
 
@@ -249,10 +250,23 @@ def confluent(task: Task) -> Meter:
     return meter
 
 
+# ---- nobody's
+
+
+def raw(task: Task) -> Meter:
+    from performance.raw_client import work
+
+    meter = Meter(task)
+    for count in work(task.mode, task.bootstrap, task.topic, task.group, task.records):
+        meter.handled(count)
+    return meter
+
+
 CLIENTS: Final[dict[str, Callable[[Task], Meter | Awaitable[Meter]]]] = {
     "ours": ours,
     "ours-asyncio": _ours_on_a_loop,
     "confluent": confluent,
+    "raw": raw,
 }
 
 

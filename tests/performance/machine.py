@@ -9,8 +9,12 @@ import platform
 import subprocess
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 from kafka_share._version import VERSION
+
+_USER_TIME: Final = 11
+"""The index in /proc/PID/stat, behind the name of the process; the system time is the next one."""
 
 
 @cache
@@ -31,6 +35,15 @@ def machine() -> dict[str, str]:
 def load() -> float:
     """How many processes wanted a processor in the last minute; 0 where nobody knows."""
     return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+
+
+def cpu_s(pid: int) -> float | None:
+    """CPU seconds that a process has used so far, None where nobody knows."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return (int(fields[_USER_TIME]) + int(fields[_USER_TIME + 1])) / os.sysconf("SC_CLK_TCK")
 
 
 def _processor() -> str:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import attrs
+from performance.raw_client import FETCH, PRODUCE, THROUGH
 from performance.replayed_batches import Shape
 from performance.stub_broker import Settings
 from performance.targets import KAFKA, REFERENCE, STUB
@@ -20,6 +21,8 @@ OURS: Final = "ours"
 OURS_ASYNCIO: Final = "ours-asyncio"
 CONFLUENT: Final = "confluent"
 JAVA: Final = "java"
+RAW: Final = "raw"
+"""Raw requests: the row is about the broker."""
 PEERS: Final = (CONFLUENT, JAVA)
 
 PAIR: Final = (OURS, CONFLUENT)
@@ -32,13 +35,14 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         OURS_ASYNCIO: "kafka_share, asyncio",
         CONFLUENT: "confluent-kafka",
         JAVA: "Java",
+        RAW: "raw requests",
     }
 )
 
 RECORDS: Final[Mapping[str, Mapping[str, int]]] = MappingProxyType(
     {
         STUB: {OURS: 1, OURS_ASYNCIO: 1, CONFLUENT: 5, JAVA: 20},
-        REFERENCE: {OURS: 1, OURS_ASYNCIO: 1, CONFLUENT: 1, JAVA: 1},
+        REFERENCE: {OURS: 1, OURS_ASYNCIO: 1, CONFLUENT: 1, JAVA: 1, RAW: 1},
         KAFKA: {OURS: 1, OURS_ASYNCIO: 1, CONFLUENT: 2, JAVA: 4},
     }
 )
@@ -220,6 +224,25 @@ def _on_brokers() -> Iterator[Row]:
             yield row("1000-implicit", "1 kB, implicit", settings=Settings(shape=Shape(1_000)), records=150_000)
 
 
+def _brokers_alone() -> Iterator[Row]:
+    """The broker's CPU is the figure: raw requests keep it busy, on the other processor."""
+    for mode, words in (
+        (PRODUCE, "produce"),
+        (FETCH, "share-fetch and acknowledge"),
+        (THROUGH, "both at once, so that each record goes through"),
+    ):
+        yield Row(
+            id=f"reference-alone-{mode}",
+            part=BROKERS,
+            title=f"reference broker alone: {words}",
+            target=REFERENCE,
+            contestants=(RAW,),
+            records=300_000,
+            mode=mode,
+            causes=(),
+        )
+
+
 def _latency() -> Iterator[Row]:
     for target, name in ((STUB, "stub"), (REFERENCE, "reference broker"), (KAFKA, f"Apache Kafka {KAFKA}")):
         yield Row(
@@ -267,7 +290,7 @@ def _scaling() -> Iterator[Row]:
         )
 
 
-ROWS: Final[tuple[Row, ...]] = (*_on_the_stub(), *_on_brokers(), *_latency(), *_scaling())
+ROWS: Final[tuple[Row, ...]] = (*_on_the_stub(), *_on_brokers(), *_brokers_alone(), *_latency(), *_scaling())
 
 QUICK: Final = (
     "stub-100-implicit",

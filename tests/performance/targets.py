@@ -18,6 +18,7 @@ from typing import Final, Protocol
 import attrs
 from conformance.kafka_targets import REFERENCE, running
 from performance.filling import PARTITIONS, fill
+from performance.machine import cpu_s
 from performance.stub_broker import Settings
 from performance.stub_process import StubProcess
 from support.documentation import environment
@@ -71,8 +72,9 @@ class StubTarget:
 class FilledTarget:
     """A broker with a log. Each size of values has a topic, which all rows share."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, pid: int | None = None) -> None:
         self._bootstrap = bootstrap
+        self._pid = pid
         self._run = uuid.uuid4().hex[:6]
         self._numbers = itertools.count()
         self._filled: dict[int, int] = {}
@@ -106,7 +108,7 @@ class FilledTarget:
         return Place(self._bootstrap, topic, group, pace)
 
     def checked_cpu_s(self, place: Place) -> float | None:
-        return None
+        return None if self._pid is None else cpu_s(self._pid)
 
 
 @contextlib.contextmanager
@@ -119,7 +121,7 @@ def stub(settings: Settings) -> Iterator[Target]:
 def broker(name: str) -> Iterator[Target]:
     """`REFERENCE` or a version of Kafka, with its default settings."""
     with running(name, settings={}) as target:
-        yield FilledTarget(target.bootstrap_servers)
+        yield FilledTarget(target.bootstrap_servers, target.pid)
 
 
 @contextlib.contextmanager

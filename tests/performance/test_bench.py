@@ -14,7 +14,7 @@ import pytest
 from performance import bench, page, targets
 from performance.figures import Spread, figures_of, is_behind, percentile
 from performance.profiling import top
-from performance.rows import CAUSES, CONFLUENT, OURS, ROWS
+from performance.rows import CAUSES, CONFLUENT, OURS, RAW, ROWS
 from performance.runs import Runner
 from performance.stub_process import NOT_ON_WINDOWS
 from support.documentation import ROOT, environment
@@ -73,6 +73,14 @@ def test_rows_on_the_reference_broker_run(tmp_path: Path) -> None:
     assert {(one["row"], one["contestant"]) for one in results} == {
         (row, contestant) for row in BROKER_ROWS for contestant in ("ours", "confluent")
     }
+
+
+@pytest.mark.foreign
+def test_rows_of_the_reference_broker_alone_say_what_it_costs(tmp_path: Path) -> None:
+    results = run(tmp_path, ("reference-alone-*",))
+    assert {one["row"] for one in results} == {row.id for row in ROWS if row.contestants == (RAW,)}
+    for one in results:
+        assert (one["broker_cpu"] is not None) == Path("/proc/self/stat").exists()
 
 
 def test_a_contestant_that_fails_ends_the_run_with_what_it_said(tmp_path: Path) -> None:

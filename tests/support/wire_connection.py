@@ -47,6 +47,10 @@ class WireConnection:
     def close(self) -> None:
         self._socket.close()
 
+    def fileno(self) -> int:
+        """For `select`."""
+        return self._socket.fileno()
+
     def send(self, request: Any, version: int) -> None:
         """Send without waiting."""
         awaited = Awaited(request.API_KEY, version, self._next_correlation_id)
