@@ -18,6 +18,7 @@ from kafka_share.core.events import (
     AcknowledgementsGathered,
     AcknowledgementsMade,
     BatchReclaimed,
+    Channel,
     ClientInstanceIdWanted,
     CloseRequested,
     CommitRequested,
@@ -46,10 +47,16 @@ from kafka_share.records import TopicPartition
 
 _AFTER_CLOSE = (PollEnded, BatchReclaimed, AcknowledgementsMade)
 """Commands of other threads, or posted before, that may come behind close; it has taken what they are about."""
+_END_OF_TIME_MS = 1 << 62
 
 
 class ShareConsumerCore:
-    """Membership knows what may be fetched, metadata where it is; fetching does it."""
+    """Membership knows what may be fetched, metadata where it is; fetching does it.
+
+    Fetching is polled at every step, because it has something to do at nearly every one. The other machines change with
+    their own answers, with commands, and with time: they are polled when something of that has come (`_is_control_due`,
+    `_control_at_ms`), and not for each batch of records. That is a third of what a step costs.
+    """
 
     def __init__(self, config: ShareConsumerConfig, member_id: str, source: random.Random) -> None:
         self.measurements: Measurements = Measurements(config.metrics_num_samples, config.metrics_sample_window_ms)
@@ -73,7 +80,12 @@ class ShareConsumerCore:
         self._unsubscribing: list[Unsubscribed] = []
         self._closing: CloseRequested | None = None
         self._told: object = None
+        self._told_troubles = -1
         self._is_finished = False
+        self._is_control_due = True
+        """Something has happened that concerns more machines than fetching."""
+        self._control_at_ms = _END_OF_TIME_MS
+        """When one of them wants to be polled even if nothing happens."""
 
     # ---- events
 
@@ -82,13 +94,22 @@ class ShareConsumerCore:
             return
         if isinstance(event, ResponseReceived):
             self._outage.answered()
-            self._requests.answered(event.send_id, event.response, now_ms)
+            channel = self._requests.answered(event.send_id, event.response, now_ms)
+            self._is_control_due |= channel is Channel.CONTROL
+        elif isinstance(event, PollStarted):
+            assert self._closing is None, f"{event!r} after close"
+            self._poll_started(event, now_ms)
+        elif isinstance(event, PollEnded):
+            self._fetching.poll_ended()
+            self._membership.poll_ended(now_ms)
         elif isinstance(event, RequestFailed):
+            self._is_control_due = True
             self._outage.failed(event.error, now_ms)
             self._requests.failed(event.send_id, event.error, now_ms)
         elif isinstance(event, ConnectionLost):
             self._fetching.connection_lost(event.node_id, event.channel)
         elif isinstance(event, ClientInstanceIdWanted):
+            self._is_control_due = True
             self._telemetry.want_client_instance_id()
         else:
             self._command(event, now_ms)
@@ -97,8 +118,6 @@ class ShareConsumerCore:
         self,
         event: SubscriptionChanged
         | Unsubscribed
-        | PollStarted
-        | PollEnded
         | AcknowledgementsMade
         | AcknowledgementsGathered
         | CommitRequested
@@ -107,12 +126,7 @@ class ShareConsumerCore:
         now_ms: int,
     ) -> None:
         assert self._closing is None or isinstance(event, _AFTER_CLOSE), f"{event!r} after close"
-        if isinstance(event, PollStarted):
-            self._poll_started(event, now_ms)
-        elif isinstance(event, PollEnded):
-            self._fetching.poll_ended()
-            self._membership.poll_ended(now_ms)
-        elif isinstance(event, CommitRequested):
+        if isinstance(event, CommitRequested):
             self._fetching.commit(event)
         elif isinstance(event, AcknowledgementsMade):
             self._fetching.acknowledgements_made(now_ms)
@@ -122,11 +136,13 @@ class ShareConsumerCore:
             assert event.topics, "an empty subscription is Unsubscribed"
             self._topics = event.topics
         elif isinstance(event, Unsubscribed):
+            self._is_control_due = True
             self._leave()
             self._unsubscribing.append(event)
         elif isinstance(event, BatchReclaimed):
             self._fetching.batch_reclaimed(event.batch_id, now_ms)
         elif isinstance(event, CloseRequested):
+            self._is_control_due = True
             self._closing = event
             self._fetching.acknowledgements.add(event.acknowledgements, now_ms, is_urgent=True)
             self._fetching.close(event.deadline_at_ms)
@@ -136,9 +152,11 @@ class ShareConsumerCore:
 
     def _poll_started(self, event: PollStarted, now_ms: int) -> None:
         assert self._topics, "a poll without a subscription"
-        self._outage.poll_started(now_ms)
-        if not self._membership.is_fatal:
-            self._metadata.set_interest(self._topics, now_ms)
+        if not self._membership.is_joined_for(self._topics):
+            self._is_control_due = True
+            self._outage.poll_started(now_ms)
+            if not self._membership.is_fatal:
+                self._metadata.set_interest(self._topics, now_ms)
         self._membership.poll_started(self._topics, now_ms, event.deadline_at_ms)
         self._fetching.poll_started(event, now_ms)
 
@@ -152,23 +170,47 @@ class ShareConsumerCore:
     # ---- time
 
     def poll(self, now_ms: int) -> list[Output]:
-        if not self._is_finished:
+        if self._is_finished:
+            return self._outputs.take()
+        # The end of a poll brings the time nearer at which the member has not polled for too long.
+        is_late = now_ms >= self._control_at_ms or now_ms >= self._membership.expires_at_ms
+        is_whole = is_late or self._is_control_due or self._closing is not None
+        if is_whole:
             self._outage.poll(now_ms)
             self._telemetry.poll(now_ms)
-            if self._closing is not None:
-                self._poll_closing(self._closing, now_ms)
-            else:
+        if self._closing is not None:
+            self._poll_closing(self._closing, now_ms)
+        else:
+            if is_whole:
                 self._membership.poll(now_ms)
-                if self._fetching.poll(now_ms):
-                    self._membership.poll_ended(now_ms)
-        if not self._is_finished:  # nothing follows FinishClose
-            self._coordinator.poll(now_ms)
-            if self._closing is None:
-                self._group_limit.poll(now_ms)
-            self._metadata.poll(now_ms)
-            self._complete_unsubscribes(now_ms)
+            if self._fetching.poll(now_ms):
+                self._membership.poll_ended(now_ms)
+        # Nothing follows FinishClose. What fetching misses is looked up at once.
+        if not self._is_finished and (is_whole or self._metadata.is_needed):
+            self._poll_control(now_ms)
+        if not self._is_finished and (is_whole or self._told_troubles != self._troubles.version):
             self._tell_condition()
         return self._outputs.take()
+
+    def _poll_control(self, now_ms: int) -> None:
+        """The second half, behind fetching: where things are, and when to look at all of this again."""
+        self._coordinator.poll(now_ms)
+        if self._closing is None:
+            self._group_limit.poll(now_ms)
+        self._metadata.poll(now_ms)
+        self._complete_unsubscribes(now_ms)
+        self._is_control_due = False
+        times = [
+            self._membership.wake_at_ms(),
+            self._coordinator.wake_at_ms(),
+            self._group_limit.wake_at_ms() if self._closing is None else None,
+            self._metadata.wake_at_ms(),
+            self._telemetry.wake_at_ms(),
+            self._outage.wake_at_ms(),
+            None if self._closing is None else self._closing.deadline_at_ms,
+            *(unsubscribed.deadline_at_ms for unsubscribed in self._unsubscribing),
+        ]
+        self._control_at_ms = min((at_ms for at_ms in times if at_ms is not None), default=_END_OF_TIME_MS)
 
     def _poll_closing(self, closing: CloseRequested, now_ms: int) -> None:
         """Acknowledgements and the ends of the sessions first, then the group: leaving does not release records."""
@@ -199,6 +241,7 @@ class ShareConsumerCore:
 
     def _tell_condition(self) -> None:
         membership, metadata = self._membership, self._metadata
+        self._told_troubles = self._troubles.version
         told = (membership.is_joined, membership.assignment_version, metadata.version, self._troubles.version)
         if told == self._told:
             return
@@ -211,19 +254,11 @@ class ShareConsumerCore:
     def wake_at_ms(self) -> int | None:
         if self._is_finished:
             return None
-        times = [
-            self._membership.wake_at_ms(),
-            self._fetching.wake_at_ms(),
-            self._coordinator.wake_at_ms(),
-            self._group_limit.wake_at_ms() if self._closing is None else None,
-            self._metadata.wake_at_ms(),
-            self._telemetry.wake_at_ms(),
-            self._outage.wake_at_ms(),
-            *(unsubscribed.deadline_at_ms for unsubscribed in self._unsubscribing),
-        ]
-        if self._closing is not None:
-            times.append(self._closing.deadline_at_ms)
-        return min((at_ms for at_ms in times if at_ms is not None), default=None)
+        at_ms = min(self._control_at_ms, self._membership.expires_at_ms)
+        fetching_at_ms = self._fetching.wake_at_ms()
+        if fetching_at_ms is not None and fetching_at_ms < at_ms:
+            at_ms = fetching_at_ms
+        return None if at_ms == _END_OF_TIME_MS else at_ms
 
     def check(self) -> None:
         """Assert the invariants of all machines; tests and the simulation call it after every step."""

@@ -137,6 +137,7 @@ DEFAULT_INTERVAL_MS: Final = 5_000
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
+_END_OF_TIME_MS: Final = 1 << 62
 
 Assignment = tuple[tuple[UUID, int], ...]
 
@@ -164,6 +165,8 @@ class Membership:
         self._changes = context.new_backoff(free_failures=CHANGES_AT_ONCE)
         """Paces heartbeats while each answer brings another assignment."""
         self._joined_at_ms = 0
+        self.expires_at_ms: int = _END_OF_TIME_MS
+        """When the member has not polled for too long, unless a poll comes before."""
         self._polled = False
         self._poll_ends_at_ms = 0
         self._sent_names: frozenset[str] | None = None
@@ -186,6 +189,7 @@ class Membership:
     def poll_started(self, topics: frozenset[str], now_ms: int, deadline_at_ms: int) -> None:
         """A poll with this subscription began; a changed subscription takes effect now."""
         self._poll_ends_at_ms = max(now_ms, deadline_at_ms)
+        self._set_expiry()
         self._polled = bool(topics)
         if topics == self.subscription or self.state is State.FATAL:
             return
@@ -198,6 +202,7 @@ class Membership:
 
     def poll_ended(self, now_ms: int) -> None:
         self._poll_ends_at_ms = min(self._poll_ends_at_ms, now_ms)
+        self._set_expiry()
 
     def leave(self) -> None:
         """Leave the group; `is_out` is true when that has ended. Nothing happens if there is nothing to leave."""
@@ -230,6 +235,10 @@ class Membership:
         """Whether the coordinator has taken the member in, as far as is known."""
         return self.epoch > JOIN_EPOCH and self.state in _ACTIVE
 
+    def is_joined_for(self, topics: frozenset[str]) -> bool:
+        """Whether a poll for these topics changes nothing: the member is in, and has subscribed to them."""
+        return topics == self.subscription and self.is_joined
+
     def fail(self, error: KafkaShareError, now_ms: int) -> None:
         if self.state is not State.FATAL:
             self._drop_assignment()
@@ -255,24 +264,18 @@ class Membership:
             if due_at_ms <= now_ms:
                 self._send(now_ms)
             else:
-                self._wake(due_at_ms)
-        if self._can_expire():
-            self._wake(self._expires_at_ms())
+                self._wake_at_ms = due_at_ms
 
     def wake_at_ms(self) -> int | None:
+        """When a heartbeat may leave; `expires_at_ms` stands beside it, because each poll moves it."""
         return self._wake_at_ms
 
-    def _wake(self, at_ms: int) -> None:
-        self._wake_at_ms = at_ms if self._wake_at_ms is None else min(self._wake_at_ms, at_ms)
-
-    def _expires_at_ms(self) -> int:
-        return self._poll_ends_at_ms + self._config.max_poll_interval_ms
-
-    def _can_expire(self) -> bool:
-        return self.state in _ACTIVE
+    def _set_expiry(self) -> None:
+        is_guarded = self.state in _ACTIVE
+        self.expires_at_ms = self._poll_ends_at_ms + self._config.max_poll_interval_ms if is_guarded else _END_OF_TIME_MS
 
     def _expire(self, now_ms: int) -> None:
-        if self._can_expire() and now_ms >= self._expires_at_ms():
+        if now_ms >= self.expires_at_ms:
             self._polled = False
             self._drop_assignment()
             self._outputs.note("stale", error=f"no poll for {self._config.max_poll_interval_ms} ms")
@@ -489,9 +492,11 @@ class Membership:
 
     def _go(self, trigger: Trigger) -> None:
         self.state = TRANSITIONS[self.state, trigger]
+        self._set_expiry()
 
     def check(self) -> None:
         assert not self.assignment or self.state in _ACTIVE, f"an assignment while {self.state.value}"
         assert self.epoch >= 0, "the local epoch is never the leave epoch"
+        assert (self.expires_at_ms != _END_OF_TIME_MS) == (self.state in _ACTIVE), "a guard over polls that nobody needs"
         assert self.state is not State.STABLE or self.epoch > 0, "stable without an epoch"
         assert self._sent_epoch is None or self._has_joined or self.state is State.FATAL, "an answer nobody asked for"

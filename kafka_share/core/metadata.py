@@ -63,6 +63,8 @@ class Metadata:
 
     def __init__(self, context: CoreContext) -> None:
         self.version: int = 0
+        self.is_needed: bool = False
+        """A refresh is to be sent as soon as it may."""
         self._config = context.config
         self._requests = context.requests
         self._outputs = context.outputs
@@ -85,7 +87,6 @@ class Metadata:
         """Those of them that have been logged."""
         self._asked: frozenset[str] | None = None
         """The interest that the awaited answer is about; None: no answer is awaited."""
-        self._is_needed = False
         self._expires_at_ms: int | None = None
         self._bootstrap_used = False
         self._wake_at_ms: int | None = None
@@ -144,14 +145,14 @@ class Metadata:
         self._missed = {name: None for name in self._missed if name in topics}
         self.version += 1
         if is_new:
-            self._is_needed = True
+            self.is_needed = True
             self.confirmed()
         elif self._expires_at_ms is None:
             self._expires_at_ms = now_ms + self._config.metadata_max_age_ms
 
     def request_update(self) -> None:
         """Something is missing or was wrong: refresh, no faster than the retry back-off allows."""
-        self._is_needed = True
+        self.is_needed = True
 
     def confirmed(self) -> None:
         """Nothing is missing: the next need is served at once."""
@@ -196,12 +197,12 @@ class Metadata:
         self._leave_bootstrap()
         if self._asked is not None or not self._interest:
             return
-        if not self._is_needed:
+        if not self.is_needed:
             due_at_ms = self._due_at_ms()
             if due_at_ms is None or now_ms < due_at_ms:
                 self._wake_at_ms = due_at_ms
                 return
-            self._is_needed = True
+            self.is_needed = True
         ready_at_ms = max(self._ready_at_ms, self._refused_until_ms)
         if now_ms < ready_at_ms:
             self._wake_at_ms = ready_at_ms
@@ -233,7 +234,7 @@ class Metadata:
             allow_auto_topic_creation=self._config.allow_auto_create_topics,
         )
         self._asked = self._interest
-        self._is_needed = False
+        self.is_needed = False
         self._pace(now_ms)
         timeout_ms = self._config.request_timeout_ms
         self._requests.send(node, Channel.CONTROL, request, timeout_ms, self._answered, self._failed, _MIN_VERSION)
@@ -251,7 +252,7 @@ class Metadata:
 
     def _failed(self, error: KafkaShareError, now_ms: int) -> None:
         self._asked = None
-        self._is_needed = True
+        self.is_needed = True
         self.missing_anew()  # during an outage nobody knows what is missing
         if isinstance(error, UnsupportedVersionError):
             self._refused_until_ms = now_ms + self._config.retry_backoff_max_ms
@@ -268,14 +269,14 @@ class Metadata:
                 self.version += 1
             else:
                 self._refused_until_ms = now_ms + self._config.retry_backoff_ms
-            self._is_needed = True
+            self.is_needed = True
             return
         self._expires_at_ms = now_ms + self._config.metadata_max_age_ms
         self._take_brokers(response)
         self._take_topics(response, asked, now_ms)
         self.version += 1
         if asked != self._interest:
-            self._is_needed = True
+            self.is_needed = True
             self.confirmed()
 
     def _take_brokers(self, response: MetadataResponse) -> None:

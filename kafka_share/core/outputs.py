@@ -105,7 +105,8 @@ class Requests:
     def is_busy(self, node_id: int, channel: Channel) -> bool:
         return any(sent.node_id == node_id and sent.channel is channel for sent in self._sent.values())
 
-    def answered(self, send_id: int, response: Message, now_ms: int) -> None:
+    def answered(self, send_id: int, response: Message, now_ms: int) -> Channel:
+        """Hand an answer to whom it is for; returns the channel that it came on."""
         sent = self._take(send_id)
         key = (sent.node_id, sent.channel)
         self._backoffs.pop(key, None)
@@ -115,6 +116,7 @@ class Requests:
         else:
             self._muted_until_ms.pop(key, None)
         sent.on_response(response, now_ms)
+        return sent.channel
 
     def failed(self, send_id: int, error: KafkaShareError, now_ms: int) -> None:
         sent = self._take(send_id)
