@@ -272,7 +272,9 @@ class Membership:
 
     def _set_expiry(self) -> None:
         is_guarded = self.state in _ACTIVE
-        self.expires_at_ms = self._poll_ends_at_ms + self._config.max_poll_interval_ms if is_guarded else _END_OF_TIME_MS
+        self.expires_at_ms = (
+            self._poll_ends_at_ms + self._config.max_poll_interval_ms if is_guarded else _END_OF_TIME_MS
+        )
 
     def _expire(self, now_ms: int) -> None:
         if now_ms >= self.expires_at_ms:
@@ -497,6 +499,8 @@ class Membership:
     def check(self) -> None:
         assert not self.assignment or self.state in _ACTIVE, f"an assignment while {self.state.value}"
         assert self.epoch >= 0, "the local epoch is never the leave epoch"
-        assert (self.expires_at_ms != _END_OF_TIME_MS) == (self.state in _ACTIVE), "a guard over polls that nobody needs"
+        assert (self.expires_at_ms != _END_OF_TIME_MS) == (self.state in _ACTIVE), (
+            "a guard over polls that nobody needs"
+        )
         assert self.state is not State.STABLE or self.epoch > 0, "stable without an epoch"
         assert self._sent_epoch is None or self._has_joined or self.state is State.FATAL, "an answer nobody asked for"

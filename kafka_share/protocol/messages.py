@@ -35,6 +35,7 @@ from kafka_share.protocol import (
 from kafka_share.protocol.api_message import ApiMessage
 from kafka_share.protocol.decoder import decoder_of, new_budget, skip_tags
 from kafka_share.protocol.encoder import encoder_of
+from kafka_share.protocol.hot_messages import SHORT_DECODERS, SHORT_ENCODERS
 from kafka_share.protocol.schema import schema_of
 
 __all__ = [
@@ -114,6 +115,12 @@ class RequestHeader:
 
 def encode_request(request: ApiMessage, version: int, correlation_id: int, client_id: str | None) -> bytes:
     """A request as a frame, length included. Raises `LocalProtocolError`."""
+    encode_short = SHORT_ENCODERS.get((type(request), version))
+    frame = None if encode_short is None else encode_short(request, correlation_id, client_id)
+    return _encode_request(request, version, correlation_id, client_id) if frame is None else frame
+
+
+def _encode_request(request: ApiMessage, version: int, correlation_id: int, client_id: str | None) -> bytes:
     schema = schema_of(type(request))
     try:
         name = b"" if client_id is None else client_id.encode()
@@ -185,6 +192,12 @@ def decode_response(api_key: int, version: int, frame: bytes | memoryview) -> tu
     (KIP-511).
     Raises `RemoteProtocolError`; `LocalProtocolError` for an API or version that could not have been asked for.
     """
+    decode_short = SHORT_DECODERS.get((api_key, version))
+    decoded = None if decode_short is None else decode_short(frame)
+    return _decode_response(api_key, version, frame) if decoded is None else decoded
+
+
+def _decode_response(api_key: int, version: int, frame: bytes | memoryview) -> tuple[int, ApiMessage]:
     if api_key not in MESSAGES:
         raise LocalProtocolError(f"API {api_key} is not known")
     response_class = MESSAGES[api_key][1]
