@@ -46,6 +46,10 @@ class Troubles:
         """Grows with every change."""
         self._by_source: dict[Hashable, Trouble] = {}
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._by_source
+
     def begin(
         self, source: Hashable, error: KafkaShareError, now_ms: int, *, is_raised: bool = True, is_fatal: bool = False
     ) -> None:

@@ -185,15 +185,17 @@ class ShareConsumerCore:
                 self._membership.poll(now_ms)
             if self._fetching.poll(now_ms):
                 self._membership.poll_ended(now_ms)
-        # Nothing follows FinishClose. What fetching misses is looked up at once.
-        if not self._is_finished and (is_whole or self._metadata.is_needed):
+        # What fetching misses is looked up at once.
+        if is_whole or self._metadata.is_needed:
             self._poll_control(now_ms)
-        if not self._is_finished and (is_whole or self._told_troubles != self._troubles.version):
+        if is_whole or self._told_troubles != self._troubles.version:
             self._tell_condition()
         return self._outputs.take()
 
     def _poll_control(self, now_ms: int) -> None:
         """The second half, behind fetching: where things are, and when to look at all of this again."""
+        if self._is_finished:
+            return  # nothing follows FinishClose
         self._coordinator.poll(now_ms)
         if self._closing is None:
             self._group_limit.poll(now_ms)
@@ -240,6 +242,8 @@ class ShareConsumerCore:
         return self._membership.is_settled and self._coordinator.node is not None
 
     def _tell_condition(self) -> None:
+        if self._is_finished:
+            return
         membership, metadata = self._membership, self._metadata
         self._told_troubles = self._troubles.version
         told = (membership.is_joined, membership.assignment_version, metadata.version, self._troubles.version)

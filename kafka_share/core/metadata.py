@@ -77,7 +77,8 @@ class Metadata:
         """No refresh before that, missing or not: the latest one was refused, and would be refused again at once."""
         self._brokers: dict[int, Node] = {}
         self._unconfirmed: dict[int, None] = {}
-        self._topics: dict[UUID, _Topic] = {}
+        self._topics: dict[int, _Topic] = {}
+        """By the number of the id: the hash of a UUID is a function in Python."""
         self._interest: frozenset[str] = frozenset()
         self._complained: dict[str, None] = {}
         """Invalid topic names that have been raised."""
@@ -101,12 +102,12 @@ class Metadata:
         return bool(self._brokers)
 
     def topic_name(self, topic_id: UUID) -> str | None:
-        topic = self._topics.get(topic_id)
+        topic = self._topics.get(topic_id.int)
         return None if topic is None else topic.name
 
     def leader(self, topic_id: UUID, partition: int) -> int | None:
         """The id of the node that leads the partition; None if it is not known or has no leader."""
-        topic = self._topics.get(topic_id)
+        topic = self._topics.get(topic_id.int)
         leader_id = -1 if topic is None else topic.leaders.get(partition, (-1, -1))[0]
         return None if leader_id < 0 else leader_id
 
@@ -138,7 +139,7 @@ class Metadata:
         known = [topic.name for topic in self._topics.values()]
         is_new = not topics.issubset(known)
         kept = self._interest | topics
-        self._topics = {topic_id: topic for topic_id, topic in self._topics.items() if topic.name in kept}
+        self._topics = {number: topic for number, topic in self._topics.items() if topic.name in kept}
         self._interest = topics
         self._complained = {name: None for name in self._complained if name in topics}
         self._missing = {name: at_ms for name, at_ms in self._missing.items() if name in topics}
@@ -156,7 +157,8 @@ class Metadata:
 
     def confirmed(self) -> None:
         """Nothing is missing: the next need is served at once."""
-        self._backoff.succeeded()
+        if self._backoff.attempts:  # said at every poll, and mostly nothing new
+            self._backoff.succeeded()
         self._ready_at_ms = 0
         self._missing_since_ms = None
 
@@ -167,7 +169,7 @@ class Metadata:
 
     def leader_moved(self, topic_id: UUID, partition: int, leader_id: int, epoch: int, nodes: Iterable[Node]) -> bool:
         """A broker named the new leader (KIP-951). False if that is of no use: no newer, or an unknown node."""
-        topic = self._topics.get(topic_id)
+        topic = self._topics.get(topic_id.int)
         if topic is None or leader_id < 0 or partition not in topic.leaders:
             return False
         if epoch <= topic.leaders[partition][1]:
@@ -332,15 +334,15 @@ class Metadata:
         others = [other for other in self._topics.values() if other.name == name and other.topic_id != topic_id]
         if answer.error_code == UnknownTopicOrPartitionError.code:
             for other in others:  # deleted; silent, as it may be made again
-                del self._topics[other.topic_id]
+                del self._topics[other.topic_id.int]
             return
         if answer.error_code or topic_id is None:
             return  # in trouble: silent, as it may pass; missing rights are reported by the heartbeat
         for other in others:  # deleted and made again: the old id has ended
-            del self._topics[other.topic_id]
-        topic = self._topics.get(topic_id)
+            del self._topics[other.topic_id.int]
+        topic = self._topics.get(topic_id.int)
         known = {} if topic is None else topic.leaders
-        topic = self._topics[topic_id] = _Topic(topic_id, name)
+        topic = self._topics[topic_id.int] = _Topic(topic_id, name)
         for partition in answer.partitions:
             index = partition.partition_index
             if index < 0:

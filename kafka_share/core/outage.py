@@ -44,6 +44,8 @@ class Outage:
         self._last_at_ms = 0
         self._is_known = False
         self._is_untried = True
+        self._is_over = False
+        """An answer is the latest that has happened: there is nothing to take note of."""
         self._silent_at_ms: int | None = None
         """When silence since the first poll has to be logged; None: not any more, or not yet."""
         self._refused_at_ms: int | None = None
@@ -54,7 +56,7 @@ class Outage:
     def poll_started(self, now_ms: int) -> None:
         """Somebody waits for an answer, perhaps for the first time."""
         if self._is_untried:
-            self._is_untried = False
+            self._is_untried = self._is_over = False
             self._silent_at_ms = now_ms + FIRST_ANSWER_MS
 
     def poll(self, now_ms: int) -> None:
@@ -68,6 +70,9 @@ class Outage:
 
     def answered(self) -> None:
         """A broker answered: whatever there was, it is over."""
+        if self._is_over:
+            return
+        self._is_over = True
         self._began_at_ms = None
         self._is_known = False
         self._is_untried = False
@@ -81,6 +86,7 @@ class Outage:
         """A request got no answer."""
         if isinstance(error, UnsupportedVersionError):
             return  # nothing was sent
+        self._is_over = False
         self._silent_at_ms = None  # the failure has been logged
         if not isinstance(error, AuthenticationError | RemoteProtocolError):
             self._lasts(error, now_ms)

@@ -55,7 +55,11 @@ class Unit:
     is_internal: bool
     """Made by the client itself, about records that the application never saw: their outcome is not reported."""
     retry_until_ms: int
-    backoff: Backoff
+    has_renewal: bool
+    ready_at_ms: int = 0
+    """It waits to be tried again until then."""
+    backoff: Backoff | None = None
+    """None: it has not been tried, or not in vain."""
     waiting: list[Commit] = attrs.field(factory=list)
 
     @property
@@ -63,21 +67,9 @@ class Unit:
         return self.gathered.partition
 
     @property
-    def runs(self) -> tuple[AcknowledgementRun, ...]:
-        return self.gathered.runs
-
-    @property
-    def is_own(self) -> bool:
-        return self.gathered.is_own
-
-    @property
     def company(self) -> tuple[bool, bool]:
         """Units of one partition that differ in this are not sent together: the broker takes all or none."""
         return self.gathered.is_late, self.gathered.is_own
-
-    @property
-    def has_renewal(self) -> bool:
-        return any(run.type == AcknowledgeType.RENEW for run in self.runs)
 
 
 Units = dict[TopicIdPartition, list[Unit]]
@@ -123,7 +115,7 @@ class Acknowledgements:
             return
         commit = Commit(event.request_id, event.deadline_at_ms)
         for unit in self._open.values():
-            if not (unit.is_internal or unit.is_own):
+            if not (unit.is_internal or unit.gathered.is_own):
                 unit.is_urgent = True
                 unit.waiting.append(commit)
                 commit.open_units += 1
@@ -140,9 +132,10 @@ class Acknowledgements:
             self._posted_again(gathered.number, is_urgent=is_urgent)
             return
         self._last_gathered = max(self._last_gathered, gathered.number)
+        has_renewal = _has_renewal(gathered.runs)
         # A renewal does not ride on a fetch: the poll that carries it would get no records (KIP-1222).
-        is_urgent = is_urgent or any(run.type == AcknowledgeType.RENEW for run in gathered.runs)
-        unit = Unit(self._new_number(), gathered, is_urgent, is_internal, retry_until_ms, self._new_backoff())
+        is_urgent = is_urgent or has_renewal
+        unit = Unit(self._new_number(), gathered, is_urgent, is_internal, retry_until_ms, has_renewal)
         self._open[unit.number] = unit
         self._queues.setdefault(gathered.node_id, []).append(unit)
         self._last_deliveries.queued(gathered)
@@ -159,23 +152,34 @@ class Acknowledgements:
     # ---- what may be sent
 
     @property
+    def has_queued(self) -> bool:
+        return bool(self._queues)
+
+    @property
     def node_ids(self) -> list[int]:
         """The nodes with something queued."""
         return list(self._queues)
 
     def due_at_ms(self, node_id: int) -> int | None:
         """When the first queued acknowledgement may be sent; None if none is queued."""
-        return min((unit.backoff.ready_at_ms for unit in self._first_in_line(node_id)), default=None)
+        queue = self._first_in_line(node_id)
+        if len(queue) == 1:  # the rule
+            return queue[0].ready_at_ms
+        return min((unit.ready_at_ms for unit in queue), default=None)
 
     def is_urgent(self, node_id: int, now_ms: int) -> bool:
         """Whether something queued must go now, as a request of its own."""
-        return any(unit.is_urgent and unit.backoff.ready_at_ms <= now_ms for unit in self._first_in_line(node_id))
+        for unit in self._first_in_line(node_id):  # noqa: SIM110 - a generator costs more than the loop over one
+            if unit.is_urgent and unit.ready_at_ms <= now_ms:
+                return True
+        return False
 
     def _first_in_line(self, node_id: int) -> list[Unit]:
         """The queued units, without those that certainly stay behind one that waits to be tried again."""
         queue = self._queues.get(node_id, [])
-        if any(unit.backoff.attempts for unit in queue):
-            return _in_order(queue)[0]
+        for unit in queue:
+            if unit.backoff is not None:
+                return _in_order(queue)[0]
         return queue
 
     def take(self, node_id: int, now_ms: int) -> Units:
@@ -183,7 +187,7 @@ class Acknowledgements:
         first, behind = _in_order(self._queues.pop(node_id, []))
         taken: Units = {}
         for unit in first:
-            if unit.backoff.ready_at_ms <= now_ms:
+            if unit.ready_at_ms <= now_ms:
                 taken.setdefault(unit.partition, []).append(unit)
             else:
                 behind.append(unit)
@@ -214,7 +218,7 @@ class Acknowledgements:
             if renewing and final:
                 renewals.append(self._split_off(unit, renewing))
                 unit.gathered = attrs.evolve(gathered, runs=final)
-                unit.backoff = self._new_backoff()
+                unit.has_renewal, unit.backoff, unit.ready_at_ms = False, None, 0
             (finals if final else renewals).append(unit)
         return renewals, finals
 
@@ -224,7 +228,9 @@ class Acknowledgements:
             unit,
             number=self._new_number(),
             gathered=attrs.evolve(unit.gathered, runs=runs),
-            backoff=self._new_backoff(),
+            has_renewal=_has_renewal(runs),
+            backoff=None,
+            ready_at_ms=0,
             waiting=list(unit.waiting),
         )
         for commit in part.waiting:
@@ -241,17 +247,19 @@ class Acknowledgements:
         ended: list[EndedAcknowledgements] = []
         for unit in units:
             del self._open[unit.number]
-            self._last_deliveries.ended(unit.gathered, error, new_lock)
+            gathered = unit.gathered
+            self._last_deliveries.ended(gathered, error, new_lock)
             if not unit.is_internal:
-                ended.append(EndedAcknowledgements(unit.gathered.number, unit.runs))
-                self.has_renewed |= error is None and unit.has_renewal and not unit.is_own
+                ended.append(EndedAcknowledgements(gathered.number, gathered.runs))
+                self.has_renewed |= error is None and unit.has_renewal and not gathered.is_own
             for commit in unit.waiting:
                 self._count_down(commit)
         if ended:
-            where = units[0].partition
+            gathered = units[0].gathered
             sent_at_ms, lock_ms = (None, None) if new_lock is None else new_lock
-            is_own = units[0].is_own
-            self._outcomes.append(AcknowledgementOutcome(where, tuple(ended), error, lock_ms, sent_at_ms, is_own))
+            self._outcomes.append(
+                AcknowledgementOutcome(gathered.partition, tuple(ended), error, lock_ms, sent_at_ms, gathered.is_own)
+            )
 
     def resolve_or_retry(
         self, units: list[Unit], error: BrokerError | None, new_lock: tuple[int, int] | None, now_ms: int
@@ -265,12 +273,15 @@ class Acknowledgements:
         again: list[Unit] = []
         for unit in units:
             if now_ms < unit.retry_until_ms:
+                if unit.backoff is None:
+                    unit.backoff = self._new_backoff()
                 unit.backoff.failed(now_ms)
                 again.append(unit)
             else:
-                (late if unit.backoff.attempts else ended).append(unit)
+                (ended if unit.backoff is None else late).append(unit)
+        ready_at_ms = max((unit.backoff.ready_at_ms for unit in again if unit.backoff is not None), default=0)
         for unit in again:  # they go together again
-            unit.backoff.ready_at_ms = max(other.backoff.ready_at_ms for other in again)
+            unit.ready_at_ms = ready_at_ms
         self.give_back(again)
         if ended:
             self.resolve(ended, error)
@@ -279,13 +290,10 @@ class Acknowledgements:
 
     def fail_queued(self, node_id: int, verdict: Callable[[Unit], KafkaShareError | None]) -> None:
         """End queued units without sending them, each with the error that `verdict` finds for it."""
-        queue = self._queues.get(node_id)
-        if queue is None:
-            return
         left: list[Unit] = []
         failed: dict[tuple[TopicIdPartition, int], list[Unit]] = {}
         errors: dict[tuple[TopicIdPartition, int], KafkaShareError] = {}
-        for unit in queue:
+        for unit in self._queues.get(node_id, ()):
             error = verdict(unit)
             if error is None:
                 left.append(unit)
@@ -293,6 +301,8 @@ class Acknowledgements:
                 key = (unit.partition, unit.gathered.session_id)
                 failed.setdefault(key, []).append(unit)
                 errors[key] = error
+        if not failed:
+            return
         for key, units in failed.items():
             for unit in units:  # one by one: units of a dead session may speak about the same offset
                 self.resolve([unit], errors[key])
@@ -334,17 +344,19 @@ class Acknowledgements:
             "acknowledgement-failed", topic=topic, partition=partition, records=records, error=str(error)
         )
 
-    def poll(self, now_ms: int) -> None:
-        """Complete the commits whose time has run out; their acknowledgements go on."""
-        for commit in list(self._commits.values()):
-            if now_ms >= commit.deadline_at_ms:
-                del self._commits[commit.request_id]
-                self._completed.append(CompleteCommit(commit.request_id, timed_out=True))
-                self._measurements.commit_expired()
-        self.flush(now_ms)
-
-    def wake_at_ms(self) -> int | None:
-        return min((commit.deadline_at_ms for commit in self._commits.values()), default=None)
+    def poll(self, now_ms: int) -> int | None:
+        """Complete the commits whose time has run out; their acknowledgements go on. Returns when to look again."""
+        if self._commits:
+            for commit in list(self._commits.values()):
+                if now_ms >= commit.deadline_at_ms:
+                    del self._commits[commit.request_id]
+                    self._completed.append(CompleteCommit(commit.request_id, timed_out=True))
+                    self._measurements.commit_expired()
+        if self._completed or self._outcomes:
+            self.flush(now_ms)
+        return (
+            min((commit.deadline_at_ms for commit in self._commits.values()), default=None) if self._commits else None
+        )
 
     def check(self) -> None:
         queued = [unit for queue in self._queues.values() for unit in queue]
@@ -354,23 +366,33 @@ class Acknowledgements:
         assert all(commit.open_units > 0 for commit in self._commits.values()), "a commit waits for nothing"
 
 
+def _has_renewal(runs: Iterable[AcknowledgementRun]) -> bool:
+    for run in runs:  # noqa: SIM110 - a generator costs more than the loop over one
+        if run.type == AcknowledgeType.RENEW:
+            return True
+    return False
+
+
 def _in_order(queue: list[Unit]) -> tuple[list[Unit], list[Unit]]:
     """Split a queue into units that may go and those that overlap an earlier one.
 
     Two units about the same offset (a renewal, and later the final type) never go together, nor the later one first.
     Nor do late ones, the client's own renewals and others of one partition.
     """
+    if len(queue) < 2:
+        return queue, []
     first: list[Unit] = []
     behind: list[Unit] = []
     seen: dict[TopicIdPartition, list[AcknowledgementRun]] = {}
     company: dict[TopicIdPartition, tuple[bool, bool]] = {}
     for unit in queue:
-        before = seen.get(unit.partition)
+        where, runs = unit.gathered.partition, unit.gathered.runs
+        before = seen.get(where)
         if before is None:
-            seen[unit.partition] = list(unit.runs)
-            company[unit.partition] = unit.company
+            seen[where] = list(runs)
+            company[where] = unit.company
             first.append(unit)
             continue
-        (behind if unit.company != company[unit.partition] or overlap(before, unit.runs) else first).append(unit)
-        seen[unit.partition] = sorted([*before, *unit.runs])
+        (behind if unit.company != company[where] or overlap(before, runs) else first).append(unit)
+        seen[where] = sorted([*before, *runs])
     return first, behind

@@ -53,23 +53,31 @@ class PartitionAnswer:
     has_impossible_ranges: bool = False
 
 
-def read_fetch(response: ShareFetchResponse, find: Find) -> Iterator[PartitionAnswer]:
+def read_fetch(response: ShareFetchResponse, find: Find) -> list[PartitionAnswer]:
+    """What the answer says about each partition that was asked for."""
+    answers: list[PartitionAnswer] = []
     for where, answer in _asked_for(response.responses, find):
-        fetch_error = error_for_code(answer.error_code, answer.error_message)
-        acknowledge_error = error_for_code(answer.acknowledge_error_code, answer.acknowledge_error_message)
+        fetch_error = acknowledge_error = new_leader = None
+        if answer.error_code or answer.acknowledge_error_code:
+            fetch_error = error_for_code(answer.error_code, answer.error_message)
+            acknowledge_error = error_for_code(answer.acknowledge_error_code, answer.acknowledge_error_message)
+            new_leader = _new_leader(answer.current_leader, fetch_error, acknowledge_error)
         acquired, has_impossible_ranges = clean_acquired(
-            AcquiredRange(r.first_offset, r.last_offset, r.delivery_count) for r in answer.acquired_records or ()
+            [AcquiredRange(r.first_offset, r.last_offset, r.delivery_count) for r in answer.acquired_records or ()]
         )
-        yield PartitionAnswer(
-            where,
-            acknowledge_error,
-            fetch_error,
-            answer.error_message,
-            _new_leader(answer.current_leader, fetch_error, acknowledge_error),
-            answer.records or b"",
-            acquired,
-            has_impossible_ranges,
+        answers.append(
+            PartitionAnswer(
+                where,
+                acknowledge_error,
+                fetch_error,
+                answer.error_message,
+                new_leader,
+                answer.records or b"",
+                acquired,
+                has_impossible_ranges,
+            )
         )
+    return answers
 
 
 def clean_acquired(ranges: Iterable[AcquiredRange]) -> tuple[tuple[AcquiredRange, ...], bool]:
@@ -79,6 +87,10 @@ def clean_acquired(ranges: Iterable[AcquiredRange]) -> tuple[tuple[AcquiredRange
     beyond `MAX_ACQUIRED_OFFSETS` in all, are left out and make the second value true.
     """
     named = list(ranges)
+    if len(named) == 1:  # the rule, and all that can be wrong with it
+        first, last, count = named[0]
+        if 0 <= first <= last < first + MAX_ACQUIRED_OFFSETS and count >= 1:
+            return (named[0],), False
     possible = [
         AcquiredRange(first, last, max(count, 1))
         for first, last, count in named
@@ -136,15 +148,18 @@ def read_acknowledge(response: ShareAcknowledgeResponse, find: Find) -> Iterator
         yield PartitionAnswer(where, error, new_leader=_new_leader(answer.current_leader, error))
 
 
-def _asked_for(topics: Iterable[Any], find: Find) -> Iterator[tuple[TopicIdPartition, Any]]:
+def _asked_for(topics: Iterable[Any], find: Find) -> list[tuple[TopicIdPartition, Any]]:
     """The partitions that were asked for, each once."""
-    seen: dict[TopicIdPartition, None] = {}
+    found: dict[tuple[int, int], tuple[TopicIdPartition, Any]] = {}
     for topic in topics:
+        topic_id = topic.topic_id
+        if topic_id is None:
+            continue
         for answer in topic.partitions:
-            where = None if topic.topic_id is None else find(topic.topic_id, answer.partition_index)
-            if where is not None and where not in seen:
-                seen[where] = None
-                yield where, answer
+            where = find(topic_id, answer.partition_index)
+            if where is not None:
+                found.setdefault((where.topic_id.int, where.partition), (where, answer))
+    return list(found.values())
 
 
 def _new_leader(named: Any, *errors: BrokerError | None) -> NewLeader | None:
@@ -155,5 +170,7 @@ def _new_leader(named: Any, *errors: BrokerError | None) -> NewLeader | None:
 
 def node_endpoints(response: ShareFetchResponse | ShareAcknowledgeResponse) -> list[Node]:
     """The addresses that an answer brings along for new leaders."""
+    if not response.node_endpoints:
+        return []
     nodes = [usable_node(e.node_id, e.host, e.port, e.rack) for e in response.node_endpoints]
     return [node for node in nodes if node is not None]

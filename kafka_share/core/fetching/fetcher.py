@@ -37,8 +37,8 @@ from kafka_share.core.fetching.wanted_partitions import WantedPartitions
 from kafka_share.core.membership import Membership
 from kafka_share.core.metadata import Metadata
 from kafka_share.errors import NotLeaderOrFollowerError, OutcomeUnknownError
-from kafka_share.protocol.share_values import DEFAULT_LOCK_MS
-from kafka_share.records import AcknowledgeType, Node
+from kafka_share.protocol.share_values import DEFAULT_LOCK_MS, AcquiredRange
+from kafka_share.records import AcknowledgeType, Node, TopicIdPartition
 
 GATHER_PAUSE_MS: Final = 50
 """The application's side is not asked again sooner, even if a broker names a lock of no time."""
@@ -60,6 +60,8 @@ class Fetching:
         self.acknowledgements: Acknowledgements = Acknowledgements(context, self._last_deliveries)
         self._context = context
         self._config = context.config
+        self._has_window = context.config.has_window
+        self._has_record_limit = context.config.has_record_limit
         self._outputs = context.outputs
         self._metadata = metadata
         self._membership = membership
@@ -81,8 +83,8 @@ class Fetching:
         self._pause = ReleasePause(context.config.release_backoff_ms, context.source)
         self._wanted = WantedPartitions(metadata, membership)
         self._last_asked = -1
-        self._departed_checked = 0
-        self._moves_checked = 0
+        self._checked_version = 0
+        """Of the metadata: for which the conversations with nodes are in order."""
         self._closing_until_ms: int | None = None
         self._wake_at_ms: int | None = None
 
@@ -158,24 +160,32 @@ class Fetching:
     def poll(self, now_ms: int) -> bool:
         """Send what is due. True if a waiting poll has got what it waited for: records that were renewed."""
         self._wake_at_ms = None
-        self._fail_unsendable(now_ms)
-        self._gather_when_due(now_ms)
-        self._lost.poll(now_ms)
-        self._wake(self._lost.wake_at_ms())
-        self._last_deliveries.poll(now_ms)
-        self._wake(self._last_deliveries.wake_at_ms())
+        # This runs at every step, so what has nothing to do is not asked: that would cost as much as the work itself.
+        if self._checked_version != self._metadata.version:
+            self._look_at_metadata()
+        if self.acknowledgements.has_queued:
+            self._fail_unsendable()
+        if self._gather_at_ms is not None:
+            self._gather_when_due(now_ms)
+        if self._lost.places:
+            self._lost.poll(now_ms)
+            self._wake(self._lost.wake_at_ms())
+        if not self._last_deliveries.is_idle:
+            self._last_deliveries.poll(now_ms)
+            self._wake(self._last_deliveries.wake_at_ms())
         if self._closing_until_ms is not None:
             self._close_sessions(now_ms, self._closing_until_ms)
         else:
-            self._outputs.add(*self._untaken.poll(now_ms, is_abandoned=self._membership.is_abandoned))
-            self._wake(self._untaken.wake_at_ms())
+            if self._untaken.has_any:
+                self._outputs.add(*self._untaken.poll(now_ms, is_abandoned=self._membership.is_abandoned))
+                self._wake(self._untaken.wake_at_ms())
             self._send_due(now_ms)
-        self.acknowledgements.poll(now_ms)
-        self._wake(self.acknowledgements.wake_at_ms())
-        return self._end_poll_after_renewal()
+        self._wake(self.acknowledgements.poll(now_ms))
+        return self.acknowledgements.has_renewed and self._end_poll_after_renewal()
 
     def _gather_when_due(self, now_ms: int) -> None:
-        if self._gather_at_ms is None or self._closing_until_ms is not None:
+        assert self._gather_at_ms is not None
+        if self._closing_until_ms is not None:
             return
         if now_ms >= self._gather_at_ms:
             latest_at_ms = self._gather_latest_at_ms
@@ -191,27 +201,28 @@ class Fetching:
             self._wake_at_ms = at_ms if self._wake_at_ms is None else min(self._wake_at_ms, at_ms)
 
     def _end_poll_after_renewal(self) -> bool:
-        has_renewed, self.acknowledgements.has_renewed = self.acknowledgements.has_renewed, False
-        if self._config.has_window:
+        self.acknowledgements.has_renewed = False
+        if self._has_window:
             return False
-        if has_renewed:
-            self._poll_ends_at_ms = None
-        return has_renewed
+        self._poll_ends_at_ms = None
+        return True
 
     def _send_due(self, now_ms: int) -> None:
-        if self.acknowledgements.has_renewed and not self._config.has_window:
+        if self.acknowledgements.has_renewed and not self._has_window:
             self._poll_ends_at_ms = None  # the poll returns with the renewed records: no new ones for it
-        is_waiting = self._is_poll_new or self._left_ms(now_ms) > (ANSWER_MS if self._config.has_window else 0)
+        is_waiting = self._is_poll_new or self._left_ms(now_ms) > (ANSWER_MS if self._has_window else 0)
+        if not is_waiting and not self.acknowledgements.has_queued:
+            return
         if is_waiting and now_ms < self._pause.ready_at_ms:
             is_waiting = False
             self._wake(self._pause.ready_at_ms)
         wanted = self._wanted.now() if is_waiting else {}
-        asked = self._next_in_turn(wanted, now_ms) if self._config.has_record_limit else None
+        asked = self._next_in_turn(wanted, now_ms) if self._has_record_limit else None
         for node_id in sorted({**dict.fromkeys(self._exchanges), **wanted}):
             exchange = self._exchange(node_id)
             if exchange is None or exchange.is_busy:
                 continue
-            is_real = node_id in wanted and (not self._config.has_record_limit or node_id == asked)
+            is_real = node_id in wanted and (not self._has_record_limit or node_id == asked)
             self._drive(exchange, wanted, is_real, now_ms)
         self._is_poll_new = False
 
@@ -235,7 +246,7 @@ class Fetching:
         elif may_acknowledge and (self.acknowledgements.is_urgent(node_id, now_ms) or not here):
             exchange.acknowledge(is_final=False, timeout_ms=self._config.request_timeout_ms, now_ms=now_ms)
         elif must_fetch:
-            if self._config.has_record_limit and is_real:
+            if self._has_record_limit and is_real:
                 self._last_asked = node_id
             max_records = self._max_records if is_real else 0
             max_wait_ms = self._broker_may_wait_ms(len(wanted) or 1, now_ms)
@@ -244,11 +255,11 @@ class Fetching:
     def _broker_may_wait_ms(self, nodes: int, now_ms: int) -> int:
         """How long a fetch that is sent now may be held back."""
         max_wait_ms, left_ms = self._config.fetch_max_wait_ms, self._left_ms(now_ms)
-        if self._config.has_window and left_ms > 0:
+        if self._has_window and left_ms > 0:
             # What comes after its poll has no holder while its locks run, so the answer is to be here before.
             max_wait_ms = min(max_wait_ms, max(1, left_ms // 2))
         # record_limit: one node is asked at a time, so a round over all of them takes no longer than the wait.
-        return max_wait_ms // nodes if self._config.has_record_limit else max_wait_ms
+        return max_wait_ms // nodes if self._has_record_limit else max_wait_ms
 
     def _left_ms(self, now_ms: int) -> int:
         """How long the present poll goes on waiting."""
@@ -288,34 +299,34 @@ class Fetching:
             self._context, node, session, self._metadata, self.acknowledgements, self._batch_ids, self._fetched
         )
 
-    def _drop_departed(self) -> None:
-        """End the conversations with nodes that have left the cluster."""
-        if self._departed_checked == self._metadata.version or not self._metadata.knows_brokers:
-            return
+    def _look_at_metadata(self) -> None:
+        """What is known of the cluster has changed."""
+        is_done = self._drop_departed()
+        for node_id, exchange in self._exchanges.items():
+            exchange.lose_moved()
+            self._exchange(node_id)  # its address
+        if is_done:
+            self._checked_version = self._metadata.version
+
+    def _drop_departed(self) -> bool:
+        """End the conversations with nodes that have left the cluster. False: look again when requests have ended."""
+        if not self._metadata.knows_brokers:
+            return True
         departed = [node_id for node_id in self._exchanges if self._metadata.node(node_id) is None]
         busy = [node_id for node_id in departed if self._exchanges[node_id].is_busy]
         for node_id in departed:
             if node_id not in busy:
                 self._exchanges.pop(node_id).leave()
-        if not busy:  # those are looked at again when their requests have ended
-            self._departed_checked = self._metadata.version
+        return not busy
 
-    def _lose_moved(self) -> None:
-        if self._moves_checked != self._metadata.version:
-            self._moves_checked = self._metadata.version
-            for exchange in self._exchanges.values():
-                exchange.lose_moved()
-
-    def _fail_unsendable(self, now_ms: int) -> None:
-        self._drop_departed()
-        self._lose_moved()
+    def _fail_unsendable(self) -> None:
         for node_id in self.acknowledgements.node_ids:
             exchange = self._exchanges.get(node_id)
             if exchange is None:
                 gone = NotLeaderOrFollowerError(f"there is no share session with node {node_id}")
                 self.acknowledgements.fail_queued(node_id, lambda _, gone=gone: gone)  # type: ignore[misc]
             else:
-                exchange.fail_unsendable(now_ms)
+                exchange.fail_unsendable()
 
     # ---- answers
 
@@ -323,18 +334,18 @@ class Fetching:
         """Hand records over; those that nobody wants any more go back to the broker."""
         if self._closing_until_ms is not None:
             return  # the end of the session releases them
-        topics = self._membership.subscription
-        if self._membership.is_fatal:
-            topics = frozenset()
-        kept = tuple(p for p in batch.partitions if p.partition.topic in topics)
-        for release in releases(p for p in batch.partitions if p.partition.topic not in topics):
-            self.acknowledgements.release(release, now_ms)
-        if kept:
+        topics = frozenset() if self._membership.is_fatal else self._membership.subscription
+        unwanted = [p for p in batch.partitions if p.partition.topic not in topics]
+        if unwanted:
+            for release in releases(places_of(unwanted)):
+                self.acknowledgements.release(release, now_ms)
+            kept = tuple(p for p in batch.partitions if p.partition.topic in topics)
             batch = attrs.evolve(batch, partitions=kept)
+        if batch.partitions:
             self._outputs.add(Deliver(batch))
-            self._pause.brought(sum(count_of(p.acquired) for p in kept))
+            self._pause.brought(sum([count_of(p.acquired) for p in batch.partitions]))
             self._last_deliveries.delivered(batch)
-            if self._config.protect_locks or self._config.has_window:
+            if self._config.protect_locks or self._has_window:
                 self._gather_latest_at_ms = now_ms + (batch.acquisition_lock_timeout_ms or DEFAULT_LOCK_MS) // 3
                 self._gather_by(self._gather_latest_at_ms)
             self._untaken.delivered(batch, now_ms)
@@ -367,10 +378,8 @@ class Fetching:
 # ---- what no poll has taken
 
 
-@attrs.frozen
-class _Untaken:
-    releases: tuple[GatheredAcknowledgements, ...]
-    reclaim_at_ms: int
+_Place = tuple[TopicIdPartition, int, int, tuple[AcquiredRange, ...]]
+"""What is remembered of a fetched partition: where it is, its node, its session, and the offsets."""
 
 
 class UntakenBatches:
@@ -383,13 +392,18 @@ class UntakenBatches:
     """
 
     def __init__(self) -> None:
-        self._waiting: dict[int, _Untaken] = {}
-        self._reclaiming: dict[int, _Untaken] = {}
+        self._waiting: dict[int, tuple[list[_Place], int]] = {}
+        """By batch: what it has, and when to take it back."""
+        self._reclaiming: dict[int, list[_Place]] = {}
+
+    @property
+    def has_any(self) -> bool:
+        return bool(self._waiting)
 
     def delivered(self, batch: FetchedBatch, now_ms: int) -> None:
         lock_ms = batch.acquisition_lock_timeout_ms
         reclaim_at_ms = now_ms + (lock_ms or DEFAULT_LOCK_MS) // 2
-        self._waiting[batch.batch_id] = _Untaken(releases(batch.partitions), reclaim_at_ms)
+        self._waiting[batch.batch_id] = places_of(batch.partitions), reclaim_at_ms
 
     def poll_started(self) -> None:
         """The poll takes what waits; what is being taken back may still come back."""
@@ -397,29 +411,33 @@ class UntakenBatches:
 
     def poll(self, now_ms: int, *, is_abandoned: bool) -> list[Output]:
         """What has to be taken back now: what is due, and everything if no poll is expected."""
-        due = [batch_id for batch_id, b in self._waiting.items() if is_abandoned or now_ms >= b.reclaim_at_ms]
+        due = [batch_id for batch_id, (_, at_ms) in self._waiting.items() if is_abandoned or now_ms >= at_ms]
         if due:
             # The driver answers at once; what it has not answered by the next time was not in the mailbox any more.
-            self._reclaiming = {batch_id: self._waiting.pop(batch_id) for batch_id in due}
+            self._reclaiming = {batch_id: self._waiting.pop(batch_id)[0] for batch_id in due}
         return [Reclaim(batch_id) for batch_id in due]
 
     def reclaimed(self, batch_id: int) -> tuple[GatheredAcknowledgements, ...]:
         """The mailbox gave the batch back: what has to be sent."""
-        untaken = self._reclaiming.pop(batch_id, None) or self._waiting.pop(batch_id, None)
-        return () if untaken is None else untaken.releases
+        waiting, _ = self._waiting.pop(batch_id, ([], 0))
+        return releases(self._reclaiming.pop(batch_id, waiting))
 
     def wake_at_ms(self) -> int | None:
-        return min((untaken.reclaim_at_ms for untaken in self._waiting.values()), default=None)
+        return min((at_ms for _, at_ms in self._waiting.values()), default=None)
 
 
-def releases(partitions: Iterable[FetchedPartition]) -> tuple[GatheredAcknowledgements, ...]:
+def places_of(partitions: Iterable[FetchedPartition]) -> list[_Place]:
+    return [(p.partition, p.node_id, p.session_id, p.acquired) for p in partitions]
+
+
+def releases(places: Iterable[_Place]) -> tuple[GatheredAcknowledgements, ...]:
     """RELEASE for everything that was acquired of these."""
     return tuple(
         GatheredAcknowledgements(
-            fetched.partition,
-            fetched.node_id,
-            fetched.session_id,
-            tuple(AcknowledgementRun(r.first, r.last, AcknowledgeType.RELEASE) for r in fetched.acquired),
+            where,
+            node_id,
+            session_id,
+            tuple(AcknowledgementRun(r.first, r.last, AcknowledgeType.RELEASE) for r in acquired),
         )
-        for fetched in partitions
+        for where, node_id, session_id, acquired in places
     )

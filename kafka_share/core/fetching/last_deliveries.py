@@ -55,7 +55,9 @@ class LastDeliveries:
 
     def queued(self, gathered: GatheredAcknowledgements) -> None:
         """Acknowledgements are on their way."""
-        for run in gathered.runs if self._open else ():
+        if not self._open:
+            return
+        for run in gathered.runs:
             if run.type == AcknowledgeType.RENEW:
                 continue
             for part in self._cut(gathered, run):
@@ -69,7 +71,9 @@ class LastDeliveries:
         self, gathered: GatheredAcknowledgements, error: KafkaShareError | None, new_lock: tuple[int, int] | None
     ) -> None:
         """They have their outcome; a new lock is (from when it counts, its length)."""
-        for run in gathered.runs if self._open else ():
+        if not self._open:
+            return
+        for run in gathered.runs:
             if run.type == AcknowledgeType.RENEW and (error is not None or new_lock is None):
                 continue
             for part in self._cut(gathered, run):
@@ -95,6 +99,11 @@ class LastDeliveries:
                 kept.append(attrs.evolve(one, first=run.last + 1))
         self._open = kept
         return found
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to look for, and nothing to log."""
+        return not self._open and not self._notes.places
 
     def poll(self, now_ms: int, *, is_last: bool = False) -> None:
         """Look for locks that have been lost, and log what there is; `is_last`: the consumer ends."""

@@ -25,24 +25,25 @@ class LossNotes:
     def __init__(self, event: str, outputs: Outputs) -> None:
         self._event = event
         self._outputs = outputs
-        self._places: Places = {}
+        self.places: Places = {}
+        """What has not been logged yet."""
         self._silent_until_ms = 0
 
     def add(self, where: TopicIdPartition, runs: Iterable[AcknowledgementRun]) -> None:
         """The types of the runs mean nothing."""
-        self._places.setdefault(where, []).extend(AcknowledgementRun(run.first, run.last, 0) for run in runs)
+        self.places.setdefault(where, []).extend(AcknowledgementRun(run.first, run.last, 0) for run in runs)
 
     def poll(self, now_ms: int, *, is_last: bool = False) -> None:
         """Log what there is, unless that was done less than a second ago; `is_last`: there is no later time."""
-        if not self._places or (now_ms < self._silent_until_ms and not is_last):
+        if not self.places or (now_ms < self._silent_until_ms and not is_last):
             return
-        places, self._places = self._places, {}
+        places, self.places = self.places, {}
         self._silent_until_ms = now_ms + PAUSE_MS
         records = sum(count_of(merged(runs)) for runs in places.values())
         self._outputs.note(self._event, records=records, places=describe(places))
 
     def wake_at_ms(self) -> int | None:
-        return self._silent_until_ms if self._places else None
+        return self._silent_until_ms if self.places else None
 
 
 def describe(places: Places) -> str:

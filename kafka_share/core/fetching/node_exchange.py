@@ -25,7 +25,7 @@ from kafka_share.core.fetching.reactions import (
     partition_reaction,
     top_level_reaction,
 )
-from kafka_share.core.fetching.share_session import ShareSession, Wanted, has_renewal
+from kafka_share.core.fetching.share_session import ShareSession, Wanted, has_renewal, key_of
 from kafka_share.core.metadata import Metadata
 from kafka_share.errors import (
     BrokerError,
@@ -75,6 +75,7 @@ class NodeExchange:
         self.node = node
         self.session = session
         self._config = context.config
+        self._min_version = RENEW_VERSION if context.config.has_record_limit else 0
         self._requests = context.requests
         self._outputs = context.outputs
         self._troubles = context.troubles
@@ -109,18 +110,16 @@ class NodeExchange:
     def fetch(self, wanted: Wanted, *, max_records: int, max_wait_ms: int, now_ms: int) -> None:
         """Send a ShareFetch with the differences and, in an open session, all acknowledgements that may go."""
         assert self._open is None, "one request at a time"
-        units = self._acknowledgements.take(self.node.id, now_ms) if self.session.is_open else {}
-        is_bare = max_records > 0 and not units and not self.session.differs_from(wanted)
-        request = self.session.fetch(
-            wanted, self._runs(units, now_ms), max_records=max_records, max_wait_ms=max_wait_ms
-        )
+        session = self.session
+        units = self._acknowledgements.take(self.node.id, now_ms) if session.is_open else {}
+        is_bare = max_records > 0 and not units and not session.differs_from(wanted)
+        request = session.fetch(wanted, self._runs(units, now_ms), max_records=max_records, max_wait_ms=max_wait_ms)
         self._open = OpenRequest(units, now_ms, max_records > 0, is_bare, max_wait_ms)
         timeout_ms = self._config.request_timeout_ms
         if timeout_ms <= max_wait_ms:
             timeout_ms += max_wait_ms  # the broker may hold the answer back for max_wait_ms
-        min_version = RENEW_VERSION if self._config.has_record_limit else 0
         self._requests.send(
-            self.node, Channel.DATA, request, timeout_ms, self._fetched, self._fetch_failed, min_version
+            self.node, Channel.DATA, request, timeout_ms, self._fetched, self._fetch_failed, self._min_version
         )
 
     def acknowledge(self, *, is_final: bool, timeout_ms: int, now_ms: int) -> None:
@@ -145,8 +144,14 @@ class NodeExchange:
 
     def _runs(self, units: Units, now_ms: int) -> dict[TopicIdPartition, list[AcknowledgementRun]]:
         """What a request acknowledges, by partition; counts it."""
-        runs = {where: [run for unit in unit_list for run in unit.runs] for where, unit_list in units.items()}
-        self._measurements.acknowledged(sum(map(count_of, runs.values())), now_ms)
+        runs: dict[TopicIdPartition, list[AcknowledgementRun]] = {}
+        count = 0
+        for where, unit_list in units.items():
+            runs[where] = of_one = [*unit_list[0].gathered.runs]
+            for unit in unit_list[1:]:
+                of_one += unit.gathered.runs
+            count += count_of(of_one)
+        self._measurements.acknowledged(count, now_ms)
         return runs
 
     # ---- failures
@@ -241,16 +246,23 @@ class NodeExchange:
         request = self._close_request()
         took_ms = now_ms - request.sent_at_ms
         self._measurements.fetch_answered(took_ms, response.throttle_time_ms, now_ms)
-        error = error_for_code(response.error_code, response.error_message)
+        error = error_for_code(response.error_code, response.error_message) if response.error_code else None
         if error is not None:
             self._refused(error, request.units, now_ms)
             return
         self.session.advance()
-        answers = list(read_fetch(response, _finder(request.units, self.session)))
+        answers = read_fetch(response, _finder(request.units, self.session))
         self._resolve_riding(answers, request.units, now_ms)
         self._take_fetch_errors(answers, node_endpoints(response), now_ms)
-        acquired = tuple(self._acquired(answer) for answer in answers if answer.acquired)
-        has_errors = any(answer.fetch_error is not None for answer in answers)
+        acquired: list[FetchedPartition] = []
+        has_errors = False
+        size = records = 0
+        for answer in answers:
+            has_errors |= answer.fetch_error is not None
+            if answer.acquired:
+                acquired.append(self._acquired(answer))
+                size += len(answer.records)
+                records += count_of(answer.acquired)
         self._pacing.fetched(
             has_acquired=bool(acquired),
             has_errors=has_errors,
@@ -260,10 +272,10 @@ class NodeExchange:
             now_ms=now_ms,
         )
         if acquired:
-            size, records = sum(len(p.records) for p in acquired), sum(count_of(p.acquired) for p in acquired)
             self._measurements.acquired(size, records, now_ms)
             lock_ms = max(0, response.acquisition_lock_timeout_ms)
-            self._on_fetched(FetchedBatch(next(self._batch_ids), acquired, request.sent_at_ms, lock_ms), now_ms)
+            batch = FetchedBatch(next(self._batch_ids), tuple(acquired), request.sent_at_ms, lock_ms)
+            self._on_fetched(batch, now_ms)
 
     def _refused(self, error: BrokerError, units: Units, now_ms: int) -> None:
         """The whole request met an error."""
@@ -288,16 +300,20 @@ class NodeExchange:
 
     def _resolve_riding(self, answers: list[PartitionAnswer], units: Units, now_ms: int) -> None:
         """End the acknowledgements that rode on the fetch; they are never tried again."""
+        if not units:
+            return
         for answer in answers:
-            if answer.where in units:
-                self._acknowledgements.resolve(units.pop(answer.where), answer.acknowledge_error)
+            ended = units.pop(answer.where, None)
+            if ended is not None:
+                self._acknowledgements.resolve(ended, answer.acknowledge_error)
         self._resolve_missing(units)
         self._acknowledgements.flush(now_ms)
 
     def _take_fetch_errors(self, answers: list[PartitionAnswer], endpoints: list[Node], now_ms: int) -> None:
         to_raise: dict[TopicIdPartition, tuple[int, str | None]] = {}
         for answer in answers:
-            self._learn_leader(answer, endpoints)
+            if answer.new_leader is not None:
+                self._learn_leader(answer, endpoints)
             if answer.fetch_error is not None:
                 reaction = partition_reaction(answer.fetch_error)
                 if reaction is Reaction.REFRESH and answer.new_leader is None:
@@ -310,10 +326,11 @@ class NodeExchange:
                         f"{self.node} named acquired offsets of {answer.where} that cannot be; they are left out"
                     )
                 )
-        if not to_raise:
+        if to_raise or self._reported.has_any:
+            for error in self._reported.take(to_raise):
+                self._raise(error, now_ms)
+        if not to_raise and not self._troubles.is_empty:
             self._troubles.end(self)
-        for error in self._reported.take(to_raise):
-            self._raise(error, now_ms)
 
     def _learn_leader(self, answer: PartitionAnswer, endpoints: list[Node]) -> None:
         leader, where = answer.new_leader, answer.where
@@ -345,19 +362,19 @@ class NodeExchange:
         leader = self._metadata.leader(where.topic_id, where.partition)
         return leader is not None and leader != self.node.id
 
-    def fail_unsendable(self, now_ms: int) -> None:
+    def fail_unsendable(self) -> None:
         """End queued acknowledgements whose session has ended, or whose partition is led by another node now."""
         self._acknowledgements.fail_queued(self.node.id, self._verdict)
-        self._acknowledgements.flush(now_ms)
 
     def _verdict(self, unit: Unit) -> KafkaShareError | None:
-        if unit.gathered.session_id != self.session.session_id or not self.session.is_open:
+        gathered, session = unit.gathered, self.session
+        if gathered.session_id != session.session_id or not session.is_open:
             return NotLeaderOrFollowerError(
-                f"the share session in which {unit.partition} was fetched from {self.node} has ended, "
+                f"the share session in which {gathered.partition} was fetched from {self.node} has ended, "
                 f"and the broker has released the records or will"
             )
-        if self._leader_elsewhere(unit.partition):
-            return NotLeaderOrFollowerError(f"{unit.partition} is led by another broker than {self.node} now")
+        if self._leader_elsewhere(gathered.partition):
+            return NotLeaderOrFollowerError(f"{gathered.partition} is led by another broker than {self.node} now")
         return None
 
     def check(self) -> None:
@@ -368,10 +385,14 @@ class NodeExchange:
 
 def _finder(units: Units, session: ShareSession | None = None) -> Find:
     """Finds the partitions whose acknowledgements a request carried, and those of the session."""
-    carried = {(where.topic_id, where.partition): where for where in units}
+    carried: dict[tuple[int, int], TopicIdPartition] = {}
 
     def find(topic_id: UUID, partition: int) -> TopicIdPartition | None:
         found = None if session is None else session.find(topic_id, partition)
-        return found or carried.get((topic_id, partition))
+        if found is None and units:
+            if not carried:
+                carried.update({key_of(where): where for where in units})
+            found = carried.get((topic_id.int, partition))
+        return found
 
     return find

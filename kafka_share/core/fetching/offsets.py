@@ -19,7 +19,10 @@ class AcknowledgementRun(NamedTuple):
 
 def count_of(ranges: Iterable[tuple[int, int, int]]) -> int:
     """How many offsets disjoint ranges (first, last, …) have."""
-    return sum(last - first + 1 for first, last, _ in ranges)
+    count = 0
+    for first, last, _ in ranges:
+        count += last - first + 1
+    return count
 
 
 def overlap(one: Iterable[tuple[int, int, int]], other: Iterable[tuple[int, int, int]]) -> bool:

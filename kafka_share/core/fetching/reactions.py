@@ -102,6 +102,10 @@ class ReportedErrors:
         self._partitions: dict[TopicIdPartition, int] = {}
         self._whole: int | None = None
 
+    @property
+    def has_any(self) -> bool:
+        return bool(self._partitions) or self._whole is not None
+
     def new_whole(self, error: BrokerError) -> bool:
         """Whether the error of a whole answer has not been raised yet."""
         is_new = self._whole != error.code

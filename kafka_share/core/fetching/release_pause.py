@@ -38,15 +38,16 @@ class ReleasePause:
         self._brought = records
 
     def acknowledged(self, made: Iterable[GatheredAcknowledgements]) -> None:
-        for run in (run for gathered in made for run in gathered.runs):
-            if run.type == AcknowledgeType.RELEASE:
-                self._released += count_of([run])
-            elif run.type == _GAP:
-                self._brought -= count_of([run])
-            elif run.type != AcknowledgeType.RENEW:
-                self._backoff.succeeded()
-                self._brought, self._released = 0, 0
-                return
+        for gathered in made:
+            for run in gathered.runs:
+                if run.type == AcknowledgeType.RELEASE:
+                    self._released += count_of([run])
+                elif run.type == _GAP:
+                    self._brought -= count_of([run])
+                elif run.type != AcknowledgeType.RENEW:
+                    self._backoff.succeeded()
+                    self._brought, self._released = 0, 0
+                    return
 
     def poll_started(self, now_ms: int) -> None:
         """The next fetch would follow now."""

@@ -8,6 +8,7 @@ what was acquired in the old one cannot be acknowledged any more (KIP-932).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import starmap
 from typing import NamedTuple
 from uuid import UUID
 
@@ -27,6 +28,13 @@ _FetchPartition = ShareFetchRequest.FetchTopic.FetchPartition
 _AcknowledgePartition = ShareAcknowledgeRequest.AcknowledgeTopic.AcknowledgePartition
 
 _LONG_RUN = 10
+
+_Key = tuple[int, int]
+"""The number of a topic id, and a partition: the hash of a UUID is a function in Python, that of a number is not."""
+
+
+def key_of(where: TopicIdPartition) -> _Key:
+    return where.topic_id.int, where.partition
 
 
 class AcknowledgementPiece(NamedTuple):
@@ -53,8 +61,8 @@ class ShareSession:
         self._config = config
         self._delivery_limit = delivery_limit
         self._member_id = member_id
-        self._partitions: dict[tuple[UUID, int], TopicIdPartition] = {}
-        self._locks: dict[TopicIdPartition, LockGeneration] = {}
+        self._partitions: dict[_Key, TopicIdPartition] = {}
+        self._locks: dict[_Key, tuple[TopicIdPartition, LockGeneration]] = {}
         self._synced: Wanted | None = None
         """The wanted partitions that `_partitions` was last made equal to."""
 
@@ -64,7 +72,7 @@ class ShareSession:
 
     def find(self, topic_id: UUID | None, partition: int) -> TopicIdPartition | None:
         """The partition of this session that an answer means, if there is one."""
-        return None if topic_id is None else self._partitions.get((topic_id, partition))
+        return None if topic_id is None else self._partitions.get((topic_id.int, partition))
 
     def differs_from(self, wanted: Wanted) -> bool:
         """Whether there are partitions that the broker has to add to the session or to forget."""
@@ -72,7 +80,7 @@ class ShareSession:
             return bool(wanted)
         if wanted is self._synced:
             return False
-        return {(p.topic_id, p.partition): p for p in wanted} != self._partitions
+        return {key_of(p): p for p in wanted} != self._partitions
 
     def advance(self) -> None:
         """A request was answered without an error about the session itself."""
@@ -80,8 +88,7 @@ class ShareSession:
             self.epoch = next_epoch(self.epoch)
 
     def reset(self) -> None:
-        for where in list(self._locks):
-            self.lose_locks(where)
+        self._lose_all_locks()
         self.session_id = next(self._session_ids)
         self.epoch = INITIAL_EPOCH
         self._partitions = {}
@@ -92,27 +99,38 @@ class ShareSession:
     @property
     def locked_partitions(self) -> list[TopicIdPartition]:
         """Where something was acquired in this session."""
-        return list(self._locks)
+        return [where for where, _ in self._locks.values()]
 
     def locks_of(self, where: TopicIdPartition) -> LockGeneration:
-        return self._locks.setdefault(where, LockGeneration(self._delivery_limit))
+        key = where.topic_id.int, where.partition
+        found = self._locks.get(key)
+        if found is None:
+            found = self._locks[key] = where, LockGeneration(self._delivery_limit)
+        return found[1]
 
     def lose_locks(self, where: TopicIdPartition) -> None:
         """All that was acquired of the partition so far is not locked for us any more."""
-        locks = self._locks.pop(where, None)
-        if locks is not None:
+        found = self._locks.pop(key_of(where), None)
+        if found is not None:
+            found[1].has_ended = True
+
+    def _lose_all_locks(self) -> None:
+        for _, locks in self._locks.values():
             locks.has_ended = True
+        self._locks = {}
 
     # ---- requests
 
     def fetch(self, wanted: Wanted, runs: Runs, *, max_records: int, max_wait_ms: int) -> ShareFetchRequest:
         """A ShareFetch; without `max_records` all limits are zero, and it carries changes and acknowledgements only."""
         assert self.is_open or not runs, "acknowledgements cannot be sent at epoch 0"
-        added, forgotten = self._differences(wanted)
-        listed = [*added, *(p for p in runs if p not in added)]
+        added, left = self._differences(wanted)
         # A partition that is listed for its acknowledgements joins the broker's session by that, wanted or not.
         in_session = self._partitions
-        left = [*forgotten, *(p for p in runs if (p.topic_id, p.partition) not in in_session and p not in forgotten)]
+        left += [p for p in runs if (p.topic_id.int, p.partition) not in in_session and p not in left]
+        listed = [*runs.items()]
+        if added:
+            listed = [(p, runs.get(p, [])) for p in added] + [(p, own) for p, own in listed if p not in added]
         config = self._config
         is_real = max_records > 0
         return ShareFetchRequest(
@@ -126,14 +144,12 @@ class ShareSession:
             batch_size=max_records,
             share_acquire_mode=1 if config.has_record_limit else 0,
             topics=[
-                ShareFetchRequest.FetchTopic(
-                    topic_id=topic_id, partitions=[_fetch_partition(p, runs.get(p, [])) for p in partitions]
-                )
-                for topic_id, partitions in _by_topic(listed).items()
+                ShareFetchRequest.FetchTopic(topic_id=topic_id, partitions=list(starmap(_fetch_partition, of_topic)))
+                for topic_id, of_topic in _by_topic(listed)
             ],
             forgotten_topics_data=[
-                ShareFetchRequest.ForgottenTopic(topic_id=topic_id, partitions=[p.partition for p in partitions])
-                for topic_id, partitions in _by_topic(left).items()
+                ShareFetchRequest.ForgottenTopic(topic_id=topic_id, partitions=[p.partition for p, _ in of_topic])
+                for topic_id, of_topic in _by_topic([(p, []) for p in left])
             ],
         )
 
@@ -145,7 +161,7 @@ class ShareSession:
         if wanted is self._synced:
             return [], []
         old = self._partitions
-        new = {(p.topic_id, p.partition): p for p in wanted}
+        new = {key_of(p): p for p in wanted}
         self._partitions = new
         self._synced = wanted
         return [p for key, p in new.items() if key not in old], [p for key, p in old.items() if key not in new]
@@ -157,8 +173,7 @@ class ShareSession:
         if is_final:
             self.epoch = FINAL_EPOCH
             epoch = FINAL_EPOCH
-            for where in list(self._locks):
-                self.lose_locks(where)
+            self._lose_all_locks()
         return ShareAcknowledgeRequest(
             group_id=self._config.group_id,
             member_id=self._member_id,
@@ -166,9 +181,9 @@ class ShareSession:
             is_renew_ack=has_renewal(runs),
             topics=[
                 ShareAcknowledgeRequest.AcknowledgeTopic(
-                    topic_id=topic_id, partitions=[_acknowledge_partition(p, runs[p]) for p in partitions]
+                    topic_id=topic_id, partitions=list(starmap(_acknowledge_partition, of_topic))
                 )
-                for topic_id, partitions in _by_topic(runs).items()
+                for topic_id, of_topic in _by_topic([*runs.items()])
             ],
         )
 
@@ -181,11 +196,17 @@ def has_renewal(runs: Runs) -> bool:
     return any(run.type == AcknowledgeType.RENEW for of_one in runs.values() for run in of_one)
 
 
-def _by_topic(partitions: Iterable[TopicIdPartition]) -> dict[UUID, list[TopicIdPartition]]:
-    topics: dict[UUID, list[TopicIdPartition]] = {}
-    for partition in partitions:
-        topics.setdefault(partition.topic_id, []).append(partition)
-    return topics
+_Listed = tuple[TopicIdPartition, list[AcknowledgementRun]]
+
+
+def _by_topic(listed: list[_Listed]) -> list[tuple[UUID, list[_Listed]]]:
+    """Each topic, in the order of their first partitions, with its partitions."""
+    if len(listed) == 1:  # the rule
+        return [(listed[0][0].topic_id, listed)]
+    topics: dict[int, list[_Listed]] = {}
+    for one in listed:
+        topics.setdefault(one[0].topic_id.int, []).append(one)
+    return [(of_topic[0][0].topic_id, of_topic) for of_topic in topics.values()]
 
 
 def _fetch_partition(where: TopicIdPartition, runs: list[AcknowledgementRun]) -> _FetchPartition:
@@ -214,6 +235,9 @@ def encode_runs(runs: Iterable[AcknowledgementRun]) -> list[AcknowledgementPiece
     The rule of Java's client, so that brokers see the requests they are used to: break at holes; a run of more than
     ten equal types is a piece of its own; what is left between has one type per offset, or one if they are all equal.
     """
+    runs = list(runs)
+    if len(runs) == 1:  # the rule
+        return [AcknowledgementPiece(runs[0].first, runs[0].last, [runs[0].type])]
     pieces: list[AcknowledgementPiece] = []
     mixed: list[AcknowledgementRun] = []
     for run in merged(runs):
