@@ -168,9 +168,9 @@ class ConsumerCalls:
         self._raise_wakeup()
         application.accept_delivered()
         try:
-            self._start_poll(deadline_at_ms)
+            has_asked = self._start_poll(deadline_at_ms)
             try:
-                records = yield from self._wait_for_records(deadline_at_ms)
+                records = yield from self._wait_for_records(deadline_at_ms, has_asked=has_asked)
             finally:
                 self._report_outcomes()
         except BaseException:
@@ -180,43 +180,50 @@ class ConsumerCalls:
         application.end_call(is_returned=len(records) > 0)
         return records
 
-    def _start_poll(self, deadline_at_ms: int) -> None:
+    def _start_poll(self, deadline_at_ms: int) -> bool:
+        """Returns whether records were asked for, because none are at hand."""
         application = self._application
         application.begin_poll()
         self._post_subscription()
         with application.guard:
             acknowledgements = application.gather()
             if not application.has_ready:
-                self._ask(deadline_at_ms)
-                return
+                self._ask(deadline_at_ms, acknowledgements)
+                return True
             # Records are at hand: nothing is fetched, and the acknowledgements do not wait for the next fetch.
             if acknowledgements:
                 self._commit(acknowledgements, self._deadline(self._api_timeout_ms), wait=False)
         self._post_poll(PollStarted(self._background.now_ms(), wants_records=False), wake=False)
+        return False
 
     def _post_poll(self, event: PollStarted, *, wake: bool = True) -> None:
         self._has_open_poll = True
         self._background.post(event, wake=wake)
 
-    def _ask(self, deadline_at_ms: int) -> None:
-        """Have records fetched if that is due; under the application side's guard."""
+    def _ask(self, deadline_at_ms: int, gathered: tuple[GatheredAcknowledgements, ...] | None = None) -> None:
+        """Have records fetched if that is due; under the application side's guard, as was what is `gathered`."""
         asked = self._application.next_ask()
         if asked is not None:
-            gathered = self._application.gather()
+            if gathered is None:
+                gathered = self._application.gather()
             self._post_poll(PollStarted(deadline_at_ms, gathered, wants_records=asked > 0, max_records=asked))
             self._application.posted()
 
-    def _wait_for_records(self, deadline_at_ms: int) -> Steps[Records]:
+    def _wait_for_records(self, deadline_at_ms: int, *, has_asked: bool) -> Steps[Records]:
         application = self._application
         while True:
-            records = application.collect()
-            if records is not None:
-                if application.has_window:  # perhaps without the core's knowing: they were at hand when room was made
-                    self._end_poll()
-                return records
-            application.reports.raise_error()
-            with application.guard:
-                self._ask(deadline_at_ms)
+            if not has_asked:
+                records = application.collect()
+                if records is not None:
+                    if (
+                        application.has_window
+                    ):  # perhaps without the core's knowing: they were at hand when room was made
+                        self._end_poll()
+                    return records
+                application.reports.raise_error()
+                with application.guard:
+                    self._ask(deadline_at_ms)
+            has_asked = False
             if self._background.now_ms() >= deadline_at_ms:
                 self._raise_trouble()
                 return ShareRecords({})

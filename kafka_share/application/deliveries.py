@@ -64,6 +64,8 @@ class Deliveries:
         """Records that are being renewed, by the number of their acknowledgement. Not in the open window."""
         self.announce: Callable[[], None] = _nobody
         """Tells the background side that there is something to gather; to be set by whoever runs the calls."""
+        self.has_held: bool = False
+        """Whether any record ever waited for its release."""
         self.is_pressing: bool = False
         """Whether a lock ends soon, so that each acknowledgement is announced."""
         self.behind: Callable[[], int] = int
@@ -321,6 +323,7 @@ class Deliveries:
             if self.is_closed:
                 raise ConsumerClosedError("This consumer has already been closed.")
             self._finish_leaving()
+            self.has_held = True
             until_ms = self._now_ms() + delay_ms
             for delivery in self._candidates(record):
                 if delivery.hold(record.offset, until_ms):

@@ -261,7 +261,9 @@ class ApplicationSide:
     @property
     def has_room(self) -> bool:
         """Whether a poll may return records: always, unless the window is full or too many wait for their release."""
-        return self.deliveries.room() > 0 if self.has_window else self.deliveries.held < MAX_HELD_RECORDS
+        if self.has_window:
+            return self.deliveries.room() > 0
+        return not self.deliveries.has_held or self.deliveries.held < MAX_HELD_RECORDS
 
     def outcome_told(self) -> None:
         """The application hears of an outcome that took room in the open window. Any thread."""

@@ -12,12 +12,12 @@ import logging
 import ssl
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import attrs
 
 from kafka_share.config import ClientConfig
-from kafka_share.core.events import Channel, Send
+from kafka_share.core.events import Channel, ConnectionLost, RequestFailed, ResponseReceived, Send
 from kafka_share.errors import AuthenticationError, KafkaShareError, RemoteProtocolError
 from kafka_share.network.blocking import BlockingCalls, call_in_thread
 from kafka_share.network.connections import ConnectionOwner
@@ -26,10 +26,13 @@ from kafka_share.network.framing import MAX_FRAME_BYTES, MAX_HANDSHAKE_FRAME_BYT
 from kafka_share.network.handshake import Challenge
 from kafka_share.network.sasl import SaslClient, ask_token, shows_secret
 from kafka_share.network.tls import tls_error
-from kafka_share.network.wire import Close, Dialogue, Opened, Served, WireOutput, Write
+from kafka_share.network.wire import Close, Dialogue, Opened, Served, Write
 from kafka_share.records import Node
 
 log: logging.Logger = logging.getLogger(__name__)
+
+_EVENTS: Final = (ResponseReceived, RequestFailed, ConnectionLost)
+"""For the core."""
 
 
 @attrs.frozen
@@ -60,21 +63,23 @@ class Connection(asyncio.BufferedProtocol):
         self._sasl = SaslClient(settings)
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_ms = 0
         self._task: asyncio.Task[None] | None = None
         self._start(self._open)
-        self._run()
+        self._run(self._now_ms())
 
     # ---- called by its owner
 
     def send(self, send: Send) -> None:
         """Send a request now, or as soon as the connection can."""
-        self._dialogue.send(send, self._now_ms())
-        self._run()
+        now_ms = self._now_ms()
+        self._dialogue.send(send, now_ms)
+        self._run(now_ms)
 
     def close(self, error: KafkaShareError, *, report_loss: bool = True, is_failure: bool = True) -> None:
         """Close at once; what is in flight or waiting fails with `error`. Closing again does nothing."""
         self._dialogue.close(error, self._now_ms(), report_loss=report_loss, is_failure=is_failure)
-        self._run()
+        self._run(self._now_ms())
 
     # ---- opening
 
@@ -144,11 +149,12 @@ class Connection(asyncio.BufferedProtocol):
         now_ms = self._now_ms()
         try:
             for frame in self._receiver.received(nbytes):
-                self._log("received", bytes=len(frame))
+                if log.isEnabledFor(logging.DEBUG):
+                    self._log("received", bytes=len(frame))
                 self._dialogue.received(frame, now_ms)
         except (RemoteProtocolError, AuthenticationError) as error:
             self._dialogue.received_nonsense(error, now_ms)
-        self._run_all()
+        self._run_all(now_ms)
 
     def pause_writing(self) -> None:
         self._dialogue.pause()
@@ -168,22 +174,28 @@ class Connection(asyncio.BufferedProtocol):
 
     # ---- the dialogue's outputs
 
-    def _run_all(self) -> None:
+    def _run_all(self, now_ms: int | None = None) -> None:
         """Perform what the dialogue wants, then have the core look at what has come of it."""
-        self._run()
+        self._run(self._now_ms() if now_ms is None else now_ms)
         self._owner.step()
 
-    def _run(self) -> None:
-        while outputs := self._dialogue.poll(self._now_ms()):
+    def _run(self, now_ms: int) -> None:
+        dialogue, emit = self._dialogue, self._owner.emit
+        while outputs := dialogue.poll(now_ms):
             for output in outputs:
-                self._perform(output)
-        self._arm()
+                if isinstance(output, _EVENTS):
+                    emit(output)
+                else:
+                    self._perform(output)
+        if self._timer is None or self._timer_at_ms > dialogue.look_at_ms:
+            self._arm()
 
-    def _perform(self, output: WireOutput) -> None:
+    def _perform(self, output: Write | Challenge | Opened | Served | Close) -> None:
         if isinstance(output, Write):
             assert self._transport is not None
             self._transport.write(output.data)
-            self._log("sent", api=output.api_name, version=output.version, correlation_id=output.correlation_id)
+            if log.isEnabledFor(logging.DEBUG):
+                self._log("sent", api=output.api_name, version=output.version, correlation_id=output.correlation_id)
         elif isinstance(output, Challenge):
             self._start(partial(self._answer, output))
         elif isinstance(output, Opened):
@@ -191,13 +203,13 @@ class Connection(asyncio.BufferedProtocol):
             self._owner.opened(self)
         elif isinstance(output, Served):
             self._owner.served(self)
-        elif isinstance(output, Close):
-            self._end(output)
         else:
-            self._owner.emit(output)
+            self._end(output)
 
     def _end(self, close: Close) -> None:
         self._owner.closed(self, close)
+        if self._timer is not None:
+            self._timer.cancel()
         if self._transport is not None:
             self._transport.abort()
         if self._task is not None and self._task is not asyncio.current_task(self._loop):
@@ -207,11 +219,12 @@ class Connection(asyncio.BufferedProtocol):
         """One timer, never later than the dialogue wants. An earlier one stays: moving it costs more than a look."""
         wake_at_ms = self._dialogue.wake_at_ms()
         if self._timer is not None:
-            if wake_at_ms is not None and self._timer.when() <= wake_at_ms / 1000:
+            if wake_at_ms is not None and self._timer_at_ms <= wake_at_ms:
                 return
             self._timer.cancel()
             self._timer = None
         if wake_at_ms is not None:
+            self._timer_at_ms = wake_at_ms
             self._timer = self._loop.call_at(wake_at_ms / 1000, self._on_timer)
 
     def _on_timer(self) -> None:

@@ -31,6 +31,7 @@ from kafka_share.network.process import Origin
 from kafka_share.network.sasl import load_mechanisms
 from kafka_share.network.tls import make_ssl_context
 from kafka_share.network.turns import ApplicationPort, Core, Turns
+from kafka_share.network.wake_up import WakeUp
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -48,6 +49,8 @@ class CoreDriver:
     """
 
     def __init__(self, core: Core, config: ClientConfig, *, name: str, application: ApplicationPort) -> None:
+        self.now_ms: Callable[[], int] = clock_ms
+        """The core's clock, which deadlines of events are points of, in milliseconds."""
         self.measurements: Measurements = core.measurements
         self.measurements.labels["client_id"] = config.client_id
         self.measurements.unix_offset_ms = time.time_ns() // 1_000_000 - self.now_ms()
@@ -64,7 +67,9 @@ class CoreDriver:
         self._has_ended = False
         self._failure: BaseException | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_ms = 0
         self._loop: ClockLoop | None = None
+        self._wake_up: WakeUp | None = None
         self._thread: threading.Thread | None = None
 
     # ---- called by the application
@@ -77,6 +82,7 @@ class CoreDriver:
         # Not the application's event loop policy: what this thread does must not depend on it.
         self._loop = loop = ClockLoop()
         loop.set_exception_handler(self._on_loop_error)
+        self._wake_up = WakeUp(loop, self._on_wake)
         surroundings = Surroundings(self._config, self._ssl_context, loop, self.now_ms, BlockingCalls())
         self._turns.connections = Connections(
             lambda node, channel, owner: Connection(node, channel, owner, surroundings),
@@ -88,6 +94,7 @@ class CoreDriver:
         try:
             self._thread.start()
         except BaseException:
+            self._wake_up.close()
             loop.close()
             raise
         at_exit.register(self)
@@ -104,21 +111,17 @@ class CoreDriver:
             raise InternalError(f"the network thread died: {self._failure!r}") from self._failure
         if self._has_ended:
             raise ConsumerClosedError("The network thread has ended.")
-        if self._loop is None:
+        if self._wake_up is None:
             raise IllegalStateError("The driver has not been started.")
         self._turns.post(event)
         # Append first, look second: the loop lowers the flag before it takes the inputs, so none is overlooked.
         if (wake or len(self._turns.inputs) > UNWOKEN_LIMIT) and not self._is_scheduled:
             try:
                 self._is_scheduled = True
-                self._call_soon(self._on_wake)
+                self._wake_up.ring()
             except BaseException:  # an interrupt: the loop may not have heard of it
                 self._is_scheduled = False
                 raise
-
-    def now_ms(self) -> int:
-        """The core's clock, which deadlines of events are points of, in milliseconds."""
-        return clock_ms()
 
     @property
     def is_current_thread(self) -> bool:
@@ -166,6 +169,8 @@ class CoreDriver:
             except BaseException as error:  # noqa: BLE001 - as above
                 self._record(error)
             finally:
+                assert self._wake_up is not None
+                self._wake_up.close()
                 loop.close()
                 self._application.ended()
                 at_exit.forget(self)
@@ -237,9 +242,9 @@ class CoreDriver:
         wake_at_ms = self._turns.wake_at_ms()
         if wake_at_ms is None:
             return
-        wake_at = wake_at_ms / 1000
         if self._timer is not None:
-            if self._timer.when() <= wake_at:
+            if self._timer_at_ms <= wake_at_ms:
                 return
             self._timer.cancel()
-        self._timer = self._loop.call_at(wake_at, self._on_timer)
+        self._timer_at_ms = wake_at_ms
+        self._timer = self._loop.call_at(wake_at_ms / 1000, self._on_timer)

@@ -11,7 +11,6 @@ what threads share are single operations of a deque and of dictionaries, and a w
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections import deque
@@ -102,29 +101,35 @@ class Mailbox:
         first wait of a call and after each. Raises `ConsumerClosedError` if nothing is there and nothing will come, and
         what `arrived` raises.
         """
-        self._check()
+        self._origin.demand()
+        if self.has_news(with_records=with_records):
+            self.end_wait(with_records=with_records)
+            return
         ends_at = time.monotonic() + timeout_ms / 1000
-        while not self.has_news(with_records=with_records):
-            left = ends_at - time.monotonic()
-            if left <= 0 or not self._bell.acquire(timeout=min(left, threading.TIMEOUT_MAX)):
+        left = timeout_ms / 1000
+        while left > 0 and self._bell.acquire(timeout=min(left, threading.TIMEOUT_MAX)):
+            if self.has_news(with_records=with_records):
                 break
+            left = ends_at - time.monotonic()
         self.end_wait(with_records=with_records)
 
     def end_wait(self, *, with_records: bool) -> None:
         """The end of a wait, for those who wait otherwise, until `has_news`. Raises as `wait` does."""
-        self._check()
+        self._raise_failure()
         self._interrupted = False
-        if self._stopped and self._failure is None and not self._has_mail(with_records=with_records):
+        if self._stopped and not self._has_mail(with_records=with_records):
             raise ConsumerClosedError("The network thread has ended; nothing more will arrive.")
 
     def has_news(self, *, with_records: bool) -> bool:
         """Whether a wait would end at once."""
-        return (
-            self._interrupted or self._stopped or self._failure is not None or self._has_mail(with_records=with_records)
-        )
+        if self._interrupted or self._stopped or self._failure is not None:
+            return True
+        return bool(self._pending) and self._has_mail(with_records=with_records)
 
     def _has_mail(self, *, with_records: bool) -> bool:
-        return any(with_records or not isinstance(mail.output, Deliver) for mail in self._pending.copy())
+        if with_records:
+            return bool(self._pending)
+        return any(not isinstance(mail.output, Deliver) for mail in self._pending.copy())
 
     def arrived(self, *, with_records: bool = True) -> list[Output]:
         """What is there. Each output stays, and is shown again, until it is dropped.
@@ -135,7 +140,8 @@ class Mailbox:
         Raises `InternalError` if the network thread has died, now and ever after; `IllegalStateError` in a process
         forked from the one that made the mailbox.
         """
-        self._check()
+        self._origin.demand()
+        self._raise_failure()
         if not self._pending:
             return []
         outputs = [
@@ -152,8 +158,10 @@ class Mailbox:
         """The application has dealt with this output. What has been dropped before, or taken back, is no error."""
         for mail in self._pending.copy():
             if mail.output is output:
-                with contextlib.suppress(ValueError):
+                try:
                     self._pending.remove(mail)
+                except ValueError:
+                    pass  # taken back in this moment
                 return
 
     def take(self, timeout_ms: int, *, with_records: bool = True) -> list[Output]:
@@ -165,8 +173,7 @@ class Mailbox:
             self.drop(output)
         return outputs
 
-    def _check(self) -> None:
-        self._origin.demand()
+    def _raise_failure(self) -> None:
         if self._failure is not None:
             raise InternalError(f"the network thread died: {self._failure!r}") from self._failure
 
@@ -239,7 +246,7 @@ class Mailbox:
 
 # ---- the way into it
 
-_FOR_THE_MAILBOX = (Deliver, ReportOutcomes, RaiseError, CompleteCommit, CompleteUnsubscribe, FinishClose)
+_FOR_THE_MAILBOX = frozenset((Deliver, ReportOutcomes, RaiseError, CompleteCommit, CompleteUnsubscribe, FinishClose))
 
 Post = Callable[[Event], None]
 
@@ -270,11 +277,14 @@ class ConsumerPort:
             GatherAcknowledgements: self._gather_acknowledgements,
             TellClientInstanceId: self._tell_client_instance_id,
             TellCondition: self._tell_condition,
-            **dict.fromkeys(_FOR_THE_MAILBOX, self._keep),
         }
 
     def take(self, output: Output, post: Post) -> None:
-        self._take[type(output)](output, post)
+        kind = type(output)
+        if kind in _FOR_THE_MAILBOX:
+            self._taken.append(output)
+        else:
+            self._take[kind](output, post)
 
     def flush(self) -> None:
         if self._taken:
@@ -292,9 +302,6 @@ class ConsumerPort:
             self._application.ended()
         if self._callbacks is not None:
             self._callbacks.end()
-
-    def _keep(self, output: Output, _: Post) -> None:
-        self._taken.append(output)
 
     def _gather_acknowledgements(self, _: GatherAcknowledgements, post: Post) -> None:
         assert self._application is not None, "acknowledgements are asked for, and nobody has them"

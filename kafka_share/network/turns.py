@@ -83,44 +83,41 @@ class Turns:
             return False
         self._is_stepping = True
         try:
-            self._measure_turn(self._now_ms())
-            self._round()
+            now_ms = self._now_ms()
+            if self._stepped_at_ms is not None:
+                self._measurements.steps.record(now_ms - self._stepped_at_ms, now_ms)
+            self._stepped_at_ms = now_ms
+            self._round(now_ms)
             while self.inputs and not self.is_finished:
-                self._round()
+                self._round(self._now_ms())
         finally:
             self._is_stepping = False
         return True
 
-    def _round(self) -> None:
-        core, inputs, perform = self._core, self.inputs, self._perform
-        now_ms = self._now_ms()
-        has_commands = self._measure_commands(now_ms)
+    def _round(self, now_ms: int) -> None:
+        core, inputs, perform, application = self._core, self.inputs, self._perform, self._application
+        has_commands = bool(self._posted_at_ms)
+        if has_commands:
+            self._measure_commands(now_ms)
         while inputs:
             core.handle(inputs.popleft(), now_ms)
         for output in core.poll(now_ms):
-            perform.get(type(output), self._to_application)(output)
+            action = perform.get(type(output))
+            if action is None:
+                application.take(output, inputs.append)
+            else:
+                action(output)
         # After the requests: the broker works on the next fetch while the application gets this one.
-        self._application.flush()
+        application.flush()
         if has_commands:
             self._measurements.event_processing.record(self._now_ms() - now_ms, now_ms)
 
-    def _to_application(self, output: Any) -> None:
-        self._application.take(output, self.inputs.append)
-
     def _finish(self, output: FinishClose) -> None:
-        self._to_application(output)
+        self._application.take(output, self.inputs.append)
         self.is_finished = True
 
-    def _measure_turn(self, now_ms: int) -> None:
-        if self._stepped_at_ms is not None:
-            self._measurements.steps.record(now_ms - self._stepped_at_ms, now_ms)
-        self._stepped_at_ms = now_ms
-
-    def _measure_commands(self, now_ms: int) -> bool:
-        """Record how long the application's commands have waited; False if there are none."""
+    def _measure_commands(self, now_ms: int) -> None:
+        """Record how long the application's commands have waited."""
         posted_at_ms = self._posted_at_ms
-        if not posted_at_ms:
-            return False
         while posted_at_ms:
             self._measurements.event_waits.record(max(0, now_ms - posted_at_ms.popleft()), now_ms)
-        return True

@@ -117,7 +117,7 @@ class Dialogue:
         self._sasl_began_at_ms = now_ms
         self._reauthenticate_at_ms: int | None = None
         self._active_at_ms = now_ms
-        self._look_at_ms = now_ms
+        self.look_at_ms: int = now_ms
         """No deadline is before this: until then `poll` does not look."""
         self._versions: VersionRanges = {}
         self._correlation_id = 0
@@ -215,7 +215,7 @@ class Dialogue:
             self._outputs.append(Opened())
         self._phase = Phase.OPEN
         self._setup_ends_at_ms = None
-        self._active_at_ms = self._look_at_ms = now_ms
+        self._active_at_ms = self.look_at_ms = now_ms
 
     # ---- answers
 
@@ -261,7 +261,7 @@ class Dialogue:
 
     def poll(self, now_ms: int) -> list[WireOutput]:
         """Look at the time and send what can be sent; at most one waiting request, so that `pause` can come between."""
-        if now_ms >= self._look_at_ms:
+        if now_ms >= self.look_at_ms:
             self._look_at_deadlines(now_ms)
         if self._phase is Phase.DRAINING and not self._in_flight:
             self._authenticate_again(now_ms)
@@ -285,7 +285,7 @@ class Dialogue:
         else:
             self._fail_late_waiting(now_ms)
             self._drain_when_due(now_ms)
-        self._look_at_ms = self.wake_at_ms() or now_ms
+        self.look_at_ms = self.wake_at_ms() or now_ms
 
     @property
     def _is_idle(self) -> bool:
@@ -310,7 +310,8 @@ class Dialogue:
 
     def _deadline(self, at_ms: int) -> int:
         """A new deadline, which `poll` will look at."""
-        self._look_at_ms = min(self._look_at_ms, at_ms)
+        if at_ms < self.look_at_ms:
+            self.look_at_ms = at_ms
         return at_ms
 
     def wake_at_ms(self) -> int | None:
@@ -420,6 +421,6 @@ class Dialogue:
             assert (sent.send_id is None) == is_setting_up, (
                 f"{sent.api_name} in flight in the phase {self._phase.value}"
             )
-        assert self._look_at_ms <= (self.wake_at_ms() or self._look_at_ms), "a deadline would pass unseen"
+        assert self.look_at_ms <= (self.wake_at_ms() or self.look_at_ms), "a deadline would pass unseen"
         numbers = [sent.correlation_id for sent in self._in_flight]
         assert len(set(numbers)) == len(numbers), "two requests with one number"

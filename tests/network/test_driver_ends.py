@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -32,12 +31,12 @@ def test_nothing_is_left_open_when_the_thread_cannot_be_started(monkeypatch: pyt
 def test_the_next_event_wakes_the_loop_when_an_interrupt_kept_the_last_one_from_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def interrupt(_: Callable[[], None]) -> None:
+    def interrupt() -> None:
         raise KeyboardInterrupt
 
     with talking() as (client, _):
         with monkeypatch.context() as patch:
-            patch.setattr(client.driver._loop, "call_soon_threadsafe", interrupt)
+            patch.setattr(client.driver._wake_up, "ring", interrupt)
             with pytest.raises(KeyboardInterrupt):
                 client.driver.post(PollEnded())
         client.driver.post(PollEnded())
