@@ -194,6 +194,8 @@ class ShareConsumerConfig(ClientConfig):
     release_backoff_ms: int = attrs.field(default=1_000, validator=checks.whole_number(0))
     """Pause before the next fetch when all records of a poll were released; it doubles up to eight times this, and ends
     with the first accept or reject."""
+    send_ahead: bool = attrs.field(default=False, validator=checks.boolean)
+    """Fetch the next batch while the application works on one: at most one batch of each broker waits for its poll."""
     deserialization_errors: str = attrs.field(default="raise", validator=checks.one_of("raise", "mark"))
     """raise: poll raises, as in Java. mark: the record is delivered with its raw bytes and the error."""
     max_poll_records: int = attrs.field(default=500, validator=checks.whole_number(1))
@@ -221,6 +223,10 @@ class ShareConsumerConfig(ClientConfig):
         super().__attrs_post_init__()
         if self.explicit_window_records and self.share_acknowledgement_mode != "explicit":
             raise ConfigurationError("explicit_window_records needs share_acknowledgement_mode explicit")
+        if self.send_ahead and self.has_record_limit:
+            raise ConfigurationError("send_ahead fetches whole batches: it needs share_acquire_mode batch_optimized")
+        if self.send_ahead and self.has_window:
+            raise ConfigurationError("send_ahead and explicit_window_records exclude each other: set one of them")
 
     @property
     def has_record_limit(self) -> bool:

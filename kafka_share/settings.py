@@ -63,6 +63,7 @@ class ShareConsumerSettings(ClientSettings, total=False):
     explicit_window_records: int
     protect_locks: bool
     release_backoff_ms: int
+    send_ahead: bool
     deserialization_errors: Literal["raise", "mark"]
     max_poll_records: int
     max_poll_interval_ms: int

@@ -37,6 +37,7 @@ from kafka_share.core.events import (
     PollStarted,
     SubscriptionChanged,
     Unsubscribed,
+    WorkBegun,
 )
 from kafka_share.errors import (
     ConsumerClosedError,
@@ -89,13 +90,16 @@ class Background(Protocol):
 class ConsumerCalls:
     """The calls of one consumer. `report` hears how acknowledgements ended; None: nobody wants to know."""
 
-    def __init__(self, application: ApplicationSide, background: Background, *, api_timeout_ms: int) -> None:
+    def __init__(
+        self, application: ApplicationSide, background: Background, *, api_timeout_ms: int, sends_ahead: bool = False
+    ) -> None:
         self.report: Callable[[AcknowledgementOutcome], None] | None = None
         self.is_closing: bool = False
         """Close has come so far that there is no way back."""
         self._application = application
         self._background = background
         self._api_timeout_ms = api_timeout_ms
+        self._sends_ahead = sends_ahead
         self._last_request_id = 0
         application.deliveries.announce = self._announce
         application.wake = background.mailbox.interrupt
@@ -177,6 +181,8 @@ class ConsumerCalls:
             self._end_poll()
             raise
         self._has_open_poll = False
+        if self._sends_ahead and records:
+            self._background.post(WorkBegun(application.has_more), wake=not has_asked)
         application.end_call(is_returned=len(records) > 0)
         return records
 
@@ -190,7 +196,14 @@ class ConsumerCalls:
             if not application.has_ready:
                 self._ask(deadline_at_ms, acknowledgements)
                 return True
-            # Records are at hand: nothing is fetched, and the acknowledgements do not wait for the next fetch.
+            # Records are at hand: nothing is fetched, and the acknowledgements do not wait for the next fetch, unless
+            # that leaves when these records have been returned.
+            if self._sends_ahead:
+                self._post_poll(
+                    PollStarted(self._background.now_ms(), acknowledgements, wants_records=False), wake=False
+                )
+                self._application.posted()
+                return False
             if acknowledgements:
                 self._commit(acknowledgements, self._deadline(self._api_timeout_ms), wait=False)
         self._post_poll(PollStarted(self._background.now_ms(), wants_records=False), wake=False)
@@ -238,7 +251,8 @@ class ConsumerCalls:
             raise trouble.error.with_traceback(None)
 
     def _end_poll(self) -> None:
-        self._background.post(PollEnded(), wake=False)
+        # send_ahead: acknowledgements may wait for a fetch that does not come now.
+        self._background.post(PollEnded(), wake=self._sends_ahead)
         self._has_open_poll = False
 
     def read(self, timeout_ms: int, is_over: Callable[[], bool]) -> Steps[Reading]:

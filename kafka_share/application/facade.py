@@ -101,7 +101,12 @@ class ConsumerFacade(ConsumerMetrics, abc.ABC, Generic[K, V]):
         source = random.Random()
         core = ShareConsumerCore(config, new_member_id(source), source)
         self._driver = ConsumerBackground(core, config, application=self._application, notify=notify)
-        self._calls = ConsumerCalls(self._application, self._driver, api_timeout_ms=config.default_api_timeout_ms)
+        self._calls = ConsumerCalls(
+            self._application,
+            self._driver,
+            api_timeout_ms=config.default_api_timeout_ms,
+            sends_ahead=config.send_ahead,
+        )
         deliveries, measurements = self._application.deliveries, self._driver.measurements
         measurements.window_records = lambda: deliveries.window_records
         callbacks = self._driver.callbacks

@@ -259,6 +259,11 @@ class ApplicationSide:
         return self._incoming.has_ready(counts_returning=self._call is not _Call.RETURNED)
 
     @property
+    def has_more(self) -> bool:
+        """Whether the next poll will find records at hand, beside those that this one returns."""
+        return self._incoming.has_ready(counts_returning=False)
+
+    @property
     def has_room(self) -> bool:
         """Whether a poll may return records: always, unless the window is full or too many wait for their release."""
         if self.has_window:

@@ -34,6 +34,7 @@ from kafka_share.core.events import (
     SubscriptionChanged,
     TellCondition,
     Unsubscribed,
+    WorkBegun,
 )
 from kafka_share.core.fetching.fetcher import Fetching
 from kafka_share.core.group_limit import GroupLimit
@@ -45,7 +46,7 @@ from kafka_share.core.outage import Outage
 from kafka_share.core.outputs import Outputs, Requests
 from kafka_share.records import TopicPartition
 
-_AFTER_CLOSE = (PollEnded, BatchReclaimed, AcknowledgementsMade)
+_AFTER_CLOSE = (PollEnded, WorkBegun, BatchReclaimed, AcknowledgementsMade)
 """Commands of other threads, or posted before, that may come behind close; it has taken what they are about."""
 _END_OF_TIME_MS = 1 << 62
 
@@ -118,6 +119,7 @@ class ShareConsumerCore:
         self,
         event: SubscriptionChanged
         | Unsubscribed
+        | WorkBegun
         | AcknowledgementsMade
         | AcknowledgementsGathered
         | CommitRequested
@@ -126,7 +128,9 @@ class ShareConsumerCore:
         now_ms: int,
     ) -> None:
         assert self._closing is None or isinstance(event, _AFTER_CLOSE), f"{event!r} after close"
-        if isinstance(event, CommitRequested):
+        if isinstance(event, WorkBegun):
+            self._fetching.work_begun(event, now_ms)
+        elif isinstance(event, CommitRequested):
             self._fetching.commit(event)
         elif isinstance(event, AcknowledgementsMade):
             self._fetching.acknowledgements_made(now_ms)

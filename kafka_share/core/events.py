@@ -163,6 +163,13 @@ class PollEnded:
 
 
 @attrs.frozen
+class WorkBegun:
+    """send_ahead: a poll returns records. Without `has_more` nothing is at hand for the next poll: fetch for it."""
+
+    has_more: bool
+
+
+@attrs.frozen
 class AcknowledgementsMade:
     """Something was acknowledged between two polls, and should not wait; `GatherAcknowledgements` asks for it soon."""
 
@@ -274,7 +281,7 @@ class Disconnect:
 
 @attrs.frozen
 class Deliver:
-    """Put a batch into the mailbox; the core sends no further fetch until a poll asks again."""
+    """Put a batch into the mailbox; the core sends no further fetch until a poll asks again (send_ahead: one more)."""
 
     batch: FetchedBatch
 
@@ -355,6 +362,7 @@ Event: TypeAlias = (
     | Unsubscribed
     | PollStarted
     | PollEnded
+    | WorkBegun
     | AcknowledgementsMade
     | AcknowledgementsGathered
     | CommitRequested

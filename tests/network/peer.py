@@ -251,7 +251,7 @@ class Client:
         loop = self.driver._loop
         assert loop is not None
         # The turn of the loop that runs a callback may hear of an event behind it; the next one comes after both.
-        self.driver._call_soon(lambda: loop.call_soon(is_over.set))
+        loop.call_soon_threadsafe(loop.call_soon, is_over.set)
         assert is_over.wait(WAIT_S)
 
 

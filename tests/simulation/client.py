@@ -90,6 +90,7 @@ class SimulatedClient:
             allow_auto_create_topics=profile.auto_create,
             protect_locks=profile.protect_locks,
             release_backoff_ms=profile.release_backoff_ms,
+            send_ahead=profile.send_ahead,
         )
         self.driver = SimulatedDriver(
             name, config, self.member_id, source, time, network, trace, self._on_news, ahead_ms

@@ -93,7 +93,9 @@ class SimulatedFacade:
         self._driver = driver
         self._auditor = auditor
         self._background = _Overheard(driver, side, auditor)
-        self._calls = ConsumerCalls(side, self._background, api_timeout_ms=api_timeout_ms)
+        self._calls = ConsumerCalls(
+            side, self._background, api_timeout_ms=api_timeout_ms, sends_ahead=driver.config.send_ahead
+        )
         self._calls.report = auditor.reported
         self.subscribe = self._calls.subscribe
         self.unsubscribe = self._calls.unsubscribe

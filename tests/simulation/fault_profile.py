@@ -87,6 +87,7 @@ class ClientProfile:
     loops: bool
     """Whether it takes its records from a loop over the consumer."""
     metrics_push: bool = False
+    send_ahead: bool = False
 
 
 def draw_cluster(source: random.Random) -> ClusterProfile:
@@ -112,7 +113,7 @@ def draw_client(source: random.Random, cluster: ClusterProfile, group: str) -> C
     explicit = source.random() < 0.6
     old = cluster.kafka_version == "4.1"
     several = list(cluster.topics)
-    return ClientProfile(
+    drawn = ClientProfile(
         group=group,
         topics=tuple(several if source.random() < 0.8 else several[:1]),
         explicit=explicit,
@@ -137,3 +138,6 @@ def draw_client(source: random.Random, cluster: ClusterProfile, group: str) -> C
         protect_locks=source.random() < 0.8,
         loops=source.random() < 0.4,
     )
+    # From a source of its own, so that whatever else happens in a history is what it was before there was this.
+    may_send_ahead = not (drawn.window_records or drawn.record_limit)
+    return attrs.evolve(drawn, send_ahead=may_send_ahead and random.Random(repr(drawn)).random() < 0.4)

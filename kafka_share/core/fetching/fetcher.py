@@ -1,7 +1,8 @@
 """When to fetch, from which nodes, and what becomes of the answers; also when acknowledgements go by themselves.
 
 Owned by `ShareConsumerCore`. Records are fetched only while a poll waits: what is acquired has its locks running, so
-nothing is read ahead. Each node with something to do has a `NodeExchange`.
+nothing is read ahead unless the application has asked for it (`fetching.ahead`). Each node with something to do has a
+`NodeExchange`.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ from kafka_share.core.events import (
     Output,
     PollStarted,
     Reclaim,
+    WorkBegun,
 )
 from kafka_share.core.fetching.acknowledgements import Acknowledgements
+from kafka_share.core.fetching.ahead import FetchingAhead
 from kafka_share.core.fetching.last_deliveries import LastDeliveries
 from kafka_share.core.fetching.losses import LossNotes
 from kafka_share.core.fetching.node_exchange import NodeExchange
@@ -67,6 +70,7 @@ class Fetching:
         self._membership = membership
         self._exchanges: dict[int, NodeExchange] = {}
         self._untaken = UntakenBatches()
+        self._ahead = FetchingAhead(is_on=context.config.send_ahead)
         self._session_ids = itertools.count(1)
         self._batch_ids = itertools.count(1)
         self._poll_ends_at_ms: int | None = None
@@ -95,6 +99,7 @@ class Fetching:
         self._pause.acknowledged(event.acknowledgements)
         if event.wants_records:
             self._pause.poll_started(now_ms)
+        self._ahead.poll_started(now_ms)
         if event.max_records != 0:
             self._untaken.poll_started()
         limit = self._config.max_poll_records
@@ -104,6 +109,14 @@ class Fetching:
 
     def poll_ended(self) -> None:
         self._poll_ends_at_ms = None
+        self._ahead.stop()
+
+    def work_begun(self, event: WorkBegun, now_ms: int) -> None:
+        """A poll returns records, perhaps not those of the latest answer: that one came when nobody waited for it."""
+        self._poll_ends_at_ms = None
+        self._is_poll_new = False
+        self._pause.poll_started(now_ms)
+        self._ahead.work_begun(now_ms, has_more=event.has_more)
 
     def acknowledgements_made(self, now_ms: int) -> None:
         """Ask for them after a moment, in which more are made: a request for each would cost more than it gains."""
@@ -137,6 +150,7 @@ class Fetching:
     def close(self, deadline_at_ms: int) -> None:
         """Send what is queued with the end of each session; `is_closed` is true when all have ended."""
         self._closing_until_ms = deadline_at_ms
+        self._ahead.stop()
         self._poll_ends_at_ms = None
         self._is_poll_new = False
 
@@ -210,7 +224,8 @@ class Fetching:
     def _send_due(self, now_ms: int) -> None:
         if self.acknowledgements.has_renewed and not self._has_window:
             self._poll_ends_at_ms = None  # the poll returns with the renewed records: no new ones for it
-        is_waiting = self._is_poll_new or self._left_ms(now_ms) > (ANSWER_MS if self._has_window else 0)
+        is_polled = self._is_poll_new or self._left_ms(now_ms) > (ANSWER_MS if self._has_window else 0)
+        is_waiting = is_polled or self._ahead.is_wanted
         if not is_waiting and not self.acknowledgements.has_queued:
             return
         if is_waiting and now_ms < self._pause.ready_at_ms:
@@ -223,7 +238,11 @@ class Fetching:
             if exchange is None or exchange.is_busy:
                 continue
             is_real = node_id in wanted and (not self._has_record_limit or node_id == asked)
+            if not is_polled and not (self._ahead.may_ask(node_id) and not self._untaken.has_parked(node_id)):
+                is_real = False
             self._drive(exchange, wanted, is_real, now_ms)
+            if exchange.is_fetching:
+                self._ahead.asked(node_id)
         self._is_poll_new = False
 
     def _drive(self, exchange: NodeExchange, wanted: dict[int, Wanted], is_real: bool, now_ms: int) -> None:
@@ -342,13 +361,15 @@ class Fetching:
             kept = tuple(p for p in batch.partitions if p.partition.topic in topics)
             batch = attrs.evolve(batch, partitions=kept)
         if batch.partitions:
+            is_awaited = self._is_poll_new or self._left_ms(now_ms) > 0
             self._outputs.add(Deliver(batch))
             self._pause.brought(sum([count_of(p.acquired) for p in batch.partitions]))
             self._last_deliveries.delivered(batch)
             if self._config.protect_locks or self._has_window:
                 self._gather_latest_at_ms = now_ms + (batch.acquisition_lock_timeout_ms or DEFAULT_LOCK_MS) // 3
                 self._gather_by(self._gather_latest_at_ms)
-            self._untaken.delivered(batch, now_ms)
+            self._untaken.delivered(batch, now_ms, is_awaited=is_awaited)
+            self._ahead.delivered(batch, now_ms, is_awaited=is_awaited)
             self._poll_ends_at_ms = None
             self._is_poll_new = False
             self._membership.poll_ended(now_ms)
@@ -394,13 +415,21 @@ class UntakenBatches:
     def __init__(self) -> None:
         self._waiting: dict[int, tuple[list[_Place], int]] = {}
         """By batch: what it has, and when to take it back."""
+        self._parked: dict[int, None] = {}
+        """Those of them that came when no poll waited."""
         self._reclaiming: dict[int, list[_Place]] = {}
 
     @property
     def has_any(self) -> bool:
         return bool(self._waiting)
 
-    def delivered(self, batch: FetchedBatch, now_ms: int) -> None:
+    def has_parked(self, node_id: int) -> bool:
+        """Whether a batch of this node waits, and the next poll will find it at hand."""
+        return any(self._waiting[batch_id][0][0][1] == node_id for batch_id in self._parked)
+
+    def delivered(self, batch: FetchedBatch, now_ms: int, *, is_awaited: bool) -> None:
+        if not is_awaited:
+            self._parked[batch.batch_id] = None
         lock_ms = batch.acquisition_lock_timeout_ms
         reclaim_at_ms = now_ms + (lock_ms or DEFAULT_LOCK_MS) // 2
         self._waiting[batch.batch_id] = places_of(batch.partitions), reclaim_at_ms
@@ -408,6 +437,7 @@ class UntakenBatches:
     def poll_started(self) -> None:
         """The poll takes what waits; what is being taken back may still come back."""
         self._waiting.clear()
+        self._parked.clear()
 
     def poll(self, now_ms: int, *, is_abandoned: bool) -> list[Output]:
         """What has to be taken back now: what is due, and everything if no poll is expected."""
@@ -415,11 +445,13 @@ class UntakenBatches:
         if due:
             # The driver answers at once; what it has not answered by the next time was not in the mailbox any more.
             self._reclaiming = {batch_id: self._waiting.pop(batch_id)[0] for batch_id in due}
+            self._parked = {batch_id: None for batch_id in self._parked if batch_id in self._waiting}
         return [Reclaim(batch_id) for batch_id in due]
 
     def reclaimed(self, batch_id: int) -> tuple[GatheredAcknowledgements, ...]:
         """The mailbox gave the batch back: what has to be sent."""
         waiting, _ = self._waiting.pop(batch_id, ([], 0))
+        self._parked.pop(batch_id, None)
         return releases(self._reclaiming.pop(batch_id, waiting))
 
     def wake_at_ms(self) -> int | None:
