@@ -59,7 +59,9 @@ _NOT_COMMITTED = "records are acknowledged, not committed: see share_acknowledge
 _ASSIGNED = "the broker assigns partitions (its setting group.share.assignors)"
 _REBALANCE = "a share group has no rebalances to follow: no record is tied to a partition's owner"
 _CALLBACK = "outcomes are reported to consumer.set_acknowledgement_commit_callback"
-_NO_PREFETCH = "nothing is fetched ahead: each poll asks for what it needs, see max_poll_records and fetch_max_bytes"
+_NO_PREFETCH = (
+    "each poll asks for what it needs, see max_poll_records and fetch_max_bytes; send_ahead fetches one batch more"
+)
 _ONE_LIMIT = "one limit covers the whole answer of a broker: fetch_max_bytes"
 _BY_NAME = "share consumers subscribe by name only: no pattern could match an internal topic"
 _ADAPTER = "configure the Schema Registry client with it, and give its deserializer through from_schema_registry"

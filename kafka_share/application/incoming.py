@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 
 import attrs
 
@@ -18,6 +19,8 @@ from kafka_share.application.delivery import Delivery
 from kafka_share.core.events import FetchedBatch
 from kafka_share.errors import DataError
 from kafka_share.records import ShareRecords, TopicPartition
+
+_offset_of = attrgetter("offset")
 
 
 @attrs.define(eq=False)
@@ -102,7 +105,10 @@ class IncomingRecords:
 
     def put_back(self, records: Iterable[Record]) -> None:
         """These were returned, and did not reach the application after all: they belong to the next poll."""
-        present = [_Returning(delivery, there) for delivery, there in self._deliveries.present(records)]
+        # A renewed record may have come before those that were put back earlier.
+        present = [
+            _Returning(delivery, sorted(there, key=_offset_of)) for delivery, there in self._deliveries.present(records)
+        ]
         self._returning.extend(present)
         for returning in present:
             self._deliveries.take_back(returning.delivery, returning.records)

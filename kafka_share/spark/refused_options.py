@@ -51,6 +51,7 @@ MANAGED: Final[Mapping[str, str]] = MappingProxyType(
         "value_deserializer": "values come as binary: deserialize them with Spark's functions",
         "deserialization_errors": "nothing is deserialized here: values come as binary",
         "release_backoff_ms": f"{_MANAGED}: see bisectAfterFailure",
+        "send_ahead": f"{_MANAGED}: records are leased when a micro-batch asks for them",
         "protect_locks": f"{_MANAGED}: see renew",
         "ssl_context": "it is no text: write the kafka.ssl. options",
         "sasl_oauth_token_provider": "it is no text, and the source has no way to take it yet",

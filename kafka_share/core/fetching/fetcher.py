@@ -277,8 +277,10 @@ class Fetching:
         if self._has_window and left_ms > 0:
             # What comes after its poll has no holder while its locks run, so the answer is to be here before.
             max_wait_ms = min(max_wait_ms, max(1, left_ms // 2))
-        # record_limit: one node is asked at a time, so a round over all of them takes no longer than the wait.
-        return max_wait_ms // nodes if self._has_record_limit else max_wait_ms
+        if self._has_record_limit and max_wait_ms:
+            # One node is asked at a time, so a round over all of them takes no longer than the wait; but not no time.
+            return max(1, max_wait_ms // nodes)
+        return max_wait_ms
 
     def _left_ms(self, now_ms: int) -> int:
         """How long the present poll goes on waiting."""

@@ -45,7 +45,6 @@ def bring(h: Harness, first: int, last: int, node_id: int | None = None, partiti
     h.answer(h.fetch(node_id), fetch_answer(fetch_data(tp(partition), (first, last, 1))))
 
 
-@pytest.mark.better_than_java("send-ahead")
 @pytest.mark.behaviour("fetching")
 def test_the_next_fetch_leaves_before_the_batch_is_handed_over_when_a_poll_waits() -> None:
     """With `send_ahead` the broker works on the next batch while the application works on this one."""

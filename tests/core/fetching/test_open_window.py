@@ -259,3 +259,14 @@ def test_the_application_s_side_is_not_asked_without_end_when_a_lock_has_no_time
         h.advance(GATHER_PAUSE_MS)
         before += 1
         assert len(h.gathers) == before
+
+
+def test_brokers_may_wait_a_moment_when_three_take_turns_and_the_poll_has_little_time() -> None:
+    """Without it they were asked in turns without a pause, until the poll ended."""
+    h = Harness(
+        {tp(partition): partition + 1 for partition in range(3)},
+        share_acknowledgement_mode="explicit",
+        explicit_window_records=10,
+        share_acquire_mode="record_limit",
+    ).joined(timeout_ms=5)
+    assert h.data_pending[0].request.max_wait_ms == 1
