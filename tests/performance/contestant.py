@@ -37,9 +37,9 @@ Records = Sequence[Any]
 class Task:
     """What to do. `mode`: implicit, explicit (a call per record), commit (explicit, and commit_sync after each poll),
     window (the oldest are acknowledged while more than `window` are in flight; another poll fits), or one of
-    `raw_client`. `work`: turns of an
-    empty loop per record. `stamped`: values begin with the time they were made at. `idle_s`: end when nothing has come
-    for so long, as one of several consumers does that cannot know its share; 0: at `records`."""
+    `raw_client`. `work`: turns of an empty loop per record. `send_ahead`: the setting of our clients. `stamped`: values
+    begin with the time they were made at. `idle_s`: end when nothing has come for so long, as one of several consumers
+    does that cannot know its share; 0: at `records`."""
 
     client: str
     bootstrap: str
@@ -50,6 +50,7 @@ class Task:
     max_poll_records: int = 500
     work: int = 0
     window: int = 0
+    send_ahead: bool = False
     stamped: bool = False
     idle_s: float = 0
 
@@ -126,6 +127,7 @@ def _our_settings(task: Task) -> dict[str, Any]:
         "max_poll_records": task.max_poll_records,
         "share_acknowledgement_mode": "implicit" if task.mode == "implicit" else "explicit",
         "explicit_window_records": task.window and task.window + task.max_poll_records,
+        "send_ahead": task.send_ahead,
     }
 
 

@@ -26,6 +26,10 @@ class OffsetRanges:
 
     def add(self, first: int, last: int) -> None:
         """These offsets, none of which is there yet."""
+        if not self._first:
+            self._first.append(first)
+            self._last.append(last)
+            return
         at = bisect_right(self._first, first)
         touches_before = at > 0 and self._last[at - 1] == first - 1
         touches_behind = at < len(self._first) and self._first[at] == last + 1
@@ -47,6 +51,12 @@ class OffsetRanges:
 
     def remove(self, first: int, last: int) -> int:
         """Returns how many of these offsets were not there; the others are gone."""
+        if self._first and self._first[0] == first and self._last[0] <= last:  # the rule: all of the first range
+            missing = last - self._last.pop(0)
+            self._first.pop(0)
+            first = last - missing + 1
+            if not missing:
+                return 0
         missing = last - first + 1
         at = max(0, bisect_right(self._first, first) - 1)
         while at < len(self._first) and self._first[at] <= last:

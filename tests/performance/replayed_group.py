@@ -106,7 +106,10 @@ class ReplayedGroup:
                 max_records -= count
                 max_bytes -= len(one.records)
                 self._acquired += count
-                session.held.setdefault(one.partition, OffsetRanges()).add(one.first, one.last)
+                held = session.held.get(one.partition)
+                if held is None:
+                    held = session.held[one.partition] = OffsetRanges()
+                held.add(one.first, one.last)
                 # The next run of the same batches would be written over this one.
                 found.append(one if max_records <= 0 else attrs.evolve(one, records=memoryview(bytes(one.records))))
         self._fetches += bool(found)
@@ -153,7 +156,9 @@ class ReplayedGroup:
         return Acquired(number, self.batches.run(first, count), first, partition.next_offset - 1, 1)
 
     def _settle(self, session: Session, partition: int, first: int, last: int, kind: int) -> None:
-        held = session.held.setdefault(partition, OffsetRanges())
+        held = session.held.get(partition)
+        if held is None:
+            held = session.held[partition] = OffsetRanges()
         self._counts[kind] += last - first + 1
         if kind == RENEW:
             self._wrong += 0 if held.covers(first, last) else last - first + 1

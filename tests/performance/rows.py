@@ -70,7 +70,7 @@ CAUSES: Final[Mapping[str, str]] = MappingProxyType(
 
 @attrs.frozen(kw_only=True)
 class Row:
-    """`records`: of each of our contestants in a run. `work`, `mode` and `window`: as in a contestant's task. `causes`:
+    """`records`: of each of our contestants in a run. `work`, `mode`, `window`, `send_ahead`: as in a contestant's task. `causes`:
     keys of `CAUSES`, for the case that ours are behind."""
 
     id: str
@@ -84,6 +84,7 @@ class Row:
     max_poll_records: int = 500
     work: int = 0
     window: int = 0
+    send_ahead: bool = False
     consumers: int = 1
     causes: tuple[str, ...] = ("decoding", "wake-ups", "objects")
 
@@ -104,6 +105,7 @@ BY_PARTITIONS: Final = "Scaling: partitions"
 BY_FLIGHT: Final = "Scaling: records in flight (open window)"
 PARTS: Final = (RATE, BROKERS, LATENCY, BY_CONSUMERS, BY_PARTITIONS, BY_FLIGHT)
 
+_AHEAD: Final = "; ours with send_ahead"
 _IMPLICIT: Final = ("decoding", "wake-ups", "objects")
 _EXPLICIT: Final = ("bookkeeping", *_IMPLICIT)
 _COMMIT: Final = ("wake-ups", "bookkeeping", "decoding", "objects")
@@ -188,13 +190,18 @@ def _on_the_stub() -> Iterator[Row]:
         settings=slow,
         causes=_BUSY,
     )
+    for send_ahead in (False, True):
+        yield Row(
+            id="stub-100-delay-busy" + ("-ahead" if send_ahead else ""),
+            part=RATE,
+            title="100 B, a broker that takes 1 ms, and the handler of 50 turns" + (_AHEAD if send_ahead else ""),
+            settings=slow,
+            work=50,
+            send_ahead=send_ahead,
+            causes=_BUSY,
+        )
     yield Row(
-        id="stub-100-delay-busy",
-        part=RATE,
-        title="100 B, a broker that takes 1 ms, and the handler of 50 turns",
-        settings=slow,
-        work=50,
-        causes=_BUSY,
+        id="stub-100-ahead", part=RATE, title=f"100 B, implicit{_AHEAD}", send_ahead=True, contestants=(OURS, CONFLUENT)
     )
 
 
@@ -218,9 +225,9 @@ def _on_brokers() -> Iterator[Row]:
         yield row("100-explicit", "100 B, explicit, a call per record", mode="explicit", causes=_EXPLICIT)
         if target == KAFKA:
             yield row("100-poll-2000", "100 B, implicit, max_poll_records 2,000", max_poll_records=2_000)
-            yield row(
-                "100-busy", "100 B, a handler that computes (200 turns)", work=200, contestants=PAIR, causes=_BUSY
-            )
+            busy = "100 B, a handler that computes (200 turns)"
+            yield row("100-busy", busy, work=200, contestants=PAIR, causes=_BUSY)
+            yield row("100-busy-ahead", busy + _AHEAD, work=200, send_ahead=True, contestants=PAIR, causes=_BUSY)
             yield row("1000-implicit", "1 kB, implicit", settings=Settings(shape=Shape(1_000)), records=150_000)
 
 

@@ -89,6 +89,7 @@ class Runner:
             max_poll_records=row.max_poll_records,
             work=row.work,
             window=row.window,
+            send_ahead=row.send_ahead,
             stamped=row.is_latency,
             idle_s=_IDLE_S if row.consumers > 1 else 0,
         )

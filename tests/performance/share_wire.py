@@ -72,12 +72,43 @@ class _Reader:
             self.position += self.number()
 
 
-def read_share_request(frame: memoryview, *, is_fetch: bool) -> ShareRequest:
-    """A whole request without its length."""
-    _, version, _, client_id_length = _HEADER.unpack_from(frame)
+_USUAL: Final = struct.Struct(">iiiiiibbB16sBiBqqBbBBBBB")
+"""From the epoch of a ShareFetch 2 on, if it acknowledges one range of one partition with one type."""
+_USUAL_COUNTS: Final = (2, 2, 2, 2, 0, 0, 0, 1, 0)
+"""The lengths of its lists, plus 1, and its tagged fields: one topic, partition, range and type, nothing forgotten."""
+_NAMES_AT: Final = 8
+"""Behind API key, version and correlation id."""
+Names = tuple[str, str, int]
+"""Group, member, and where the rest of the request begins."""
+
+
+def _names(frame: memoryview, known: dict[bytes, Names]) -> Names:
+    for beginning, names in known.items():
+        if frame[_NAMES_AT : names[2]] == beginning:
+            return names
+    _, _, _, client_id_length = _HEADER.unpack_from(frame)
     reader = _Reader(frame, _HEADER.size + max(0, client_id_length))
     reader.end_struct()
-    group_id, member_id = reader.text(), reader.text()
+    names = reader.text(), reader.text(), reader.position
+    known[bytes(frame[_NAMES_AT : reader.position])] = names
+    return names
+
+
+def read_share_request(frame: memoryview, known: dict[bytes, Names], *, is_fetch: bool) -> ShareRequest:
+    """A whole request without its length. `known`: how the requests of its connection begin."""
+    version = int.from_bytes(frame[2:4], "big")
+    group_id, member_id, rest = _names(frame, known)
+    if is_fetch and version == 2 and len(frame) - rest == _USUAL.size:
+        (
+            epoch, max_wait_ms, _, max_bytes, max_records, _, _, _, topics, _, partitions, partition, ranges,
+            first, last, types, kind, *others,
+        ) = _USUAL.unpack_from(frame, rest)  # fmt: skip
+        if (topics, partitions, ranges, types, *others) == _USUAL_COUNTS:
+            acknowledged = [(partition, first, last, bytes((kind,)))]
+            return ShareRequest(
+                group_id, member_id, epoch, max_wait_ms, max_bytes, max_records, [partition], acknowledged, []
+            )
+    reader = _Reader(frame, rest)
     (epoch,) = reader.fixed(_PARTITION)
     max_wait_ms = max_bytes = max_records = 0
     if is_fetch:
@@ -120,10 +151,24 @@ def _forgotten(reader: _Reader) -> list[int]:
     return found
 
 
+_ANSWER: Final = struct.Struct(">iibihbib16sbihbhbiib")
+"""Length, header and beginning of an answer with one partition, up to the length of its records."""
+_ANSWER_END: Final = struct.Struct(">bqqhbbbbb")
+"""What is behind them, with one acquired range."""
+
+
 def fetch_answer(
     correlation_id: int, topic_id: UUID, acknowledged: Iterable[int], acquired: list[Acquired]
 ) -> list[bytes | memoryview]:
     """The parts of a frame, its length included. A partition that only was acknowledged is in it without records."""
+    if len(acquired) == 1 and all(partition == acquired[0].partition for partition in acknowledged):  # the rule
+        (one,) = acquired
+        size = unsigned(len(one.records) + 1)
+        head = _ANSWER.pack(
+            _ANSWER.size - 4 + len(size) + len(one.records) + _ANSWER_END.size, correlation_id, 0, 0, 0, 0,
+            _LOCK_TIMEOUT_MS, 2, topic_id.bytes, 2, one.partition, 0, 0, 0, 0, 0, 0, 0,
+        )  # fmt: skip
+        return [head + size, one.records, _ANSWER_END.pack(2, one.first, one.last, one.delivery_count, 0, 0, 0, 1, 0)]
     with_records = {one.partition for one in acquired}
     bare = [partition for partition in acknowledged if partition not in with_records]
     parts: list[bytes | memoryview] = [b"", struct.pack(">ibihbi", correlation_id, 0, 0, 0, 0, _LOCK_TIMEOUT_MS)]

@@ -29,7 +29,7 @@ from typing import Any, Final
 import attrs
 from performance.replayed_batches import ReplayedBatches, Shape, StampedBatches
 from performance.replayed_group import ReplayedGroup, Session
-from performance.share_wire import ShareRequest, acknowledge_answer, fetch_answer, read_share_request
+from performance.share_wire import Names, ShareRequest, acknowledge_answer, fetch_answer, read_share_request
 from performance.stub_answers import HOST, SHARE_ACKNOWLEDGE, SHARE_FETCH, TOPIC, Answers
 
 _RECEIVE_BYTES: Final = 1 << 18
@@ -85,6 +85,8 @@ class _Connection:
         self.sessions: set[tuple[str, str]] = set()
         """(group, member) of each that was opened here: they end with the connection."""
         self.is_busy = False
+        self.names: dict[bytes, Names] = {}
+        """How its requests begin."""
         self._broker = broker
         self._received = bytearray()
         self._unsent: deque[memoryview] = deque()
@@ -205,9 +207,9 @@ class StubBroker:
         api_key = int.from_bytes(frame[:2], "big")
         correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
         if api_key == SHARE_FETCH:
-            self._fetch(connection, correlation_id, read_share_request(frame, is_fetch=True))
+            self._fetch(connection, correlation_id, read_share_request(frame, connection.names, is_fetch=True))
         elif api_key == SHARE_ACKNOWLEDGE:
-            request = read_share_request(frame, is_fetch=False)
+            request = read_share_request(frame, connection.names, is_fetch=False)
             self._update_session(connection, request)
             version = int.from_bytes(frame[2:4], "big")
             connection.send(acknowledge_answer(correlation_id, version, self._answers.topic_id, request.named))
