@@ -70,8 +70,8 @@ CAUSES: Final[Mapping[str, str]] = MappingProxyType(
 
 @attrs.frozen(kw_only=True)
 class Row:
-    """`records`: of each of our contestants in a run. `work`, `mode`, `window`, `send_ahead`: as in a contestant's task. `causes`:
-    keys of `CAUSES`, for the case that ours are behind."""
+    """`records`: of each of our contestants in a run. `work`, `mode`, `window`, `send_ahead`: as in a contestant's task.
+    `causes`: keys of `CAUSES`, for the case that ours are behind."""
 
     id: str
     part: str

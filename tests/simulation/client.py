@@ -107,7 +107,7 @@ class SimulatedClient:
             window_records=self.profile.window_records,
             protects_locks=self.profile.protect_locks,
         )
-        self.facade = SimulatedFacade(self.driver, side, auditor, API_TIMEOUT_MS)
+        self.facade = SimulatedFacade(self.driver, side, auditor, API_TIMEOUT_MS, sends_ahead=self.profile.send_ahead)
         self.driver.start(self.facade)
         self._life = life(self)
         self._time.after(0, lambda: self.driver.run(self._resume))

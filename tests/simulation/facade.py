@@ -87,15 +87,21 @@ class _Overheard:
 class SimulatedFacade:
     """See the module's docstring; timeouts in milliseconds. Also what the background half asks in an open window."""
 
-    def __init__(self, driver: SimulatedDriver, side: ApplicationSide, auditor: Confidant, api_timeout_ms: int) -> None:
+    def __init__(
+        self,
+        driver: SimulatedDriver,
+        side: ApplicationSide,
+        auditor: Confidant,
+        api_timeout_ms: int,
+        *,
+        sends_ahead: bool,
+    ) -> None:
         self.side = side
         self.is_closed = False
         self._driver = driver
         self._auditor = auditor
         self._background = _Overheard(driver, side, auditor)
-        self._calls = ConsumerCalls(
-            side, self._background, api_timeout_ms=api_timeout_ms, sends_ahead=driver.config.send_ahead
-        )
+        self._calls = ConsumerCalls(side, self._background, api_timeout_ms=api_timeout_ms, sends_ahead=sends_ahead)
         self._calls.report = auditor.reported
         self.subscribe = self._calls.subscribe
         self.unsubscribe = self._calls.unsubscribe
