@@ -70,7 +70,7 @@ CAUSES: Final[Mapping[str, str]] = MappingProxyType(
 
 @attrs.frozen(kw_only=True)
 class Row:
-    """`records`: of each of our contestants in a run. `work`, `mode`, `window`, `send_ahead`: as in a contestant's task.
+    """`records`: of each of our contestants in a run. `work`, `mode`, `window`, `send_ahead`: as in a `Task`.
     `causes`: keys of `CAUSES`, for the case that ours are behind."""
 
     id: str
