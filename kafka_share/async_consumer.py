@@ -89,11 +89,14 @@ class AsyncShareConsumer(ConsumerFacade[K, V]):
         """Run a call that polls."""
         self._demand_loop()
         await asyncio.sleep(0)
-        begun_calls = self._application.begun_calls
+        begun_calls, count = self._application.begun_calls, 0
         try:
-            with self._measured_poll() as measured:
+            self._poll_begins()
+            try:
                 records = await self._run(method, call)
-                measured.records = len(records)
+                count = len(records)
+            finally:
+                self._poll_ends(count)
             return records
         except BaseException:
             self._interrupted(call, begun_calls)

@@ -112,11 +112,14 @@ class KafkaShareConsumer(ConsumerFacade[K, V]):
 
     def _poll(self, method: str, call: Steps[S]) -> S:
         """Run a call that polls."""
-        begun_calls = self._application.begun_calls
+        begun_calls, count = self._application.begun_calls, 0
         try:
-            with self._measured_poll() as measured:
+            self._poll_begins()
+            try:
                 records = self._run(method, call)
-                measured.records = len(records)
+                count = len(records)
+            finally:
+                self._poll_ends(count)
             return records
         except BaseException:
             self._interrupted(call, begun_calls)

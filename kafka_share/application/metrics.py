@@ -21,23 +21,6 @@ if TYPE_CHECKING:
     from kafka_share.network.background import ConsumerBackground
 
 
-class PollMeasurement:
-    """Measures one poll, which is the block under it; `records` is set when the poll has some to return."""
-
-    __slots__ = ("_driver", "records")
-
-    def __init__(self, driver: ConsumerBackground) -> None:
-        self._driver = driver
-        self.records: int = 0
-
-    def __enter__(self) -> PollMeasurement:
-        self._driver.measurements.poll_started(self._driver.now_ms())
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._driver.measurements.poll_ended(self.records, self._driver.now_ms())
-
-
 class ConsumerMetrics:
     """The façade sets `_driver` and `_config` before anybody can call these."""
 
@@ -45,9 +28,14 @@ class ConsumerMetrics:
     _config: ShareConsumerConfig
     _application: ApplicationSide
 
-    def _measured_poll(self) -> PollMeasurement:
+    def _poll_begins(self) -> None:
         assert self._driver is not None
-        return PollMeasurement(self._driver)
+        self._driver.measurements.poll_started(self._driver.now_ms())
+
+    def _poll_ends(self, records: int) -> None:
+        """With so many records to return."""
+        assert self._driver is not None
+        self._driver.measurements.poll_ended(records, self._driver.now_ms())
 
     def _own_driver(self) -> ConsumerBackground:
         """Raises `IllegalStateError` in a forked child, whose parent it belongs to."""

@@ -263,7 +263,7 @@ class ShareConsumerCore:
         if self._is_finished:
             return None
         at_ms = min(self._control_at_ms, self._membership.expires_at_ms)
-        fetching_at_ms = self._fetching.wake_at_ms()
+        fetching_at_ms = self._fetching.next_at_ms
         if fetching_at_ms is not None and fetching_at_ms < at_ms:
             at_ms = fetching_at_ms
         return None if at_ms == _END_OF_TIME_MS else at_ms

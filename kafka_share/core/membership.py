@@ -237,7 +237,7 @@ class Membership:
 
     def is_joined_for(self, topics: frozenset[str]) -> bool:
         """Whether a poll for these topics changes nothing: the member is in, and has subscribed to them."""
-        return topics == self.subscription and self.is_joined
+        return topics == self.subscription and self.epoch > JOIN_EPOCH and self.state in _ACTIVE
 
     def fail(self, error: KafkaShareError, now_ms: int) -> None:
         if self.state is not State.FATAL:

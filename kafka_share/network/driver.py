@@ -64,7 +64,7 @@ class CoreDriver:
         self._name = excerpt(name)
         self._origin = Origin()
         self._is_scheduled = False
-        self._has_ended = False
+        self._has_ended = self._is_to_stop = False
         self._failure: BaseException | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
@@ -136,19 +136,14 @@ class CoreDriver:
         thread = self._thread
         if thread is None or self._origin.is_elsewhere:
             return
-        self._call_soon(self._end)
+        self._is_to_stop = True
+        assert self._wake_up is not None
+        self._wake_up.ring()
         if thread is threading.current_thread():
             return  # a finalizer that happened to run here; the loop ends after this callback
         thread.join(timeout_ms / 1000)
         if thread.is_alive():
             log.warning("thread %r did not end within %d ms", self._name, timeout_ms)
-
-    def _call_soon(self, callback: Callable[[], None]) -> None:
-        assert self._loop is not None
-        try:
-            self._loop.call_soon_threadsafe(callback)
-        except RuntimeError:
-            pass  # the loop was closed a moment ago; the application is told why
 
     # ---- the thread
 
@@ -218,6 +213,8 @@ class CoreDriver:
         self.wakeups += 1
         if self._turns.inputs:
             self._step()
+        if self._is_to_stop:  # behind what was posted before
+            self._end()
 
     def _on_timer(self) -> None:
         self._timer = None

@@ -120,6 +120,8 @@ class Dialogue:
         self.look_at_ms: int = now_ms
         """No deadline is before this: until then `poll` does not look."""
         self._versions: VersionRanges = {}
+        self._chosen: dict[tuple[type, int], int] = {}
+        """The version of each kind of request that was sent, by the lowest that would do."""
         self._correlation_id = 0
         self._in_flight: deque[_SentRequest] = deque()
         self._waiting: deque[tuple[Send, int]] = deque()
@@ -133,7 +135,7 @@ class Dialogue:
 
     def send(self, send: Send, now_ms: int) -> None:
         """A request, to be sent as soon as can be. `send.timeout_ms` runs from now."""
-        assert not self.is_closed, "a request for a connection that is closed"
+        assert self._phase is not Phase.CLOSED, "a request for a connection that is closed"
         if len(self._waiting) < MAX_WAITING:
             self._waiting.append((send, self._deadline(now_ms + send.timeout_ms)))
             self._measurements.unsent_count += 1
@@ -189,7 +191,7 @@ class Dialogue:
 
     def _finish_step(self, result: Any, now_ms: int) -> None:
         if self._phase is Phase.VERSIONS:
-            self._versions = result
+            self._versions, self._chosen = result, {}
             if self._settings.uses_sasl:
                 self._authenticate(now_ms)
                 return
@@ -221,7 +223,7 @@ class Dialogue:
 
     def received(self, frame: bytes | memoryview, now_ms: int) -> None:
         """The peer has sent a whole frame; `frame` is without its length."""
-        if self.is_closed:
+        if self._phase is Phase.CLOSED:
             return
         try:
             sent, response = self._decode(frame)
@@ -331,12 +333,20 @@ class Dialogue:
     def _send(self, send: Send, deadline_at_ms: int, now_ms: int) -> None:
         self._measurements.unsent_count -= 1
         try:
-            version = choose_version(send.request, self._versions, send.min_version)
+            version = self._version_of(send)
             self._write(send.request, version, deadline_at_ms, send.send_id, now_ms)
         except KafkaShareError as error:
             self._fail(send.send_id, error)
             return
         self._measurements.unsent_waits.record(now_ms - deadline_at_ms + send.timeout_ms, now_ms)
+
+    def _version_of(self, send: Send) -> int:
+        """Raises `UnsupportedVersionError`."""
+        key = type(send.request), send.min_version
+        version = self._chosen.get(key)
+        if version is None:
+            version = self._chosen[key] = choose_version(send.request, self._versions, send.min_version)
+        return version
 
     def _write(self, request: Any, version: int, deadline_at_ms: int, send_id: int | None, now_ms: int) -> None:
         self._correlation_id = correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF

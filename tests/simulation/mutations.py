@@ -147,7 +147,7 @@ def _commits_nothing(_: Original) -> Original:
 
 
 def _polls_without_acknowledgements(ask: Original) -> Original:
-    def mutant(calls: ConsumerCalls, deadline_at_ms: int) -> None:
+    def mutant(calls: ConsumerCalls, deadline_at_ms: int, _: Any = None) -> None:
         calls._application.gather()
         calls._application.posted()
         ask(calls, deadline_at_ms)

@@ -87,7 +87,8 @@ class Acknowledgements:
         self._new_backoff = context.new_backoff
         self._last_deliveries = last_deliveries
         self._has_noted_refusal = False
-        self._queues: dict[int, list[Unit]] = {}
+        self.queues: dict[int, list[Unit]] = {}
+        """What waits to be sent, by node; others only look."""
         self._last_number = 0
         self._last_gathered = 0
         """The highest number of the application's acknowledgements; they come in ascending order."""
@@ -137,7 +138,7 @@ class Acknowledgements:
         is_urgent = is_urgent or has_renewal
         unit = Unit(self._new_number(), gathered, is_urgent, is_internal, retry_until_ms, has_renewal)
         self._open[unit.number] = unit
-        self._queues.setdefault(gathered.node_id, []).append(unit)
+        self.queues.setdefault(gathered.node_id, []).append(unit)
         self._last_deliveries.queued(gathered)
 
     def _posted_again(self, number: int, *, is_urgent: bool) -> None:
@@ -151,32 +152,19 @@ class Acknowledgements:
 
     # ---- what may be sent
 
-    @property
-    def has_queued(self) -> bool:
-        return bool(self._queues)
-
-    @property
-    def node_ids(self) -> list[int]:
-        """The nodes with something queued."""
-        return list(self._queues)
-
-    def due_at_ms(self, node_id: int) -> int | None:
-        """When the first queued acknowledgement may be sent; None if none is queued."""
+    def due(self, node_id: int, now_ms: int) -> tuple[int | None, bool]:
+        """When the first queued acknowledgement may be sent, None if none is queued; and whether something must go now,
+        as a request of its own."""
         queue = self._first_in_line(node_id)
         if len(queue) == 1:  # the rule
-            return queue[0].ready_at_ms
-        return min((unit.ready_at_ms for unit in queue), default=None)
-
-    def is_urgent(self, node_id: int, now_ms: int) -> bool:
-        """Whether something queued must go now, as a request of its own."""
-        for unit in self._first_in_line(node_id):  # noqa: SIM110 - a generator costs more than the loop over one
-            if unit.is_urgent and unit.ready_at_ms <= now_ms:
-                return True
-        return False
+            unit = queue[0]
+            return unit.ready_at_ms, unit.is_urgent and unit.ready_at_ms <= now_ms
+        is_urgent = any(unit.is_urgent and unit.ready_at_ms <= now_ms for unit in queue)
+        return min((unit.ready_at_ms for unit in queue), default=None), is_urgent
 
     def _first_in_line(self, node_id: int) -> list[Unit]:
         """The queued units, without those that certainly stay behind one that waits to be tried again."""
-        queue = self._queues.get(node_id, [])
+        queue = self.queues.get(node_id, [])
         for unit in queue:
             if unit.backoff is not None:
                 return _in_order(queue)[0]
@@ -184,26 +172,26 @@ class Acknowledgements:
 
     def take(self, node_id: int, now_ms: int) -> Units:
         """Take everything that can go in one request; what waits to be tried again, or overlaps it, stays."""
-        first, behind = _in_order(self._queues.pop(node_id, []))
+        first, behind = _in_order(self.queues.pop(node_id, []))
         taken: Units = {}
         for unit in first:
             if unit.ready_at_ms <= now_ms:
-                taken.setdefault(unit.partition, []).append(unit)
+                taken.setdefault(unit.gathered.partition, []).append(unit)
             else:
                 behind.append(unit)
         if behind:
-            self._queues[node_id] = sorted(behind, key=lambda unit: unit.number)
+            self.queues[node_id] = sorted(behind, key=lambda unit: unit.number)
         return taken
 
     def needs_another_request(self, node_id: int) -> bool:
         """Whether one request cannot take all that is queued."""
-        return bool(_in_order(self._queues.get(node_id, []))[1])
+        return bool(_in_order(self.queues.get(node_id, []))[1])
 
     def give_back(self, units: Iterable[Unit]) -> None:
         """Queue again what was taken and has not been applied, before anything that came later."""
         for unit in units:
             unit.is_urgent = True
-            queue = self._queues.setdefault(unit.gathered.node_id, [])
+            queue = self.queues.setdefault(unit.gathered.node_id, [])
             queue.append(unit)
             queue.sort(key=lambda queued: queued.number)
 
@@ -293,7 +281,7 @@ class Acknowledgements:
         left: list[Unit] = []
         failed: dict[tuple[TopicIdPartition, int], list[Unit]] = {}
         errors: dict[tuple[TopicIdPartition, int], KafkaShareError] = {}
-        for unit in self._queues.get(node_id, ()):
+        for unit in self.queues.get(node_id, ()):
             error = verdict(unit)
             if error is None:
                 left.append(unit)
@@ -307,9 +295,9 @@ class Acknowledgements:
             for unit in units:  # one by one: units of a dead session may speak about the same offset
                 self.resolve([unit], errors[key])
         if left:
-            self._queues[node_id] = left
+            self.queues[node_id] = left
         else:
-            del self._queues[node_id]
+            del self.queues[node_id]
 
     def _count_down(self, commit: Commit) -> None:
         commit.open_units -= 1
@@ -359,10 +347,10 @@ class Acknowledgements:
         )
 
     def check(self) -> None:
-        queued = [unit for queue in self._queues.values() for unit in queue]
+        queued = [unit for queue in self.queues.values() for unit in queue]
         assert all(unit.number in self._open for unit in queued), "a queued acknowledgement has had its outcome"
         assert len(queued) == len({unit.number for unit in queued}), "an acknowledgement is queued twice"
-        assert all(queue for queue in self._queues.values()), "an empty queue is kept"
+        assert all(queue for queue in self.queues.values()), "an empty queue is kept"
         assert all(commit.open_units > 0 for commit in self._commits.values()), "a commit waits for nothing"
 
 

@@ -70,7 +70,8 @@ class Fetching:
         self._membership = membership
         self._exchanges: dict[int, NodeExchange] = {}
         self._untaken = UntakenBatches()
-        self._ahead = FetchingAhead(is_on=context.config.send_ahead)
+        self._sends_ahead = context.config.send_ahead
+        self._ahead = FetchingAhead(is_on=self._sends_ahead)
         self._session_ids = itertools.count(1)
         self._batch_ids = itertools.count(1)
         self._poll_ends_at_ms: int | None = None
@@ -87,10 +88,12 @@ class Fetching:
         self._pause = ReleasePause(context.config.release_backoff_ms, context.source)
         self._wanted = WantedPartitions(metadata, membership)
         self._last_asked = -1
+        self._moves_checked = 0
         self._checked_version = 0
         """Of the metadata: for which the conversations with nodes are in order."""
         self._closing_until_ms: int | None = None
-        self._wake_at_ms: int | None = None
+        self.next_at_ms: int | None = None
+        """When to poll again, even if nothing happens."""
 
     # ---- commands
 
@@ -99,7 +102,8 @@ class Fetching:
         self._pause.acknowledged(event.acknowledgements)
         if event.wants_records:
             self._pause.poll_started(now_ms)
-        self._ahead.poll_started(now_ms)
+        if self._sends_ahead:
+            self._ahead.poll_started(now_ms)
         if event.max_records != 0:
             self._untaken.poll_started()
         limit = self._config.max_poll_records
@@ -163,7 +167,7 @@ class Fetching:
         for exchange in self._exchanges.values():
             exchange.abandon(OutcomeUnknownError("the consumer was closed before the broker answered"))
         never_sent = NotLeaderOrFollowerError("the consumer was closed before the acknowledgement could be sent")
-        for node_id in self.acknowledgements.node_ids:
+        for node_id in list(self.acknowledgements.queues):
             self.acknowledgements.fail_queued(node_id, lambda _: never_sent)
         self.acknowledgements.flush(now_ms)
         self._lost.poll(now_ms, is_last=True)
@@ -173,14 +177,15 @@ class Fetching:
 
     def poll(self, now_ms: int) -> bool:
         """Send what is due. True if a waiting poll has got what it waited for: records that were renewed."""
-        self._wake_at_ms = None
         # This runs at every step, so what has nothing to do is not asked: that would cost as much as the work itself.
         if self._checked_version != self._metadata.version:
             self._look_at_metadata()
-        if self.acknowledgements.has_queued:
+        if self.acknowledgements.queues:
             self._fail_unsendable()
-        if self._gather_at_ms is not None:
-            self._gather_when_due(now_ms)
+        is_closing = self._closing_until_ms is not None
+        if self._gather_at_ms is not None and now_ms >= self._gather_at_ms and not is_closing:
+            self._gather(now_ms)
+        self.next_at_ms = None if is_closing else self._gather_at_ms
         if self._lost.places:
             self._lost.poll(now_ms)
             self._wake(self._lost.wake_at_ms())
@@ -190,29 +195,23 @@ class Fetching:
         if self._closing_until_ms is not None:
             self._close_sessions(now_ms, self._closing_until_ms)
         else:
-            if self._untaken.has_any:
-                self._outputs.add(*self._untaken.poll(now_ms, is_abandoned=self._membership.is_abandoned))
-                self._wake(self._untaken.wake_at_ms())
+            if self._untaken.waiting:
+                is_abandoned = self._membership.is_abandoned
+                if is_abandoned or now_ms >= self._untaken.reclaim_at_ms:
+                    self._outputs.add(*self._untaken.reclaim(now_ms, is_abandoned=is_abandoned))
+                self._wake(self._untaken.reclaim_at_ms if self._untaken.waiting else None)
             self._send_due(now_ms)
         self._wake(self.acknowledgements.poll(now_ms))
         return self.acknowledgements.has_renewed and self._end_poll_after_renewal()
 
-    def _gather_when_due(self, now_ms: int) -> None:
-        assert self._gather_at_ms is not None
-        if self._closing_until_ms is not None:
-            return
-        if now_ms >= self._gather_at_ms:
-            latest_at_ms = self._gather_latest_at_ms
-            self._gather_at_ms = latest_at_ms if latest_at_ms is not None and latest_at_ms > now_ms else None
-            self._outputs.add(GatherAcknowledgements())
-        self._wake(self._gather_at_ms)
-
-    def wake_at_ms(self) -> int | None:
-        return self._wake_at_ms
+    def _gather(self, now_ms: int) -> None:
+        latest_at_ms = self._gather_latest_at_ms
+        self._gather_at_ms = latest_at_ms if latest_at_ms is not None and latest_at_ms > now_ms else None
+        self._outputs.add(GatherAcknowledgements())
 
     def _wake(self, at_ms: int | None) -> None:
-        if at_ms is not None:
-            self._wake_at_ms = at_ms if self._wake_at_ms is None else min(self._wake_at_ms, at_ms)
+        if at_ms is not None and (self.next_at_ms is None or at_ms < self.next_at_ms):
+            self.next_at_ms = at_ms
 
     def _end_poll_after_renewal(self) -> bool:
         self.acknowledgements.has_renewed = False
@@ -226,7 +225,7 @@ class Fetching:
             self._poll_ends_at_ms = None  # the poll returns with the renewed records: no new ones for it
         is_polled = self._is_poll_new or self._left_ms(now_ms) > (ANSWER_MS if self._has_window else 0)
         is_waiting = is_polled or self._ahead.is_wanted
-        if not is_waiting and not self.acknowledgements.has_queued:
+        if not is_waiting and not self.acknowledgements.queues:
             return
         if is_waiting and now_ms < self._pause.ready_at_ms:
             is_waiting = False
@@ -234,21 +233,21 @@ class Fetching:
         wanted = self._wanted.now() if is_waiting else {}
         asked = self._next_in_turn(wanted, now_ms) if self._has_record_limit else None
         for node_id in sorted({**dict.fromkeys(self._exchanges), **wanted}):
-            exchange = self._exchange(node_id)
+            exchange = self._exchanges.get(node_id) or self._exchange(node_id)
             if exchange is None or exchange.is_busy:
                 continue
             is_real = node_id in wanted and (not self._has_record_limit or node_id == asked)
             if not is_polled and not (self._ahead.may_ask(node_id) and not self._untaken.has_parked(node_id)):
                 is_real = False
             self._drive(exchange, wanted, is_real, now_ms)
-            if exchange.is_fetching:
+            if self._sends_ahead and exchange.is_fetching:
                 self._ahead.asked(node_id)
         self._is_poll_new = False
 
     def _drive(self, exchange: NodeExchange, wanted: dict[int, Wanted], is_real: bool, now_ms: int) -> None:
         """Send the one request that an idle node is due."""
         node_id = exchange.node.id
-        acknowledge_at_ms = self.acknowledgements.due_at_ms(node_id)
+        acknowledge_at_ms, is_urgent = self.acknowledgements.due(node_id, now_ms)
         may_acknowledge = acknowledge_at_ms is not None and acknowledge_at_ms <= now_ms
         here = wanted.get(node_id, ())
         is_changed = bool(wanted) and exchange.session.differs_from(here)
@@ -262,7 +261,7 @@ class Fetching:
             self._wake(ready_at_ms)
             if not may_acknowledge:
                 self._wake(acknowledge_at_ms)
-        elif may_acknowledge and (self.acknowledgements.is_urgent(node_id, now_ms) or not here):
+        elif may_acknowledge and (is_urgent or not here):
             exchange.acknowledge(is_final=False, timeout_ms=self._config.request_timeout_ms, now_ms=now_ms)
         elif must_fetch:
             if self._has_record_limit and is_real:
@@ -323,9 +322,13 @@ class Fetching:
     def _look_at_metadata(self) -> None:
         """What is known of the cluster has changed."""
         is_done = self._drop_departed()
+        is_new = self._moves_checked != self._metadata.version
+        self._moves_checked = self._metadata.version
         for node_id, exchange in self._exchanges.items():
-            exchange.lose_moved()
-            self._exchange(node_id)  # its address
+            if is_new:
+                exchange.lose_moved()
+            self._exchange(node_id)  # its address, which does not change under a request
+            is_done = is_done and not exchange.is_busy
         if is_done:
             self._checked_version = self._metadata.version
 
@@ -341,12 +344,12 @@ class Fetching:
         return not busy
 
     def _fail_unsendable(self) -> None:
-        for node_id in self.acknowledgements.node_ids:
+        for node_id, queue in list(self.acknowledgements.queues.items()):
             exchange = self._exchanges.get(node_id)
             if exchange is None:
                 gone = NotLeaderOrFollowerError(f"there is no share session with node {node_id}")
                 self.acknowledgements.fail_queued(node_id, lambda _, gone=gone: gone)  # type: ignore[misc]
-            else:
+            elif exchange.has_unsendable(queue):
                 exchange.fail_unsendable()
 
     # ---- answers
@@ -371,7 +374,8 @@ class Fetching:
                 self._gather_latest_at_ms = now_ms + (batch.acquisition_lock_timeout_ms or DEFAULT_LOCK_MS) // 3
                 self._gather_by(self._gather_latest_at_ms)
             self._untaken.delivered(batch, now_ms, is_awaited=is_awaited)
-            self._ahead.delivered(batch, now_ms, is_awaited=is_awaited)
+            if self._sends_ahead:
+                self._ahead.delivered(batch, now_ms, is_awaited=is_awaited)
             self._poll_ends_at_ms = None
             self._is_poll_new = False
             self._membership.poll_ended(now_ms)
@@ -415,49 +419,46 @@ class UntakenBatches:
     """
 
     def __init__(self) -> None:
-        self._waiting: dict[int, tuple[list[_Place], int]] = {}
-        """By batch: what it has, and when to take it back."""
+        self.waiting: dict[int, tuple[list[_Place], int]] = {}
+        """By batch: what it has, and when to take it back; others only look."""
+        self.reclaim_at_ms = 0
+        """The first such time, if there is one."""
         self._parked: dict[int, None] = {}
         """Those of them that came when no poll waited."""
         self._reclaiming: dict[int, list[_Place]] = {}
 
-    @property
-    def has_any(self) -> bool:
-        return bool(self._waiting)
-
     def has_parked(self, node_id: int) -> bool:
         """Whether a batch of this node waits, and the next poll will find it at hand."""
-        return any(self._waiting[batch_id][0][0][1] == node_id for batch_id in self._parked)
+        return any(self.waiting[batch_id][0][0][1] == node_id for batch_id in self._parked)
 
     def delivered(self, batch: FetchedBatch, now_ms: int, *, is_awaited: bool) -> None:
         if not is_awaited:
             self._parked[batch.batch_id] = None
         lock_ms = batch.acquisition_lock_timeout_ms
         reclaim_at_ms = now_ms + (lock_ms or DEFAULT_LOCK_MS) // 2
-        self._waiting[batch.batch_id] = places_of(batch.partitions), reclaim_at_ms
+        self.reclaim_at_ms = min(self.reclaim_at_ms, reclaim_at_ms) if self.waiting else reclaim_at_ms
+        self.waiting[batch.batch_id] = places_of(batch.partitions), reclaim_at_ms
 
     def poll_started(self) -> None:
         """The poll takes what waits; what is being taken back may still come back."""
-        self._waiting.clear()
+        self.waiting.clear()
         self._parked.clear()
 
-    def poll(self, now_ms: int, *, is_abandoned: bool) -> list[Output]:
+    def reclaim(self, now_ms: int, *, is_abandoned: bool) -> list[Output]:
         """What has to be taken back now: what is due, and everything if no poll is expected."""
-        due = [batch_id for batch_id, (_, at_ms) in self._waiting.items() if is_abandoned or now_ms >= at_ms]
+        due = [batch_id for batch_id, (_, at_ms) in self.waiting.items() if is_abandoned or now_ms >= at_ms]
         if due:
             # The driver answers at once; what it has not answered by the next time was not in the mailbox any more.
-            self._reclaiming = {batch_id: self._waiting.pop(batch_id)[0] for batch_id in due}
-            self._parked = {batch_id: None for batch_id in self._parked if batch_id in self._waiting}
+            self._reclaiming = {batch_id: self.waiting.pop(batch_id)[0] for batch_id in due}
+            self._parked = {batch_id: None for batch_id in self._parked if batch_id in self.waiting}
+            self.reclaim_at_ms = min((at_ms for _, at_ms in self.waiting.values()), default=0)
         return [Reclaim(batch_id) for batch_id in due]
 
     def reclaimed(self, batch_id: int) -> tuple[GatheredAcknowledgements, ...]:
         """The mailbox gave the batch back: what has to be sent."""
-        waiting, _ = self._waiting.pop(batch_id, ([], 0))
+        waiting, _ = self.waiting.pop(batch_id, ([], 0))
         self._parked.pop(batch_id, None)
         return releases(self._reclaiming.pop(batch_id, waiting))
-
-    def wake_at_ms(self) -> int | None:
-        return min((at_ms for _, at_ms in self._waiting.values()), default=None)
 
 
 def places_of(partitions: Iterable[FetchedPartition]) -> list[_Place]:

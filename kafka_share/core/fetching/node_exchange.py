@@ -37,6 +37,7 @@ from kafka_share.errors import (
     UnsupportedVersionError,
     error_for_code,
 )
+from kafka_share.protocol.share_values import INITIAL_EPOCH
 from kafka_share.records import Node, TopicIdPartition
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ class NodeExchange:
         """Send a ShareFetch with the differences and, in an open session, all acknowledgements that may go."""
         assert self._open is None, "one request at a time"
         session = self.session
-        units = self._acknowledgements.take(self.node.id, now_ms) if session.is_open else {}
+        units = self._acknowledgements.take(self.node.id, now_ms) if session.epoch > INITIAL_EPOCH else {}
         is_bare = max_records > 0 and not units and not session.differs_from(wanted)
         request = session.fetch(wanted, self._runs(units, now_ms), max_records=max_records, max_wait_ms=max_wait_ms)
         self._open = OpenRequest(units, now_ms, max_records > 0, is_bare, max_wait_ms)
@@ -306,7 +307,8 @@ class NodeExchange:
             ended = units.pop(answer.where, None)
             if ended is not None:
                 self._acknowledgements.resolve(ended, answer.acknowledge_error)
-        self._resolve_missing(units)
+        if units:
+            self._resolve_missing(units)
         self._acknowledgements.flush(now_ms)
 
     def _take_fetch_errors(self, answers: list[PartitionAnswer], endpoints: list[Node], now_ms: int) -> None:
@@ -361,6 +363,18 @@ class NodeExchange:
     def _leader_elsewhere(self, where: TopicIdPartition) -> bool:
         leader = self._metadata.leader(where.topic_id, where.partition)
         return leader is not None and leader != self.node.id
+
+    def has_unsendable(self, queue: list[Unit]) -> bool:
+        """Whether one of these is for `fail_unsendable`; mostly none is, and this is asked for each poll."""
+        session = self.session
+        for unit in queue:
+            gathered = unit.gathered
+            if gathered.session_id != session.session_id or session.epoch <= INITIAL_EPOCH:
+                return True
+            leader = self._metadata.leader(gathered.partition.topic_id, gathered.partition.partition)
+            if leader is not None and leader != self.node.id:
+                return True
+        return False
 
     def fail_unsendable(self) -> None:
         """End queued acknowledgements whose session has ended, or whose partition is led by another node now."""

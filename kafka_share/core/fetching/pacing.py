@@ -30,7 +30,8 @@ class Pacing:
         return max(self._after_errors.ready_at_ms, self._after_nothing.ready_at_ms)
 
     def succeeded(self) -> None:
-        self._after_errors.succeeded()
+        if self._after_errors.attempts:
+            self._after_errors.succeeded()
 
     def failed(self, now_ms: int) -> None:
         self._after_errors.failed(now_ms)
@@ -43,9 +44,10 @@ class Pacing:
             # An answer that comes when its time is over needs no pause, which other partitions would feel.
             self._after_errors.failed(now_ms)
         else:
-            self._after_errors.succeeded()
+            self.succeeded()
         if has_acquired:
-            self._after_nothing.succeeded()
+            if self._after_nothing.attempts:
+                self._after_nothing.succeeded()
         elif is_bare and max_wait_ms > 0:
             if took_ms >= max_wait_ms // 2:
                 self._after_nothing.succeeded()

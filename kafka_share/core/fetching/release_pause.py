@@ -45,7 +45,8 @@ class ReleasePause:
                 elif run.type == _GAP:
                     self._brought -= count_of([run])
                 elif run.type != AcknowledgeType.RENEW:
-                    self._backoff.succeeded()
+                    if self._backoff.attempts:
+                        self._backoff.succeeded()
                     self._brought, self._released = 0, 0
                     return
 

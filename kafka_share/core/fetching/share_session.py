@@ -59,6 +59,7 @@ class ShareSession:
         self.session_id: int = next(session_ids)
         self.epoch: int = INITIAL_EPOCH
         self._config = config
+        self._acquire_mode = 1 if config.has_record_limit else 0
         self._delivery_limit = delivery_limit
         self._member_id = member_id
         self._partitions: dict[_Key, TopicIdPartition] = {}
@@ -76,7 +77,7 @@ class ShareSession:
 
     def differs_from(self, wanted: Wanted) -> bool:
         """Whether there are partitions that the broker has to add to the session or to forget."""
-        if not self.is_open:
+        if self.epoch <= INITIAL_EPOCH:
             return bool(wanted)
         if wanted is self._synced:
             return False
@@ -123,7 +124,7 @@ class ShareSession:
 
     def fetch(self, wanted: Wanted, runs: Runs, *, max_records: int, max_wait_ms: int) -> ShareFetchRequest:
         """A ShareFetch; without `max_records` all limits are zero, and it carries changes and acknowledgements only."""
-        assert self.is_open or not runs, "acknowledgements cannot be sent at epoch 0"
+        assert self.epoch > INITIAL_EPOCH or not runs, "acknowledgements cannot be sent at epoch 0"
         added, left = self._differences(wanted)
         # A partition that is listed for its acknowledgements joins the broker's session by that, wanted or not.
         in_session = self._partitions
@@ -142,7 +143,7 @@ class ShareSession:
             max_bytes=config.fetch_max_bytes if is_real else 0,
             max_records=max_records,
             batch_size=max_records,
-            share_acquire_mode=1 if config.has_record_limit else 0,
+            share_acquire_mode=self._acquire_mode,
             topics=[
                 ShareFetchRequest.FetchTopic(topic_id=topic_id, partitions=list(starmap(_fetch_partition, of_topic)))
                 for topic_id, of_topic in _by_topic(listed)
@@ -150,7 +151,9 @@ class ShareSession:
             forgotten_topics_data=[
                 ShareFetchRequest.ForgottenTopic(topic_id=topic_id, partitions=[p.partition for p, _ in of_topic])
                 for topic_id, of_topic in _by_topic([(p, []) for p in left])
-            ],
+            ]
+            if left
+            else [],
         )
 
     def _differences(self, wanted: Wanted) -> tuple[list[TopicIdPartition], list[TopicIdPartition]]:

@@ -220,13 +220,13 @@ class Measurements:
 
     def request_sent(self, node_id: int, size: int, now_ms: int) -> None:
         self.traffic.requests.record(size, now_ms)
-        node = self._node(node_id)
+        node = self.nodes.get(node_id) or self._node(node_id)
         if node is not None:
             node.requests.record(size, now_ms)
 
     def response_received(self, node_id: int, size: int, latency_ms: float, now_ms: int) -> None:
         self.traffic.responses.record(size, now_ms)
-        node = self._node(node_id)
+        node = self.nodes.get(node_id) or self._node(node_id)
         if node is not None:
             node.responses.record(size, now_ms)
             node.latency.record(latency_ms, now_ms)
