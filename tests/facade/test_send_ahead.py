@@ -77,6 +77,7 @@ def test_what_waits_is_released_when_its_topic_is_left(
     wait_until(lambda: locked(broker, topic) == [0, 1], "no batch was fetched ahead")
     consumer.commit_sync()
     consumer.unsubscribe()
+    wait_until(lambda: locked(broker, topic) == [], "what waited was not released")
     assert counted(left_for_others(broker, make_consumer, topic)) == [(1, 2)]
 
 
