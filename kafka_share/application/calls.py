@@ -72,7 +72,7 @@ class Arrivals(Protocol):
 
     condition: Condition
 
-    def arrived(self, *, with_records: bool) -> Sequence[Output]: ...
+    def arrived(self, *, with_records: bool, one_batch: bool = False) -> Sequence[Output]: ...
     def drop(self, output: Output) -> None: ...
     def consume_wakeup(self) -> bool: ...
     def interrupt(self) -> None: ...
@@ -182,7 +182,8 @@ class ConsumerCalls:
             raise
         self._has_open_poll = False
         if self._sends_ahead and records:
-            self._background.post(WorkBegun(application.has_more), wake=not has_asked)
+            begun = WorkBegun(application.latest_batch_id, application.has_more)
+            self._background.post(begun, wake=not has_asked)
         application.end_call(is_returned=len(records) > 0)
         return records
 
@@ -390,9 +391,12 @@ class ConsumerCalls:
             self._take()
 
     def _take(self, *, with_records: bool = False) -> None:
-        """Take what has arrived; records only for a poll: what no poll takes in time has to be released."""
+        """Take what has arrived; records only for a poll: what no poll takes in time has to be released.
+
+        send_ahead: of batches the first only, for the same reason.
+        """
         mailbox = self._background.mailbox
-        for output in mailbox.arrived(with_records=with_records):
+        for output in mailbox.arrived(with_records=with_records, one_batch=self._sends_ahead):
             self._application.take(output)
             mailbox.drop(output)
 

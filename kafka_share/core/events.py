@@ -164,8 +164,13 @@ class PollEnded:
 
 @attrs.frozen
 class WorkBegun:
-    """send_ahead: a poll returns records. Without `has_more` nothing is at hand for the next poll: fetch for it."""
+    """send_ahead: a poll returns records.
 
+    The application has taken the batches up to this one. Without `has_more` it has returned all that it took, and
+    wants a batch to be there for its next poll.
+    """
+
+    taken_batch_id: int
     has_more: bool
 
 

@@ -131,11 +131,11 @@ class Mailbox:
             return bool(self._pending)
         return any(not isinstance(mail.output, Deliver) for mail in self._pending.copy())
 
-    def arrived(self, *, with_records: bool = True) -> list[Output]:
+    def arrived(self, *, with_records: bool = True, one_batch: bool = False) -> list[Output]:
         """What is there. Each output stays, and is shown again, until it is dropped.
 
-        Only a poll takes records. Without `with_records` each `Deliver` is left out, so that it can be taken back if no
-        poll comes in time.
+        Only a poll takes records. Without `with_records` each `Deliver` is left out, with `one_batch` each but the
+        first, so that it can be taken back if no poll comes in time.
 
         Raises `InternalError` if the network thread has died, now and ever after; `IllegalStateError` in a process
         forked from the one that made the mailbox.
@@ -144,11 +144,12 @@ class Mailbox:
         self._raise_failure()
         if not self._pending:
             return []
-        outputs = [
-            mail.output
-            for mail in self._pending.copy()
-            if (with_records or not isinstance(mail.output, Deliver)) and mail.is_for(_APPLICATION)
-        ]
+        outputs: list[Output] = []
+        for mail in self._pending.copy():
+            is_batch = isinstance(mail.output, Deliver)
+            if (with_records or not is_batch) and mail.is_for(_APPLICATION):
+                outputs.append(mail.output)
+                with_records = with_records and not (is_batch and one_batch)
         if outputs:
             now_ms = self._now_ms()
             self._measurements.mail_waits.record(now_ms - self._waiting_since_ms, now_ms)

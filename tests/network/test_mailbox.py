@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from kafka_share.core.events import CompleteCommit, Deliver, FetchedBatch, FinishClose
+from kafka_share.core.events import CompleteCommit, Deliver, FetchedBatch, FinishClose, Output
 from kafka_share.errors import ConsumerClosedError, InternalError
 from kafka_share.network import mailbox as mailbox_module
 from kafka_share.network.mailbox import Mailbox
@@ -212,3 +212,17 @@ def test_records_stay_in_the_mailbox_when_only_a_poll_may_take_them() -> None:
     assert mailbox.take(0, with_records=False) == []
     assert mailbox.reclaim(7)
     assert mailbox.take(0) == []
+
+
+def test_one_batch_at_a_time_can_be_taken_and_the_others_taken_back() -> None:
+    mailbox = Mailbox()
+    outputs: list[Output] = [
+        CompleteCommit(1, timed_out=False),
+        deliver(1),
+        CompleteCommit(2, timed_out=False),
+        deliver(2),
+    ]
+    mailbox.put_all(outputs)
+    assert mailbox.arrived(one_batch=True) == outputs[:3]
+    assert not mailbox.reclaim(1), "it has been shown"
+    assert mailbox.reclaim(2)

@@ -20,7 +20,12 @@ def test_the_loop_hears_of_every_ring_and_of_many_at_once() -> None:
             ringer.start()
 
     wake_up = WakeUp(loop, on_wake)
-    ringer = threading.Thread(target=lambda: [wake_up.ring() for _ in range(20)])
+
+    def ring_often() -> None:
+        for _ in range(20):
+            wake_up.ring()
+
+    ringer = threading.Thread(target=ring_often)
     try:
         wake_up.ring()
         loop.run_forever()

@@ -103,8 +103,8 @@ class Fetching:
         if event.wants_records:
             self._pause.poll_started(now_ms)
         if self._sends_ahead:
-            self._ahead.poll_started(now_ms)
-        if event.max_records != 0:
+            self._ahead.poll_started(now_ms)  # and `work_begun` says what it has taken
+        elif event.max_records != 0:
             self._untaken.poll_started()
         limit = self._config.max_poll_records
         self._max_records = limit if event.max_records is None else min(limit, event.max_records)
@@ -120,6 +120,7 @@ class Fetching:
         self._poll_ends_at_ms = None
         self._is_poll_new = False
         self._pause.poll_started(now_ms)
+        self._untaken.taken_up_to(event.taken_batch_id)
         self._ahead.work_begun(now_ms, has_more=event.has_more)
 
     def acknowledgements_made(self, now_ms: int) -> None:
@@ -443,6 +444,12 @@ class UntakenBatches:
         """The poll takes what waits; what is being taken back may still come back."""
         self.waiting.clear()
         self._parked.clear()
+
+    def taken_up_to(self, last_batch_id: int) -> None:
+        """A poll has taken these, in their order; what came behind them waits for another one."""
+        self.waiting = {batch_id: b for batch_id, b in self.waiting.items() if batch_id > last_batch_id}
+        self._parked = {batch_id: None for batch_id in self._parked if batch_id > last_batch_id}
+        self.reclaim_at_ms = min((at_ms for _, at_ms in self.waiting.values()), default=0)
 
     def reclaim(self, now_ms: int, *, is_abandoned: bool) -> list[Output]:
         """What has to be taken back now: what is due, and everything if no poll is expected."""

@@ -36,9 +36,14 @@ def ahead(leaders: Any = None, **settings: Any) -> Harness:
     return Harness(leaders, send_ahead=True, **settings)
 
 
+def taken(h: Harness, *, has_more: bool = False) -> WorkBegun:
+    """A poll returns the latest batch."""
+    return WorkBegun(h.delivered[-1].batch_id if h.delivered else 0, has_more)
+
+
 def take_parked(h: Harness, *said: GatheredAcknowledgements, has_more: bool = False) -> None:
     """A poll finds records at hand, and returns them."""
-    h.handle(PollStarted(h.now_ms, said, wants_records=False), WorkBegun(has_more))
+    h.handle(PollStarted(h.now_ms, said, wants_records=False), taken(h, has_more=has_more))
 
 
 def bring(h: Harness, first: int, last: int, node_id: int | None = None, partition: int = 0) -> None:
@@ -59,7 +64,7 @@ def test_the_next_fetch_leaves_before_the_batch_is_handed_over_when_a_poll_waits
 def test_one_batch_waits_at_most_and_its_poll_has_the_next_one_fetched() -> None:
     h = ahead().joined()
     bring(h, 0, 9)
-    h.handle(WorkBegun(False))
+    h.handle(taken(h))
     bring(h, 10, 19)  # nobody waits for it
     assert not h.data_pending
     h.advance(1_000)
@@ -72,7 +77,7 @@ def test_one_batch_waits_at_most_and_its_poll_has_the_next_one_fetched() -> None
 def test_the_poll_that_waits_for_the_batch_under_way_asks_for_nothing_more() -> None:
     h = ahead().joined()
     bring(h, 0, 9)
-    h.handle(WorkBegun(False))
+    h.handle(taken(h))
     h.start_poll(10_000, h.said((0, 9, 1)))
     assert len(h.sent_of(ShareFetchRequest)) == 2
     bring(h, 10, 19)
@@ -82,7 +87,7 @@ def test_the_poll_that_waits_for_the_batch_under_way_asks_for_nothing_more() -> 
 def test_an_empty_answer_is_not_asked_for_again_until_a_poll_waits() -> None:
     h = ahead().joined()
     bring(h, 0, 9)
-    h.handle(WorkBegun(False))
+    h.handle(taken(h))
     h.answer(h.fetch(), fetch_answer())
     h.advance(2_000)
     assert not h.data_pending
@@ -93,7 +98,7 @@ def test_an_empty_answer_is_not_asked_for_again_until_a_poll_waits() -> None:
 def test_acknowledgements_do_not_wait_when_there_is_no_fetch_to_carry_them() -> None:
     h = ahead().joined()
     bring(h, 0, 9)
-    h.handle(WorkBegun(False))
+    h.handle(taken(h))
     bring(h, 10, 19)
     take_parked(h, h.said((0, 9, 1)), has_more=True)
     assert said_in(h.acknowledge().request) == {(tp().topic_id, 0): batches((0, 9, [1]))}
@@ -103,11 +108,11 @@ def test_the_fetch_follows_when_acknowledgements_have_left_before_the_poll_retur
     """The network thread may run between the two events of one poll."""
     h = ahead().joined()
     bring(h, 0, 9)
-    h.handle(WorkBegun(False))
+    h.handle(taken(h))
     bring(h, 10, 19)
     h.handle(PollStarted(h.now_ms, (h.said((0, 9, 1)),), wants_records=False))
     acknowledge = h.acknowledge()
-    h.handle(WorkBegun(False))
+    h.handle(taken(h))
     h.answer(acknowledge, acknowledge_answer((tp(), 0)))
     h.fetch()
 
@@ -121,21 +126,21 @@ def test_nothing_is_fetched_ahead_when_the_application_takes_too_long_for_a_batc
             h.advance(work_ms)
             h.start_poll(60_000)
         bring(h, first, first + 9)
-        h.handle(WorkBegun(False))
+        h.handle(taken(h))
     assert bool(h.data_pending) == is_ahead
 
 
 def test_it_begins_again_when_the_application_has_become_quick() -> None:
     h = ahead().joined(timeout_ms=60_000)
     bring(h, 0, 9)
-    h.handle(WorkBegun(False))
+    h.handle(taken(h))
     h.answer(h.fetch(), fetch_answer())
     h.advance(LOCK_MS)
     first = 10
     while True:
         h.start_poll(60_000)
         bring(h, first, first + 9)
-        h.handle(WorkBegun(False))
+        h.handle(taken(h))
         if h.data_pending:
             break
         assert first < 200, "one slow batch is never forgotten"
@@ -147,7 +152,7 @@ def test_it_begins_again_when_the_application_has_become_quick() -> None:
 def test_a_batch_that_no_poll_takes_in_time_is_released() -> None:
     h = ahead().joined()
     bring(h, 0, 9)
-    h.handle(WorkBegun(False))
+    h.handle(taken(h))
     bring(h, 10, 19)
     h.advance(LOCK_MS // 2)
     assert h.delivered[-1].batch_id in h.reclaims
@@ -158,7 +163,7 @@ def test_a_batch_that_no_poll_takes_in_time_is_released() -> None:
 def test_a_batch_that_waits_is_taken_back_at_once_when_the_application_leaves() -> None:
     h = ahead().joined()
     bring(h, 0, 9)
-    h.handle(WorkBegun(False))
+    h.handle(taken(h))
     bring(h, 10, 19)
     h.handle(Unsubscribed(1, h.now_ms + 1_000))
     assert h.delivered[-1].batch_id in h.reclaims
@@ -167,7 +172,7 @@ def test_a_batch_that_waits_is_taken_back_at_once_when_the_application_leaves() 
 def test_what_comes_for_a_topic_that_has_been_left_is_released_unseen() -> None:
     h = ahead({tp(): 1, tp(0, "u"): 1}).joined(tp())
     bring(h, 0, 9)
-    h.handle(WorkBegun(False), SubscriptionChanged(frozenset(["u"])))
+    h.handle(taken(h), SubscriptionChanged(frozenset(["u"])))
     h.start_poll()
     bring(h, 10, 19)
     assert len(h.delivered) == 1
@@ -178,12 +183,12 @@ def test_nothing_is_fetched_ahead_when_the_poll_was_ended_by_an_error_or_the_con
     h = ahead().joined()
     bring(h, 0, 9)
     h.answer(h.fetch(), fetch_answer())
-    h.handle(WorkBegun(False), PollEnded())
+    h.handle(taken(h), PollEnded())
     assert not h.data_pending
     h.start_poll()
     bring(h, 10, 19)
     ahead_of_close = h.fetch()
-    h.handle(CloseRequested((), h.now_ms + 10_000), WorkBegun(False))
+    h.handle(CloseRequested((), h.now_ms + 10_000), taken(h))
     h.answer(ahead_of_close, fetch_answer(fetch_data(tp(), (20, 29, 1))))
     assert h.acknowledge().request.share_session_epoch == -1, "the end of the session releases what came"
     assert len(h.delivered) == 2
@@ -193,7 +198,7 @@ def test_each_broker_is_asked_once_and_none_while_a_batch_of_it_waits() -> None:
     h = ahead({tp(): 1, tp(1): 2}).joined()
     bring(h, 0, 9, node_id=1)
     assert len(h.asked(ShareFetchRequest, 1)) == 1, "the one that has been handed over"
-    h.handle(WorkBegun(False))
+    h.handle(taken(h))
     bring(h, 0, 9, node_id=2, partition=1)
     assert not h.asked(ShareFetchRequest, 2), "its batch waits"
     bring(h, 10, 19, node_id=1)
@@ -207,7 +212,7 @@ def test_each_broker_is_asked_once_and_none_while_a_batch_of_it_waits() -> None:
 def test_nothing_is_fetched_ahead_without_the_option() -> None:
     h = Harness().joined()
     bring(h, 0, 9)
-    h.handle(WorkBegun(False))
+    h.handle(taken(h))
     assert not h.data_pending
 
 
@@ -215,9 +220,21 @@ def test_polls_are_missed_all_the_same_when_a_batch_waits() -> None:
     """max.poll.interval.ms: a batch at hand is no poll."""
     h = ahead(max_poll_interval_ms=20_000).joined()
     bring(h, 0, 9)
-    h.handle(WorkBegun(False))
+    h.handle(taken(h))
     bring(h, 10, 19)
     h.heartbeat = lambda request: heartbeat_answer(max(1, request.member_epoch))
     h.advance(20_001)
     assert h.delivered[-1].batch_id in h.reclaims
     assert any(log.event == "stale" for log in h.logs)
+
+
+def test_what_a_poll_has_not_taken_is_still_taken_back_in_time() -> None:
+    """Two batches came before the application looked: its poll took the first, and the second waits."""
+    h = ahead().joined()
+    bring(h, 0, 9)
+    first = taken(h)
+    bring(h, 10, 19)
+    h.handle(first)
+    assert not h.data_pending, "one waits"
+    h.handle(Unsubscribed(1, h.now_ms + 1_000))
+    assert h.reclaims == [h.delivered[-1].batch_id]
