@@ -344,7 +344,7 @@ MUTATIONS = {
         InFlightState, "acquirable", _hands_out_locked_records, "is handed out to (two members at once|its holder)", 1
     ),
     "let others acknowledge": Mutation(
-        SharePartition, "_require_held", _lets_others_acknowledge, "is not held by the member that acknowledged it", 12
+        SharePartition, "_require_held", _lets_others_acknowledge, "is not held by the member that acknowledged it", 10
     ),
     "deliver again what was accepted": Mutation(
         InFlightState, "commit", _redelivers_what_was_accepted, "is delivered after its end was stored"
