@@ -1,17 +1,24 @@
-"""The description that package indexes show: README.md, with links that lead somewhere outside the repository too.
+"""The compiled module, and the description that package indexes show; everything else stands in pyproject.toml.
 
-Everything else about the package stands in pyproject.toml.
+The module is optional: without a C compiler the package is installed without it and runs in Python. With
+KAFKA_SHARE_PURE_PYTHON=1 nothing is compiled, and the wheel is one for every platform.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
-from setuptools import setup
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import BaseError
 
 ROOT = Path(__file__).resolve().parent
+NATIVE = "kafka_share/native"
 
 
 def description() -> str:
@@ -26,5 +33,35 @@ def description() -> str:
     return re.sub(r"\]\((?![a-z]+:|#)([^)\s]+)\)", absolute, (ROOT / "README.md").read_text("utf-8"))
 
 
+def extensions() -> list[Extension]:
+    """What is compiled: setuptools hands the .pyx to Cython, which `build-system.requires` brings."""
+    if os.environ.get("KAFKA_SHARE_PURE_PYTHON") == "1":
+        return []
+    headers = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / NATIVE).glob("*.h"))
+    name, source = "kafka_share.native._compiled", f"{NATIVE}/_compiled.pyx"
+    return [Extension(name, [source], include_dirs=[NATIVE], depends=headers, optional=True)]
+
+
+class OptionalBuildExt(build_ext):
+    """Builds anew each time, and goes on without the module, with one line that says so, where it cannot be built."""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self.force = True  # what lies in build/ may come from other compiler options
+        self.cython_c_in_temp = True  # no generated C beside the source
+
+    def build_extension(self, ext: Any) -> None:
+        try:
+            super().build_extension(ext)
+        except (BaseError, OSError) as error:
+            reason = " ".join(str(error).split())
+            sys.stderr.write(f"kafka_share is installed without its compiled module, and is slower: {reason}\n")
+
+
 if __name__ == "__main__":
-    setup(long_description=description(), long_description_content_type="text/markdown")
+    setup(
+        long_description=description(),
+        long_description_content_type="text/markdown",
+        ext_modules=extensions(),
+        cmdclass={"build_ext": OptionalBuildExt},
+    )

@@ -7,6 +7,7 @@ Each file is read once; each rule is one test, which lists every place that brea
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -36,7 +37,8 @@ VALUES: Final[Mapping[str, set[str]]] = {
 """Modules of plain values, which every part may import -> those that they import themselves."""
 
 MAY_IMPORT: Final[Mapping[str, set[str]]] = {
-    "protocol": set(),
+    "native": set(),
+    "protocol": {"native"},
     "core": {"protocol"},
     "network": {"core", "protocol"},
     "application": {"core", "network", "protocol"},
@@ -68,13 +70,14 @@ CLOCKS_AND_CHANCE: Final = ("datetime.date.today", "datetime.datetime.now", "dat
 GIVEN_FROM_OUTSIDE: Final = "random.Random"
 """The generator of chance: a machine may name its type, and is given one as an argument."""
 
-MACHINES: Final = ("core", "protocol", "broker")
+MACHINES: Final = ("core", "protocol", "native", "broker")
 NOT_MACHINES: Final = {
     "broker/clock.py",  # the real clock
     "broker/connection.py",  # one socket
     "broker/loop_thread.py",  # the thread of the loop
     "broker/reference_broker.py",  # calls onto that thread
     "broker/server.py",  # the sockets
+    "native/__init__.py",  # the variable that chooses
 }
 ALSO_MACHINES: Final = {"network/wire.py", "spark/lease.py", "spark/lease_book.py", "spark/offsets.py"}
 
@@ -114,12 +117,20 @@ class Source:
 def sources() -> Mapping[str, Source]:
     """Every file of the package by its module's name."""
     found = {}
-    for path in sorted(PACKAGE.rglob("*.py")):
+    for path in sorted([*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.pyx")]):
         text = path.read_text("utf-8")
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-        tree = ast.parse(text)
+        tree = ast.parse(text if path.suffix == ".py" else _python_of(text))
         found[module] = Source(path.relative_to(PACKAGE).as_posix(), module, text, tree, tuple(ast.walk(tree)))
     return found
+
+
+def _python_of(cython: str) -> str:
+    """The docstring of a module in Cython and its imports, which stand on one line each; all other lines are empty."""
+    head, docstring, rest = re.split(r'(""".*?""")', cython, maxsplit=1, flags=re.DOTALL)
+    imports = re.compile(r"\s*(import \S|from \S+ import )")
+    kept = [line.strip() if imports.match(line) else "" for line in rest.splitlines()]
+    return head + docstring + "\n".join(kept)
 
 
 @pytest.fixture(scope="module", autouse=True)

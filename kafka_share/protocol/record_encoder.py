@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final, Literal, TypeAlias
 
 from kafka_share.errors import LocalProtocolError
-from kafka_share.protocol.crc import crc32c
+from kafka_share.native import crc32c
 from kafka_share.protocol.record_format import (
     CHECKED_FROM,
     CODEC_NUMBERS,

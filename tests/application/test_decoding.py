@@ -18,7 +18,7 @@ from kafka_share.core.events import FetchedPartition
 from kafka_share.core.fetching.offsets import AcknowledgementRun as Run
 from kafka_share.deserializers import as_deserializer
 from kafka_share.errors import CorruptRecordError, RecordDeserializationError, UnsupportedRecordError
-from kafka_share.protocol.crc import crc32c
+from kafka_share.native import crc32c
 from kafka_share.protocol.record_batches import control_batch, encode_batch
 from kafka_share.protocol.share_values import AcquiredRange
 from kafka_share.records import AcknowledgeType, TimestampType, TopicIdPartition

@@ -22,7 +22,7 @@ from kafka_share.errors import (
     RecordDeserializationError,
     UnsupportedRecordError,
 )
-from kafka_share.protocol.crc import crc32c
+from kafka_share.native import crc32c
 from kafka_share.protocol.logs import ProduceRequest
 from kafka_share.protocol.record_batches import encode_batch
 

@@ -20,7 +20,7 @@ from kafka_share.errors import (
     RemoteProtocolError,
     TopicAuthorizationFailedError,
 )
-from kafka_share.protocol.crc import crc32c
+from kafka_share.native import crc32c
 from kafka_share.protocol.record_batches import encode_batch
 
 

@@ -19,7 +19,7 @@ from support.old_messages import old_message, old_set
 
 from kafka_share.application.decoding import Decoder, PartitionDecoding, Problem, Record
 from kafka_share.core.events import FetchedPartition
-from kafka_share.protocol.crc import crc32c
+from kafka_share.native import crc32c
 from kafka_share.protocol.record_batches import control_batch, encode_batch
 from kafka_share.protocol.record_format import CODEC_NAMES, CorruptBatchError
 from kafka_share.protocol.share_values import AcquiredRange

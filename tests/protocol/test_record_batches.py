@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafka_share.errors import LocalProtocolError, RemoteProtocolError
-from kafka_share.protocol.crc import crc32c
+from kafka_share.native import crc32c
 from kafka_share.protocol.record_batches import (
     BatchTooLargeError,
     CorruptBatchError,

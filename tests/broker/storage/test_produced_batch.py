@@ -14,8 +14,8 @@ from kafka_share.broker.events import RequestArrived, RequestContext
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.storage.produced_batch import AT_ONCE_BYTES, AT_ONCE_RECORDS, checking
 from kafka_share.errors import CorruptMessageError, InvalidRecordError, MessageTooLargeError
+from kafka_share.native import crc32c
 from kafka_share.protocol.compression import compress
-from kafka_share.protocol.crc import crc32c
 from kafka_share.protocol.handshake import ApiVersionsRequest
 from kafka_share.protocol.logs import ProduceRequest
 from kafka_share.protocol.record_batches import RecordBatch, control_batch, encode_batch, iter_batches

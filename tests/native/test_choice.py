@@ -1,0 +1,75 @@
+"""Which implementation runs, and that the two offer the same."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import kafka_share.native
+
+FOLDER = Path(__file__).parents[2] / "kafka_share" / "native"
+FOR_TESTS = {"CRC32C_BY", "crc32c_by_table"}
+"""What only the compiled module has."""
+
+IS_PURE_WHEEL = "Root-Is-Purelib: true" in (importlib.metadata.distribution("kafka-share").read_text("WHEEL") or "")
+"""Whether the package was built with KAFKA_SHARE_PURE_PYTHON=1."""
+
+
+def names_of_stub() -> set[str]:
+    """What the .pyi says that the compiled module has."""
+    found: set[str] = set()
+    for node in ast.parse((FOLDER / "_compiled.pyi").read_text("utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found.add(node.target.id)
+    return {name for name in found if not name.startswith("_")}
+
+
+def said_by_another_process(first: str = "", **variables: str) -> str:
+    code = f"{first}\nfrom kafka_share import native; print(native.IS_COMPILED, native.WHY_PURE, native.crc32c(b'abc'))"
+    environment = {name: value for name, value in os.environ.items() if name != "KAFKA_SHARE_PURE_PYTHON"} | variables
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout.strip()
+
+
+@pytest.mark.skipif(IS_PURE_WHEEL, reason="this wheel was built without the compiled module on purpose")
+def test_the_compiled_module_is_there_unless_it_was_not_asked_for() -> None:
+    """So that no run passes on the twin alone because the module could not be built."""
+    from kafka_share.native import _compiled
+
+    assert _compiled.crc32c(b"123456789") == 0xE3069283
+
+
+def test_the_rest_of_the_package_uses_what_the_environment_asks_for() -> None:
+    asked_for_python = os.environ.get("KAFKA_SHARE_PURE_PYTHON") == "1"
+    expected = not asked_for_python and not IS_PURE_WHEEL
+    assert expected == kafka_share.native.IS_COMPILED
+    assert (kafka_share.native.WHY_PURE is None) == kafka_share.native.IS_COMPILED
+    home = "_compiled" if expected else "_pure"
+    assert kafka_share.native.crc32c.__module__ == f"kafka_share.native.{home}"
+
+
+@pytest.mark.timeout(120)  # it starts a Python: on a busy machine that alone may take 20 s
+def test_the_variable_chooses_python_although_the_compiled_module_is_there() -> None:
+    assert said_by_another_process(KAFKA_SHARE_PURE_PYTHON="1") == "False KAFKA_SHARE_PURE_PYTHON=1 is set 910901175"
+
+
+@pytest.mark.timeout(120)  # it starts a Python: on a busy machine that alone may take 20 s
+def test_python_runs_and_says_why_when_the_compiled_module_cannot_be_imported() -> None:
+    said = said_by_another_process("import sys; sys.modules['kafka_share.native._compiled'] = None")
+    assert said.startswith("False its compiled module cannot be imported: ")
+    assert said.endswith(" 910901175")
+
+
+def test_each_implementation_has_what_type_checkers_are_told(native: ModuleType) -> None:
+    is_pure = native.__name__.endswith("_pure")
+    assert names_of_stub() - (FOR_TESTS if is_pure else set()) <= set(vars(native))
+    assert names_of_stub() >= FOR_TESTS
