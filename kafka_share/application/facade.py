@@ -29,6 +29,7 @@ from kafka_share.application.calls import LAST_OUTCOMES_MS, ConsumerCalls, Steps
 from kafka_share.application.decoding import Decoder
 from kafka_share.application.metrics import ConsumerMetrics
 from kafka_share.application.side import ApplicationSide
+from kafka_share.application.speed import say_if_not_compiled
 from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.consumer import ShareConsumerCore
 from kafka_share.core.events import AcknowledgementOutcome, CloseRequested
@@ -79,6 +80,7 @@ class ConsumerFacade(ConsumerMetrics, abc.ABC, Generic[K, V]):
         if value_deserializer is not None:
             given["value_deserializer"] = value_deserializer
         self._config = config = ShareConsumerConfig.from_mapping(given)
+        say_if_not_compiled()
         self._has_window = config.has_window
         self._application = ApplicationSide(
             explicit=config.share_acknowledgement_mode == "explicit",

@@ -47,8 +47,20 @@ kafka-share COMMAND --help shows options, examples and exit codes.
 """
 
 
+def _show_version(context: click.Context, _option: click.Parameter, is_asked: bool) -> None:
+    if is_asked and not context.resilient_parsing:
+        from kafka_share import native
+
+        how = "compiled" if native.WHY_PURE is None else f"not compiled: {native.WHY_PURE}"
+        click.echo(f"kafka-share, version {VERSION}, {how}")
+        context.exit()
+
+
 @tool_group("kafka-share", _SUB_COMMANDS, epilog=_EPILOG)
-@click.version_option(VERSION, prog_name="kafka-share")
+@click.option(
+    "--version", is_flag=True, expose_value=False, is_eager=True, callback=_show_version,
+    help="Show the version, whether it is compiled, and exit.",
+)  # fmt: skip
 def main() -> None:
     """Share groups of Apache Kafka (Queues for Kafka, KIP-932) from the command line."""
 

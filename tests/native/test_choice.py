@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.metadata
+import logging
 import os
 import subprocess
 import sys
@@ -11,8 +12,12 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from click.testing import CliRunner
 
 import kafka_share.native
+from kafka_share import KafkaShareConsumer
+from kafka_share.application.speed import say_if_not_compiled
+from kafka_share.cli.main import main
 
 FOLDER = Path(__file__).parents[2] / "kafka_share" / "native"
 FOR_TESTS = {"CRC32C_BY", "crc32c_by_table"}
@@ -59,14 +64,44 @@ def test_the_rest_of_the_package_uses_what_the_environment_asks_for() -> None:
 
 @pytest.mark.timeout(120)  # it starts a Python: on a busy machine that alone may take 20 s
 def test_the_variable_chooses_python_although_the_compiled_module_is_there() -> None:
-    assert said_by_another_process(KAFKA_SHARE_PURE_PYTHON="1") == "False KAFKA_SHARE_PURE_PYTHON=1 is set 910901175"
+    assert (
+        said_by_another_process(KAFKA_SHARE_PURE_PYTHON="1")
+        == "False KAFKA_SHARE_PURE_PYTHON=1 is set; unset it 910901175"
+    )
 
 
 @pytest.mark.timeout(120)  # it starts a Python: on a busy machine that alone may take 20 s
 def test_python_runs_and_says_why_when_the_compiled_module_cannot_be_imported() -> None:
     said = said_by_another_process("import sys; sys.modules['kafka_share.native._compiled'] = None")
-    assert said.startswith("False its compiled module cannot be imported: ")
-    assert said.endswith(" 910901175")
+    assert said.startswith("False import of kafka_share.native._compiled halted")
+    assert said.endswith(
+        "; install kafka-share again where there is a C compiler, or from a wheel for this platform 910901175"
+    )
+
+
+@pytest.mark.parametrize("told", [None, "there is a reason"])
+def test_the_first_consumer_says_once_that_the_compiled_module_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, told: str | None
+) -> None:
+    caplog.set_level(logging.INFO, "kafka_share")
+    monkeypatch.setattr(kafka_share.native, "WHY_PURE", told)
+    say_if_not_compiled.cache_clear()
+    for _ in range(2):
+        KafkaShareConsumer("t", bootstrap_servers="127.0.0.1:1", group_id="g").close(timeout_ms=0)
+    said = [(record.levelname, record.getMessage()) for record in caplog.records if record.name == "kafka_share"]
+    text = "kafka_share: the compiled module is not used, so that each record takes more CPU time: there is a reason"
+    assert said == ([] if told is None else [("INFO", text)])
+
+
+@pytest.mark.parametrize(
+    ("told", "how"), [(None, "compiled"), ("there is a reason", "not compiled: there is a reason")]
+)
+def test_the_version_of_the_command_says_whether_it_is_compiled(
+    monkeypatch: pytest.MonkeyPatch, told: str | None, how: str
+) -> None:
+    monkeypatch.setattr(kafka_share.native, "WHY_PURE", told)
+    result = CliRunner().invoke(main, ["--version"])
+    assert result.output == f"kafka-share, version {kafka_share.__version__}, {how}\n"
 
 
 def test_each_implementation_has_what_type_checkers_are_told(native: ModuleType) -> None:
