@@ -1,6 +1,7 @@
 """What tox reads beside tox.ini: finds pyenv's Pythons, the newest among them, and says at the end where the tests ran.
 
-A Python that the machine lacks is named there, since an environment that is skipped is easily overlooked.
+A Python that the machine lacks is named there, since an environment that is skipped is easily overlooked; and so is
+whether the compiled module or its twin in Python was tested.
 """
 
 from __future__ import annotations
@@ -55,7 +56,15 @@ def tox_after_run_commands(tox_env: ToxEnv, exit_code: int, outcomes: list[objec
     if tox_env.name in TESTS and isinstance(tox_env, Python):
         version = tox_env.base_python.version_info
         told = "the tests passed" if exit_code == 0 else "the tests failed"
-        _ran[f"{version.major}.{version.minor}"] = f"{told} ({tox_env.name})"
+        _ran[f"{version.major}.{version.minor}"] = f"{told} ({tox_env.name}, {_implementation(tox_env)})"
+
+
+def _implementation(tox_env: Python) -> str:
+    """Which one the package has used in the environment; that there is nothing installed is possible as well."""
+    ask = "from kafka_share import native; print('compiled' if native.IS_COMPILED else 'not compiled')"
+    command = [str(tox_env.env_python()), "-P", "-c", ask]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=tox_env.environment_variables)
+    return done.stdout.strip() or "not installed"
 
 
 _offer_pyenv_versions()

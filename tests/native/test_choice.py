@@ -13,6 +13,7 @@ from types import ModuleType
 
 import pytest
 from click.testing import CliRunner
+from native.implementations import implementation
 
 import kafka_share.native
 from kafka_share import KafkaShareConsumer
@@ -51,6 +52,13 @@ def test_the_compiled_module_is_there_unless_it_was_not_asked_for() -> None:
     from kafka_share.native import _compiled
 
     assert _compiled.crc32c(b"123456789") == 0xE3069283
+
+
+@pytest.mark.skipif("ASAN_OPTIONS" not in os.environ, reason="runs in `tox run -e sanitize`")
+def test_the_compiled_module_is_built_with_the_sanitizers_that_are_to_look_at_it() -> None:
+    built = Path(implementation("compiled").__file__ or "").read_bytes()
+    assert b"__asan_init" in built
+    assert b"__ubsan_handle" in built
 
 
 def test_the_rest_of_the_package_uses_what_the_environment_asks_for() -> None:
