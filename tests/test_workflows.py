@@ -15,7 +15,8 @@ from support.documentation import ROOT, pages
 
 pytestmark = pytest.mark.one_python
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+PROJECT, TOOLS = PYPROJECT["project"], PYPROJECT["tool"]
 PLACEHOLDER = "https://github.com/kafka-share/kafka-share"
 
 
@@ -69,19 +70,40 @@ def test_the_workflow_tests_every_python_that_the_package_claims() -> None:
     assert PROJECT["requires-python"] == f">={claimed[0]}"
 
 
-def test_the_package_that_is_published_is_the_one_that_was_tested() -> None:
+def artifacts(job: dict[str, Any], action: str) -> list[str]:
+    """The names under which a job keeps what it has made ("upload"), or gets what others have made ("download")."""
+    steps = [step["with"] for step in job["steps"] if step.get("uses", "").startswith(f"actions/{action}-artifact@")]
+    return [step.get("name") or step["pattern"] for step in steps if step["path"] == "dist/"]
+
+
+def test_the_wheels_that_are_published_are_those_that_were_tested() -> None:
+    """What publishes takes all that was built; what tests installs the wheel of its platform, or the one for all."""
     ci, release = workflow("ci.yml")["jobs"], workflow("release.yml")["jobs"]
-    built = [name for name, job in ci.items() if "build" in environments(job)]
-    assert built == ["build"]
-    for name in ("tests", "real-kafka"):
-        assert ci[name]["needs"] == "build"
+    made = {name: artifacts(job, "upload") for name, job in ci.items() if artifacts(job, "upload")}
+    assert made == {"build": ["dist-pure"], "wheels": ["dist-${{ matrix.os }}"]}
+    for name in ("tests", "without-compiled-module", "real-kafka", "spark"):
+        (given,) = artifacts(ci[name], "download")
+        assert ci[name]["needs"] == ("build" if given == "dist-pure" else "wheels")
         (run,) = [command for command in commands(ci[name]) if "tox run" in command]
         assert "--installpkg" in run
+        chosen = [command for command in commands(ci[name]) if "pip download" in command]
+        assert all("--no-index --find-links dist " in command for command in chosen)
+        assert len(chosen) == (given != "dist-pure")
+    assert set(ci["tests"]["strategy"]["matrix"]["os"]) <= set(ci["wheels"]["strategy"]["matrix"]["os"])
     publish = release["publish"]
+    assert artifacts(publish, "download") == ["dist-*"]
     assert publish["needs"] == "ci"
     assert release["ci"]["uses"] == "./.github/workflows/ci.yml"
     assert publish["permissions"] == {"id-token": "write"}
     assert not any("build" in command for command in commands(publish))
+
+
+def test_there_is_a_wheel_for_every_python_that_the_package_claims() -> None:
+    """And for the free-threaded one; each is tried where it was built, so that none lacks its compiled module."""
+    claimed = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
+    short = [version.replace(".", "") for version in claimed]
+    assert TOOLS["cibuildwheel"]["build"] == [*(f"cp{version}-*" for version in short), f"cp{short[-1]}t-*"]
+    assert "{project}/tests/native" in TOOLS["cibuildwheel"]["test-command"]
 
 
 def test_the_address_of_the_project_is_the_same_everywhere() -> None:

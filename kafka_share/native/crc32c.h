@@ -21,7 +21,6 @@
 #if defined(_MSC_VER)
 #include <intrin.h>
 #endif
-#include <nmmintrin.h>
 #include <wmmintrin.h>
 #elif defined(__aarch64__) && !defined(__AARCH64EB__) && (defined(__linux__) || defined(__ARM_FEATURE_CRC32))
 #define KS_ARM 1
@@ -70,12 +69,12 @@ static uint32_t ks_crc32c_by_table(const unsigned char *data, size_t length)
 #if defined(KS_X86)
 
 #define KS_INSTRUCTION "sse4.2"
+#define KS_SHORT_LANE 128
 #if defined(__GNUC__) || defined(__clang__)
-#define KS_TARGET __attribute__((target("sse4.2,pclmul")))
+#define KS_TARGET __attribute__((target("pclmul")))
 #else
 #define KS_TARGET /* MSVC compiles every instruction anywhere */
 #endif
-#define KS_SHORT_LANE 128
 
 static int ks_has_instruction(void)
 {
@@ -89,15 +88,34 @@ static int ks_has_instruction(void)
 #endif
 }
 
-static inline KS_TARGET uint32_t ks_add_8(uint32_t crc, uint64_t word)
+#if defined(__GNUC__) || defined(__clang__)
+
+/* Assembly: under which name the intrinsics may be used differs from one version of a compiler to the next. */
+static inline uint32_t ks_add_8(uint64_t crc, uint64_t word)
+{
+    __asm__("crc32q %1, %0" : "+r"(crc) : "r"(word));
+    return (uint32_t)crc;
+}
+
+static inline uint32_t ks_add_1(uint32_t crc, unsigned char byte)
+{
+    __asm__("crc32b %1, %0" : "+r"(crc) : "r"(byte));
+    return crc;
+}
+
+#else
+
+static inline uint32_t ks_add_8(uint64_t crc, uint64_t word)
 {
     return (uint32_t)_mm_crc32_u64(crc, word);
 }
 
-static inline KS_TARGET uint32_t ks_add_1(uint32_t crc, unsigned char byte)
+static inline uint32_t ks_add_1(uint32_t crc, unsigned char byte)
 {
     return _mm_crc32_u8(crc, byte);
 }
+
+#endif
 
 static inline KS_TARGET uint64_t ks_carry_less_product(uint32_t one, uint32_t other)
 {

@@ -42,7 +42,7 @@ def names_of_stub() -> set[str]:
 def said_by_another_process(first: str = "", **variables: str) -> str:
     code = f"{first}\nfrom kafka_share import native; print(native.IS_COMPILED, native.WHY_PURE, native.crc32c(b'abc'))"
     environment = {name: value for name, value in os.environ.items() if name != "KAFKA_SHARE_PURE_PYTHON"} | variables
-    command = [sys.executable, "-c", code]
+    command = [sys.executable, "-P", "-c", code]  # the installed package, not the checkout
     return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout.strip()
 
 
