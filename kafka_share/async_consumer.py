@@ -60,7 +60,8 @@ class AsyncShareConsumer(ConsumerFacade[K, V]):
     _log = log
 
     def _make_guard(self) -> Callable[[], None]:
-        self._guard = _TaskGuard()
+        self._guard = guard = _TaskGuard()
+        self._acknowledge_shortly = self._application.deliveries.short_way.begin(lambda: not guard.is_free_here)
         self._bell = _Bell()
         return self._bell.ring
 
@@ -117,6 +118,8 @@ class AsyncShareConsumer(ConsumerFacade[K, V]):
         type: AcknowledgeTypeOrName = AcknowledgeType.ACCEPT,  # noqa: A002
     ) -> None:
         """As `KafkaShareConsumer.acknowledge`. It never waits; with an open window any thread may call it."""
+        if self._acknowledge_shortly(record, type):
+            return
         if not isinstance(record, ShareRecord):
             raise not_a_record(record)
         kind = acknowledge_type(type)

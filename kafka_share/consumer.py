@@ -72,6 +72,7 @@ class KafkaShareConsumer(ConsumerFacade[K, V]):
 
     def _make_guard(self) -> None:
         self._one_caller = OneCaller(KafkaShareConsumer._call, KafkaShareConsumer.acknowledge)
+        self._acknowledge_shortly = self._application.deliveries.short_way.begin(self._one_caller.lock.locked)
 
     # ---- subscription
 
@@ -168,6 +169,8 @@ class KafkaShareConsumer(ConsumerFacade[K, V]):
         With an open window any thread may call this, it is sent without waiting for a poll, all types but RENEW are
         final, and a record is known by its delivery. A renewed record stays with its holder.
         """
+        if self._acknowledge_shortly(record, type):
+            return
         if not isinstance(record, ShareRecord):
             raise not_a_record(record)
         kind = type if isinstance(type, AcknowledgeType) else acknowledge_type(type)

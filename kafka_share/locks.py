@@ -97,6 +97,19 @@ class AcquisitionLock:
             return list(offsets) if self._generation.has_ended or self._now_ms() >= self._deadline_at_ms else []
         return [offset for offset in offsets if self.is_lost(offset)]
 
+    @property
+    def may_be_lost(self) -> bool:
+        """False if no record's lock is lost, which is known without a look at each."""
+        return (
+            bool(self._renewed or self._lost or self._lost_spans)
+            or self._generation.has_ended
+            or self._now_ms() >= self._deadline_at_ms
+        )
+
+    def all_last(self, span_ms: int) -> bool:
+        """Whether all records' locks are known to last longer than this, without a look at each."""
+        return not self._renewed and self._deadline_at_ms - self._now_ms() > span_ms
+
     def ends_within(self, offsets: Iterable[int], span_ms: int) -> bool:
         """Whether one of these locks is about to end, and is not lost yet."""
         now_ms = self._now_ms()

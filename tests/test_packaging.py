@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import re
 import runpy
 import shutil
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
 from support.documentation import ROOT, links_of
 
-pytest.importorskip("setuptools")
-
 pytestmark = pytest.mark.one_python
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+NATIVE = "kafka_share/native"
+COMPILED = {".so", ".pyd"}
 BUILT_IN = {"kafka_share", "LICENSE", "NOTICE", "README.md", "pyproject.toml", "setup.py", "MANIFEST.in", ".gitignore"}
 """What an archive has without a word, and what it needs not have."""
 
@@ -40,7 +42,22 @@ def test_the_source_archive_has_everything_that_the_repository_has() -> None:
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
     lines = (ROOT / "MANIFEST.in").read_text("utf-8").splitlines()
     named = {name for line in lines if line.startswith(("graft ", "include ")) for name in line.split()[1:]}
+    assert f"recursive-include {NATIVE} *.pyx *.pxd *.pxi *.h" in lines
     assert {name.split("/")[0] for name in tracked.stdout.split()} - BUILT_IN == named
+    assert [name for name in tracked.stdout.split() if Path(name).suffix in COMPILED] == []
+
+
+@pytest.mark.timeout(120)  # it starts a Python: on a busy machine that alone may take 20 s
+def test_the_source_archive_has_the_source_of_the_compiled_module_and_a_wheel_has_none(tmp_path: Path) -> None:
+    """Also when it is made where the module is not built, as `tox run -e build` does it."""
+    where = ["egg_info", "--egg-base", str(tmp_path), "build_py", "--build-lib", str(tmp_path / "lib")]
+    environment = os.environ | {"KAFKA_SHARE_PURE_PYTHON": "1"}
+    subprocess.run([sys.executable, "setup.py", "--quiet", *where], cwd=ROOT, check=True, env=environment)
+    archived = set((tmp_path / "kafka_share.egg-info" / "SOURCES.txt").read_text("utf-8").splitlines())
+    files = [path for path in (ROOT / NATIVE).iterdir() if path.is_file() and path.suffix not in COMPILED]
+    assert {path.relative_to(ROOT).as_posix() for path in files} <= archived
+    in_wheel = {path.name for path in (tmp_path / "lib" / NATIVE).iterdir()}
+    assert in_wheel == {path.name for path in files if path.suffix in {".py", ".pyi"}}
 
 
 def test_every_extra_is_installed_by_somebody_who_reads_what_needs_it() -> None:

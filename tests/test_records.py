@@ -28,7 +28,7 @@ def test_a_record_does_not_spill_its_payload_when_it_is_printed() -> None:
 def test_completion_after_a_record_shows_what_a_record_has() -> None:
     shown = [name for name in dir(record()) if not name.startswith("_")]
     properties = ("is_last_delivery", "lock_deadline", "lock_lost", "lock_remaining_ms")
-    assert shown == sorted({*ShareRecord._fields, *properties} - {"lock"})
+    assert shown == sorted({*ShareRecord.__match_args__, *properties} - {"lock"})
 
 
 def test_records_say_how_many_they_are_when_they_are_printed() -> None:
@@ -40,7 +40,7 @@ def test_records_say_how_many_they_are_when_they_are_printed() -> None:
 def test_a_record_stays_the_same_when_it_is_pickled() -> None:
     again = pickle.loads(pickle.dumps(record()))
     assert again == record()
-    assert type(again) is ShareRecord
+    assert isinstance(again, ShareRecord)
     assert (again.value, again.headers, again.delivery_count) == (b"secret", (("h", b"secret"),), 1)
 
 
@@ -60,12 +60,12 @@ def test_a_record_is_equal_to_its_copies_whatever_lock_and_error_they_have() -> 
     error = RecordDeserializationError(
         "bad", topic="t", partition=0, offset=5, origin="value", key=None, value=b"bad", headers=(), timestamp=1
     )
-    plain, held = record()._replace(error=error), record()._replace(lock=lock, error=error)
+    plain, held = record().__replace__(error=error), record().__replace__(lock=lock, error=error)
     assert (held.lock_deadline, held.lock_remaining_ms(), held.lock_lost) == (31.0, 30_000, False)
     for one in (plain, held):
         for again in (pickle.loads(pickle.dumps(one)), deepcopy(one)):
             assert again == held == record()
-            assert again._replace(value=b"other") != held
+            assert again.__replace__(value=b"other") != held
             assert hash(again) == hash(held)
             assert isinstance(again.error, RecordDeserializationError)
             assert again.error.value == b"bad"
@@ -79,7 +79,7 @@ def test_a_pickled_record_knows_when_its_lock_ends_and_whether_it_was_lost(monke
     monkeypatch.setattr(time, "time_ns", lambda: now_s * 10**9)
     monkeypatch.setattr(time, "monotonic_ns", lambda: (now_s - 900) * 10**9)
     lock = AcquisitionLock(31_000, LockGeneration(), lambda: 1_000)
-    held, lost, renewed = (record(offset=offset)._replace(lock=lock) for offset in (5, 6, 7))
+    held, lost, renewed = (record(offset=offset).__replace__(lock=lock) for offset in (5, 6, 7))
     lock.lose(6, 6)
     lock.renew(7, 7, 51_000)
     pickled = pickle.dumps([held, lost, renewed])
@@ -98,7 +98,7 @@ def test_a_pickled_record_knows_when_its_lock_ends_and_whether_it_was_lost(monke
 
 def test_a_copied_record_has_the_same_lock() -> None:
     generation = LockGeneration()
-    held = record(value={"a": [1]})._replace(lock=AcquisitionLock(31_000, generation, lambda: 1_000))
+    held = record(value={"a": [1]}).__replace__(lock=AcquisitionLock(31_000, generation, lambda: 1_000))
     for copied in (copy.copy(held), deepcopy(held)):
         assert copied.lock_remaining_ms() == 30_000
     deep = deepcopy(held)

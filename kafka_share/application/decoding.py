@@ -6,7 +6,7 @@ and must not delay heartbeats. Values in, values out; no state outlives one fetc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, TypeAlias
 
 import attrs
@@ -16,6 +16,7 @@ from kafka_share.core.fetching.offsets import AcknowledgementRun
 from kafka_share.deserializers import Deserializer
 from kafka_share.errors import CorruptRecordError, DataError, RecordDeserializationError, UnsupportedRecordError
 from kafka_share.locks import AcquisitionLock
+from kafka_share.native import IS_COMPILED, RecordBlock, with_values
 from kafka_share.protocol.record_batches import (
     BatchTooLargeError,
     RecordBatch,
@@ -23,12 +24,15 @@ from kafka_share.protocol.record_batches import (
     UnsupportedBatchError,
     iter_batches,
 )
-from kafka_share.protocol.record_format import LENGTH_END, MAGIC, MAGIC_AT, MAX_BATCH_BYTES, RecordTuple
+from kafka_share.protocol.record_format import LENGTH_END, MAGIC, MAGIC_AT, MAX_BATCH_BYTES, Codec, RecordTuple
+from kafka_share.protocol.record_headers import EncodedHeaders
 from kafka_share.protocol.share_values import GAP, AcquiredRange
 from kafka_share.records import AcknowledgeType, ShareRecord, TimestampType
 
 Record: TypeAlias = ShareRecord[Any, Any]
-_new_record: Callable[[type[Record], tuple[Any, ...]], Record] = tuple.__new__
+
+_TIMESTAMP_TYPES = (TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)
+_NO_LIMIT = 1 << 62
 
 
 @attrs.frozen
@@ -67,12 +71,17 @@ class PartitionDecoding:
         self._gaps: list[AcknowledgementRun] = []
         self._pending = list(reversed(fetched.acquired))
         self._done_up_to = -1
+        self._limit = _NO_LIMIT
         self._steps = self._decode()
         self._is_ahead = False
         """The generator is at another place than the last confirmed step, or has ended by an exception."""
 
-    def next_step(self) -> list[Record] | Problem | None:
-        """Whatever a deserializer raises beyond `Exception` (an interrupt) passes through, and costs no record."""
+    def next_step(self, limit: int | None = None) -> list[Record] | Problem | None:
+        """A step has no more than `limit` records, but for the rest of the record batch that reaches it.
+
+        Whatever a deserializer raises beyond `Exception` (an interrupt) passes through, and costs no record.
+        """
+        self._limit = _NO_LIMIT if limit is None else limit
         if self._is_ahead:
             self._begin_again()
         self._is_ahead = True
@@ -114,15 +123,18 @@ class PartitionDecoding:
 
     def _decode(self) -> Iterator[list[Record] | Problem]:
         records, position = memoryview(self.fetched.records), 0
+        block = self._new_block()
         while self._pending:
+            if block is not None:
+                before = position
+                position, found = self._scan(block, position)
+                if found:
+                    yield from self._deserialized(found)
+                if position > before:
+                    continue
+            # One record batch in Python: without a block each of them, else what is damaged or of an old format.
             try:
-                for batch in iter_batches(records[position:]):
-                    position += len(batch.data)
-                    self._gaps_before(batch.base_offset)
-                    if self._pending and self._pending[-1].first <= batch.last_offset:
-                        yield from self._decode_batch(batch, position)
-                    if not self._pending:
-                        return
+                batch = next(iter_batches(records[position:]), None)
             except RecordBatchError as error:
                 stop = self._end_of_batch(position)
                 if stop is None:
@@ -130,11 +142,35 @@ class PartitionDecoding:
                     return
                 yield from self._unreadable_batch(self._offset_at(position), self._offset_before(stop), error)
                 position = stop
-            else:
+                continue
+            if batch is None:
                 break
+            position += len(batch.data)
+            self._gaps_before(batch.base_offset)
+            if self._pending and self._pending[-1].first <= batch.last_offset:
+                yield from self._decode_batch(batch, position)
         if position < len(records) and self._pending:
             yield self._damaged_rest("the record batch is cut off")
         self._gaps_before(None)
+
+    def _new_block(self) -> RecordBlock | None:
+        """What finds sound records; None where it was not compiled."""
+        if not IS_COMPILED:
+            return None
+        _, topic, partition = self.fetched.partition
+        return RecordBlock(topic, partition, self.fetched.records, self._lock, _TIMESTAMP_TYPES, EncodedHeaders)
+
+    def _scan(self, block: RecordBlock, position: int) -> tuple[int, list[Record]]:
+        """Sound record batches from a byte on: where they end, and their records."""
+        decoder = self._decoder
+        # An interrupt inside of a deserializer makes those of one batch come again, and not of all of them.
+        limit = self._limit if decoder.key_deserializer is decoder.value_deserializer is None else 1
+        position, found, gaps, reached = block.scan(
+            position, self._pending[::-1], decoder.check_crcs, decoder.max_batch_bytes, _decompress, limit
+        )
+        self._gaps += [AcknowledgementRun(first, last, GAP) for first, last in gaps]
+        self._acquired_up_to(reached - 1)
+        return position, found
 
     def _decode_batch(self, batch: RecordBatch, position: int) -> Iterator[list[Record] | Problem]:
         try:
@@ -243,77 +279,59 @@ class PartitionDecoding:
 
     def _make(self, raw: Sequence[RecordTuple], count: int, batch: RecordBatch) -> Iterator[list[Record] | Problem]:
         _, topic, partition = self.fetched.partition
-        kind = TimestampType(batch.timestamp_type)
+        kind, lock = TimestampType(batch.timestamp_type), self._lock
         epoch = batch.partition_leader_epoch if batch.partition_leader_epoch >= 0 else None
-        keys, values, lock = self._decoder.key_deserializer, self._decoder.value_deserializer, self._lock
-        if keys is None and values is None:
-            # Straight from a tuple: saves the call of a Python function with a dozen arguments for each record.
-            yield [
-                _new_record(
-                    ShareRecord,
-                    (topic, partition, offset, timestamp, kind, key, value, headers, epoch, count, None, lock),
-                )
+        yield from self._deserialized(
+            [
+                ShareRecord(topic, partition, offset, timestamp, kind, key, value, headers, epoch, count, None, lock)
                 for offset, timestamp, key, value, headers in raw
             ]
+        )
+
+    def _deserialized(self, records: list[Record]) -> Iterator[list[Record] | Problem]:
+        keys, values = self._decoder.key_deserializer, self._decoder.value_deserializer
+        if keys is None and values is None:
+            yield records
             return
         made: list[Record] = []
-        for item in raw:
-            offset, timestamp, key, value, headers = item
+        for record in records:
+            key, value, headers = record.key, record.value, record.headers
             origin: Literal["key", "value"] = "key"
             failed: RecordDeserializationError | None = None
             try:
-                new_key = key if keys is None else keys.deserialize(topic, headers, key)
+                new_key = key if keys is None else keys.deserialize(record.topic, headers, key)
                 origin = "value"
-                new_value = value if values is None else values.deserialize(topic, headers, value)
+                new_value = value if values is None else values.deserialize(record.topic, headers, value)
             except Exception as error:  # noqa: BLE001 - whatever the application's deserializer raises is the news
-                failed = self._undeserializable(item, origin, error)
+                failed = self._undeserializable(record, origin, error)
                 new_key, new_value = key, value
-            if failed is not None and not self._decoder.marks_errors:
-                if made:
-                    yield made
-                    made = []
-                yield Problem(failed, (AcknowledgementRun(offset, offset, AcknowledgeType.RELEASE),))
+            if failed is None or self._decoder.marks_errors:
+                made.append(with_values(record, new_key, new_value, failed))
                 continue
-            made.append(
-                _new_record(
-                    ShareRecord,
-                    (
-                        topic,
-                        partition,
-                        offset,
-                        timestamp,
-                        kind,
-                        new_key,
-                        new_value,
-                        headers,
-                        epoch,
-                        count,
-                        failed,
-                        lock,
-                    ),
-                )
-            )
+            if made:
+                yield made
+                made = []
+            yield Problem(failed, (AcknowledgementRun(record.offset, record.offset, AcknowledgeType.RELEASE),))
         if made:
             yield made
 
     def _undeserializable(
-        self, item: RecordTuple, origin: Literal["key", "value"], cause: Exception
+        self, record: Record, origin: Literal["key", "value"], cause: Exception
     ) -> RecordDeserializationError:
-        offset, timestamp, key, value, headers = item
         where = self.fetched.partition
         error = RecordDeserializationError(
             # Not what the exception says: it may hold the payload, and messages are logged.
-            f"The {origin} of the record of partition {where} at offset {offset} could not be deserialized: "
+            f"The {origin} of the record of partition {where} at offset {record.offset} could not be deserialized: "
             f"its deserializer raised {type(cause).__name__}."
             + ("" if self._decoder.marks_errors else " The record has been marked RELEASE."),
             topic=where.topic,
             partition=where.partition,
-            offset=offset,
+            offset=record.offset,
             origin=origin,
-            key=key,
-            value=value,
-            headers=headers,
-            timestamp=timestamp,
+            key=record.key,
+            value=record.value,
+            headers=record.headers,
+            timestamp=record.timestamp,
         )
         error.__cause__ = cause
         return error
@@ -333,3 +351,9 @@ class PartitionDecoding:
         """Acquired offsets that no batch covers: compacted away, or below the first batch."""
         for first, last, _ in self._acquired_up_to(None if offset is None else offset - 1):
             self._gaps.append(AcknowledgementRun(first, last, GAP))
+
+
+def _decompress(codec: Codec, data: memoryview, limit: int) -> bytes:
+    from kafka_share.protocol.compression import decompress  # only who meets compressed bytes needs cramjam
+
+    return decompress(codec, data, limit)

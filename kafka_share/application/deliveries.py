@@ -20,6 +20,7 @@ import attrs
 
 from kafka_share.application.awaited_outcomes import AwaitedOutcomes, Notice, OnOutcome, Waiting, without
 from kafka_share.application.delivery import Delivery, Leaving, Record, runs_of
+from kafka_share.application.short_way import ShortWay
 from kafka_share.core.events import (
     AcknowledgementOutcome,
     FetchedPartition,
@@ -81,6 +82,7 @@ class Deliveries:
         self._now_ms = now_ms
         self._by_place: dict[tuple[str, int], list[Delivery]] = {}
         self._by_lock: dict[AcquisitionLock, Delivery] = {}
+        self.short_way: ShortWay = ShortWay(explicit=explicit, is_final=self._has_window)
         self._numbers = count(1)
         self._leaving: tuple[Delivery, Leaving] | None = None
         """Booked, and perhaps not moved from one book to the other."""
@@ -90,6 +92,16 @@ class Deliveries:
         """The runs of each number that have no outcome that has reached the application."""
         self._is_announced = False
         self._waits_for_room = False
+
+    def _open_short_way(self) -> None:
+        """Unless something has to be done with the next acknowledgement beside booking it."""
+        is_quiet = not self.is_pressing
+        if self._has_window:
+            is_quiet = self._is_announced and not self._waits_for_room
+        self.short_way.is_open = is_quiet and not self.is_closed and self._leaving is None
+
+    def _shut_short_way(self) -> None:
+        self.short_way.is_open = False
 
     # ---- delivery
 
@@ -105,6 +117,7 @@ class Deliveries:
                 delivery.delivered_at_ms = self._now_ms()
             delivery.deliver(records)
             self._file(delivery)
+            self._open_short_way()
 
     def _supersede(self, delivery: Delivery, records: list[Record]) -> None:
         """Forget older deliveries of these records: a record that is handed out anew was not locked any more.
@@ -153,12 +166,14 @@ class Deliveries:
             if delivery not in here:
                 here.append(delivery)
             self._by_lock[lock] = delivery
+            self.short_way.add(lock, delivery.ledger)
             return
         if delivery in here:
             here.remove(delivery)
         if not here:
             self._by_place.pop(where, None)
         self._by_lock.pop(lock, None)
+        self.short_way.drop(lock)
 
     def heal(self) -> None:
         """After an interrupt: finish what was begun, so that every book agrees with the others."""
@@ -200,6 +215,7 @@ class Deliveries:
         with self.guard:
             room = self._room()
             self._waits_for_room = room <= 0
+            self._open_short_way()
             return room
 
     def has_found_room(self) -> bool:
@@ -304,6 +320,7 @@ class Deliveries:
         if not self._is_announced:
             self.announce()
             self._is_announced = True
+            self._open_short_way()
 
     def announce_passed(self) -> None:
         """A loop has moved past a record, whose acceptance can be gathered."""
@@ -399,6 +416,7 @@ class Deliveries:
         """The same as `gather` for close: what waits for its release is released."""
         with self.guard:
             self.is_closed = True
+            self._shut_short_way()
             for delivery in self._all():
                 delivery.hold_no_longer_than(self._known_lock_ms(), self._now_ms())
                 delivery.release_held(_END_OF_TIME_MS)
@@ -412,12 +430,14 @@ class Deliveries:
             return self._gather(is_early=False)
 
     def _gather(self, *, is_early: bool) -> tuple[GatheredAcknowledgements, ...]:
+        self._shut_short_way()
         self._finish_leaving()
         for delivery in self._all():
             leaving = delivery.gathered(self._numbers, has_window=self._has_window, is_early=is_early)
             if leaving is not None:
                 self._leaving = (delivery, leaving)
                 self._finish_leaving()
+        self._open_short_way()
         return tuple(self._unposted.values())
 
     def _finish_leaving(self) -> None:
@@ -443,6 +463,7 @@ class Deliveries:
         """
         with self.guard:
             self._is_announced = False
+            self._shut_short_way()
             if self._has_window:
                 self.give_up_lost()
             self._release_held()
@@ -460,6 +481,7 @@ class Deliveries:
         lock_ms, now_ms = self._known_lock_ms(), self._now_ms()
         held = self._all()
         self.is_pressing = self._protects_locks and any(delivery.has_pressing(lock_ms // 2) for delivery in held)
+        self._open_short_way()
         if not self._can_renew:
             return ()
         waiting: dict[AcquisitionLock | None, list[int]] = {}
@@ -528,6 +550,7 @@ class Deliveries:
         """Nothing is sent or answered any more: whoever waits gets this error."""
         with self.guard:
             self.is_closed = True
+            self._shut_short_way()
             notices = self._awaited.abandon(error)
             for delivery in self._all():
                 waiting = delivery.waiting()
@@ -546,6 +569,7 @@ class Deliveries:
                 assert self._by_lock[delivery.lock] is delivery
                 delivery.check()
         assert len(self._by_lock) == len(self._all()), "a delivery is found by its place or its lock only"
+        self.short_way.check({lock: one.ledger for lock, one in self._by_lock.items()})
 
 
 def _nobody() -> None:

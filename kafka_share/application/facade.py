@@ -162,7 +162,7 @@ class ConsumerFacade(ConsumerMetrics, abc.ABC, Generic[K, V]):
         records: Iterable[ShareRecord[Any, Any]],
         type: AcknowledgeTypeOrName = AcknowledgeType.ACCEPT,  # noqa: A002
     ) -> None:
-        """The same as `acknowledge` for each of these records; with an open window it costs much less.
+        """The same as `acknowledge` for each of these records, and costs much less.
 
         All that are in flight are acknowledged. Then raises `IllegalStateError` for the first that is not in flight,
         and for any in implicit mode. Acknowledges none and raises `TypeError` if one is no `ShareRecord`,
@@ -172,6 +172,7 @@ class ConsumerFacade(ConsumerMetrics, abc.ABC, Generic[K, V]):
         for record in known:
             if not isinstance(record, ShareRecord):
                 raise not_a_record(record)
+        known = self._application.deliveries.short_way.acknowledge_all(known, kind)
         if self._has_window:
             self._origin.enter()
             self._calls.acknowledge_deliveries(known, kind)

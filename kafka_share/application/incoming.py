@@ -182,7 +182,7 @@ class IncomingRecords:
     def _decode_partition(self, decoding: _Decoding, limit: int) -> None:
         steps, delivery = decoding.steps, decoding.delivery
         while not self._is_full(limit):
-            step = steps.next_step()
+            step = steps.next_step(limit - self._count_returning() if self._has_window else None)
             if step is None:
                 self._preset_gaps(decoding)
                 self._decoding.popleft()

@@ -31,7 +31,8 @@ Message: TypeAlias = Any
 class Channel(enum.Enum):
     """Which connection to a node a request travels on: a ShareFetch that waits there must not hold up a heartbeat."""
 
-    __hash__ = object.__hash__  # that of an Enum is a function in Python, which every look-up by channel would call
+    if not TYPE_CHECKING:  # where an Enum has the same, but in Python: every look-up by channel would call a function
+        __hash__ = object.__hash__
 
     CONTROL = "control"
     """Metadata, FindCoordinator, ShareGroupHeartbeat."""

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
+
+from kafka_share.native import record_methods
 
 PURE_PYTHON_VARIABLE: Final = "KAFKA_SHARE_PURE_PYTHON"
 
@@ -31,4 +33,22 @@ else:
 
 IS_COMPILED: Final = WHY_PURE is None
 
-crc32c = _chosen.crc32c
+crc32c: Final = _chosen.crc32c
+ShareRecord = _chosen.ShareRecord
+with_values: Final = _chosen.with_values
+Ledger = _chosen.Ledger
+RecordBlock = _chosen.RecordBlock
+"""None where nothing was compiled, and so is `Gate`: these only make shorter what has a long way too."""
+Gate = _chosen.Gate
+
+columns: Final = _chosen.columns
+shut_all_gates: Final = _chosen.shut_all_gates
+
+record_methods.unpickle_as(ShareRecord)
+
+if TYPE_CHECKING:
+
+    class Snapshot(Protocol):
+        """What of a ledger has been acknowledged at one time; nobody but the ledger looks into it."""
+
+        def __len__(self) -> int: ...

@@ -6,6 +6,26 @@ tests in tests/native hold that the two are the same.
 
 from __future__ import annotations
 
+from typing import Any
+
+from kafka_share.native.pure_ledger import Ledger
+from kafka_share.native.pure_record import ShareRecord, with_values
+
+__all__ = ["Gate", "Ledger", "RecordBlock", "ShareRecord", "columns", "crc32c", "shut_all_gates", "with_values"]
+
+RecordBlock = None
+"""Records are found batch by batch, as those are that the compiled one leaves out."""
+Gate = None
+"""There is no short way that would be shorter."""
+
+
+def columns(records: list[ShareRecord[Any, Any]]) -> None:
+    """There are no blocks whose bytes could be copied at once."""
+
+
+def shut_all_gates() -> None:
+    """There is none."""
+
 
 def crc32c(data: bytes | bytearray | memoryview, /) -> int:
     """The checksum of some bytes, an unsigned 32-bit number."""

@@ -10,6 +10,7 @@ import os
 import threading
 
 from kafka_share.errors import IllegalStateError
+from kafka_share.native import shut_all_gates
 
 
 class _Process:
@@ -21,12 +22,14 @@ class _Process:
 def _forked() -> None:
     _Process.changes += 1
     _Process.is_ending = False
+    shut_all_gates()
 
 
 def begin_to_end() -> None:
     """The interpreter runs its exit handlers: the main thread is done, and no thread but daemons is left."""
     _Process.changes += 1
     _Process.is_ending = True
+    shut_all_gates()
 
 
 class Origin:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from kafka_share.columns import to_arrow
 from kafka_share.records import ShareRecord
 
 _TIMESTAMP: Final = pa.timestamp("us", "UTC")
@@ -81,22 +82,21 @@ def _cut(records: Sequence[ShareRecord], most_bytes: int, most_records: int) -> 
 
 def _encode(records: Sequence[ShareRecord], lease_id: str, columns: Sequence[str]) -> bytes:
     """Column by column, since a step of Python for each value would be most of what an agent does."""
-    fields = list(zip(*records, strict=True))
-    topics, partitions, offsets, timestamps, types, keys, values, headers, _, deliveries = fields[:10]
+    found = to_arrow(list(records))
     arrays = {
-        "key": pa.array(keys, pa.binary()),
-        "value": pa.array(values, pa.binary()),
-        "topic": pa.array(topics, pa.string()),
-        "partition": pa.array(partitions, pa.int32()),
-        "offset": pa.array(offsets, pa.int64()),
-        "timestamp": pa.array(timestamps, pa.timestamp("ms", "UTC")).cast(_TIMESTAMP),
-        "timestampType": pa.array(types, pa.int32()),
-        "deliveryCount": pa.array(deliveries, pa.int32()),
+        "key": found["key"],
+        "value": found["value"],
+        "topic": found["topic"].dictionary_decode(),
+        "partition": found["partition"],
+        "offset": found["offset"],
+        "timestamp": found["timestamp"].cast(_TIMESTAMP),
+        "timestampType": pa.array([record.timestamp_type for record in records], pa.int32()),
+        "deliveryCount": found["delivery_count"],
         "leaseId": pa.repeat(pa.scalar(lease_id, pa.string()), len(records)),
     }
     if "headers" in columns:
-        documents = [[{"key": name, "value": value} for name, value in one] or None for one in headers]
-        arrays["headers"] = pa.array(documents, _HEADERS)
+        pairs = [record.headers for record in records]
+        arrays["headers"] = pa.array([[{"key": n, "value": v} for n, v in one] or None for one in pairs], _HEADERS)
     batch = pa.record_batch([arrays[name] for name in columns], names=list(columns))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:

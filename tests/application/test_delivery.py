@@ -198,10 +198,10 @@ def test_a_record_is_not_in_flight_when_it_was_taken_back() -> None:
     assert said(holder) == (Run(0, 0, ACCEPT),)
 
 
-def test_check_fails_when_a_type_belongs_to_no_record() -> None:
+def test_check_fails_when_what_waits_for_its_release_is_not_here() -> None:
     holder = holding(0)
-    holder._types[1] = 1
-    with pytest.raises(AssertionError, match="never delivered"):
+    holder._held[1] = 1
+    with pytest.raises(AssertionError, match="is gone waits for its release"):
         holder.check()
 
 

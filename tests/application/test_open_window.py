@@ -167,7 +167,7 @@ def test_of_many_those_that_were_given_up_have_failed_already() -> None:
     assert side.handed_over() == []
     assert side.application.deliveries.acknowledge_deliveries(records, ACCEPT) is None
     assert side.handed_over() == [(Run(0, 0, 1), Run(2, 2, 1))]
-    by_hand = records[0]._replace(lock=None)
+    by_hand = records[0].__replace__(lock=None)
     assert isinstance(side.application.deliveries.acknowledge_deliveries([by_hand], ACCEPT), IllegalStateError)
 
 

@@ -1,11 +1,12 @@
 """One seed of the fuzz of record batches: damaged bytes go through the client's decoding, in this process.
 
-Demanded are: no exception, each acquired offset in exactly one of records, gaps and problems, and memory within a
-multiple of what a batch may decompress to.
+Demanded are: no exception, each acquired offset in exactly one of records, gaps and problems, memory within a multiple
+of what a batch may decompress to, and that the compiled decoder finds the same as the one in Python.
 """
 
 from __future__ import annotations
 
+import ctypes
 import random
 import traceback
 import tracemalloc
@@ -19,7 +20,8 @@ from support.old_messages import old_message, old_set
 
 from kafka_share.application.decoding import Decoder, PartitionDecoding, Problem, Record
 from kafka_share.core.events import FetchedPartition
-from kafka_share.native import crc32c
+from kafka_share.core.fetching.offsets import merged
+from kafka_share.native import IS_COMPILED, crc32c
 from kafka_share.protocol.record_batches import control_batch, encode_batch
 from kafka_share.protocol.record_format import CODEC_NAMES, CorruptBatchError
 from kafka_share.protocol.share_values import AcquiredRange
@@ -45,7 +47,7 @@ def run_batches(seed: int, *, trace: bool = False) -> Outcome:
     for _ in range(mutations):
         sound, data = _damaged(sound, source, happened)
     decoder = Decoder(check_crcs=source.random() < 0.7, max_batch_bytes=MAX_BATCH_BYTES)
-    fetched = FetchedPartition(WHERE, 1, 1, data, _acquired(end, source))
+    fetched = FetchedPartition(WHERE, 1, 1, _with_nothing_behind(data), _acquired(end, source))
     lines = [f"{decoder}", f"acquired {fetched.acquired}", data.hex()] if trace else []
     complaint = None
     try:
@@ -95,6 +97,11 @@ def _headers(source: random.Random) -> list[tuple[str, bytes | None]]:
     return [(f"h{i}", source.choice((None, b"", b"x" * 9))) for i in range(source.choice((0, 0, 1, 3)))]
 
 
+def _with_nothing_behind(data: bytes) -> memoryview:
+    """The bytes in memory that ends with them: a bytes object has a zero more, which would stop who reads too far."""
+    return memoryview((ctypes.c_char * len(data)).from_buffer_copy(data)).cast("B")
+
+
 def _acquired(end: int, source: random.Random) -> tuple[AcquiredRange, ...]:
     """Ascending ranges about the batches, some of which reach beyond them."""
     ranges: list[AcquiredRange] = []
@@ -113,12 +120,15 @@ def _damaged(sound: Sequence[bytes], source: random.Random, happened: Counter[st
     batches = list(sound)
     number = source.randrange(len(batches))
     one = bytearray(batches[number])
-    what = source.choice(("bits", "bits", "head", "head", "cut", "length", "twice", "swapped", "torn"))
+    what = source.choice(("bits", "bits", "head", "head", "tail", "cut", "length", "twice", "swapped", "torn"))
     happened[f"batch: {what}"] += 1
     if what in ("bits", "head"):
         stop = len(one) if what == "bits" else min(HEAD_BYTES, len(one))
         for _ in range(source.choice((1, 1, 3))):
             one[source.randrange(stop)] ^= 1 << source.randrange(8)
+    elif what == "tail":  # a number that does not end before the batch does
+        tail = min(len(one), source.choice((1, 1, 2, 9)))
+        one[-tail:] = source.choice((b"\x80", b"\xff")) * tail
     elif what == "cut":
         del one[source.randrange(len(one)) :]
     elif what == "torn":
@@ -154,8 +164,38 @@ def _complaint(fetched: FetchedPartition, decoder: Decoder, happened: Counter[st
         return (
             f"missing {sorted((expected - found).elements())[:5]}, too much {sorted((found - expected).elements())[:5]}"
         )
+    if IS_COMPILED and (differs := _difference(fetched, decoder)):
+        return differs
     limit_bytes = MEMORY_FLOOR_BYTES + MEMORY_FACTOR * (MAX_BATCH_BYTES + len(fetched.records))
     return f"decoding took {peak_bytes:,} bytes" if peak_bytes > limit_bytes else None
+
+
+class DecodingInPython(PartitionDecoding):
+    """As it is where nothing was compiled."""
+
+    def _new_block(self) -> None:
+        return None
+
+
+def _difference(fetched: FetchedPartition, decoder: Decoder) -> str | None:
+    """What the compiled decoder says otherwise than the one in Python."""
+    compiled, plain = (_told(kind(fetched, decoder)) for kind in (PartitionDecoding, DecodingInPython))
+    return None if compiled == plain else f"compiled: {compiled}, in Python: {plain}"
+
+
+def _told(decoding: PartitionDecoding) -> list[Any]:
+    """All that a consumer is told, but for how the records are divided into steps, and the headers' bytes."""
+    told: list[Any] = []
+    while (step := decoding.next_step()) is not None:
+        decoding.confirm(step)
+        if isinstance(step, Problem):
+            told.append((str(step.error), step.runs))
+        else:
+            told += [tuple(getattr(r, name) for name in ("offset", "timestamp", *_FIELDS)) for r in step]
+    return [*told, [tuple(run) for run in merged(decoding.gaps())]]
+
+
+_FIELDS: Final = ("timestamp_type", "key", "value", "leader_epoch", "delivery_count")
 
 
 def _decoded(fetched: FetchedPartition, decoder: Decoder, happened: Counter[str]) -> Counter[int]:

@@ -184,7 +184,7 @@ def test_questions_without_end_are_no_excuse(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.timeout(120)  # forty histories at the most
 @pytest.mark.parametrize(
     ("plant", "first_seed"),
-    [(no_second_join, 10), (forgotten_failures, 2), (trusting_dialogue, 149), (lost_outcomes, 10)],
+    [(no_second_join, 10), (forgotten_failures, 2), (trusting_dialogue, 372), (lost_outcomes, 10)],
 )
 @unmeasured()
 def test_a_planted_defect_shows(plant: Any, first_seed: int, monkeypatch: pytest.MonkeyPatch) -> None:

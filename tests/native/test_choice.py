@@ -6,8 +6,10 @@ import ast
 import importlib.metadata
 import logging
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -26,17 +28,34 @@ FOR_TESTS = {"CRC32C_BY", "crc32c_by_table"}
 
 IS_PURE_WHEEL = "Root-Is-Purelib: true" in (importlib.metadata.distribution("kafka-share").read_text("WHEEL") or "")
 """Whether the package was built with KAFKA_SHARE_PURE_PYTHON=1."""
+HAS_COMPILER = "CI" in os.environ or any(map(shutil.which, ("cc", "gcc", "clang", "cl")))
+WHY_NONE = (
+    "the package was built without the compiled module on purpose" if IS_PURE_WHEEL
+    else None if HAS_COMPILER
+    else "there is no C compiler here"
+)  # fmt: skip
+"""Why it is right that there is no compiled module, if so."""
 
 
-def names_of_stub() -> set[str]:
-    """What the .pyi says that the compiled module has."""
-    found: set[str] = set()
-    for node in ast.parse((FOLDER / "_compiled.pyi").read_text("utf-8")).body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found.add(node.name)
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            found.add(node.target.id)
-    return {name for name in found if not name.startswith("_")}
+def stub() -> dict[str, set[str]]:
+    """The public names that the .pyi gives to the compiled module, each with those of its members, if it is a class."""
+    tree = ast.parse((FOLDER / "_compiled.pyi").read_text("utf-8"))
+    return {name: _names(node.body) if isinstance(node, ast.ClassDef) else set() for name, node in _named(tree.body)}
+
+
+def _names(body: list[ast.stmt]) -> set[str]:
+    return {name for name, _ in _named(body)}
+
+
+def _named(body: list[ast.stmt]) -> Iterator[tuple[str, ast.stmt]]:
+    for node in body:
+        name = ast.unparse(node.target) if isinstance(node, ast.AnnAssign) else getattr(node, "name", "_")
+        if _is_public(name):
+            yield name, node
+
+
+def _is_public(name: str) -> bool:
+    return not name.startswith("_")
 
 
 def said_by_another_process(first: str = "", **variables: str) -> str:
@@ -46,7 +65,7 @@ def said_by_another_process(first: str = "", **variables: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout.strip()
 
 
-@pytest.mark.skipif(IS_PURE_WHEEL, reason="this wheel was built without the compiled module on purpose")
+@pytest.mark.skipif(WHY_NONE is not None, reason=str(WHY_NONE))
 def test_the_compiled_module_is_there_unless_it_was_not_asked_for() -> None:
     """So that no run passes on the twin alone because the module could not be built."""
     from kafka_share.native import _compiled
@@ -63,7 +82,7 @@ def test_the_compiled_module_is_built_with_the_sanitizers_that_are_to_look_at_it
 
 def test_the_rest_of_the_package_uses_what_the_environment_asks_for() -> None:
     asked_for_python = os.environ.get("KAFKA_SHARE_PURE_PYTHON") == "1"
-    expected = not asked_for_python and not IS_PURE_WHEEL
+    expected = not asked_for_python and WHY_NONE is None
     assert expected == kafka_share.native.IS_COMPILED
     assert (kafka_share.native.WHY_PURE is None) == kafka_share.native.IS_COMPILED
     home = "_compiled" if expected else "_pure"
@@ -113,6 +132,15 @@ def test_the_version_of_the_command_says_whether_it_is_compiled(
 
 
 def test_each_implementation_has_what_type_checkers_are_told(native: ModuleType) -> None:
+    """And the compiled classes have no members besides. A class that the twin lacks is None there."""
     is_pure = native.__name__.endswith("_pure")
-    assert names_of_stub() - (FOR_TESTS if is_pure else set()) <= set(vars(native))
-    assert names_of_stub() >= FOR_TESTS
+    told = {name: members for name, members in stub().items() if not (is_pure and name in FOR_TESTS)}
+    assert stub().keys() >= FOR_TESTS
+    assert told.keys() <= set(vars(native))
+    for name, members in told.items():
+        there = getattr(native, name)
+        if isinstance(there, type):
+            public = set(filter(_is_public, dir(there)))
+            assert members <= public if is_pure else members == public, name
+        else:
+            assert not members or (is_pure and there is None), name

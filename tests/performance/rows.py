@@ -41,7 +41,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
 
 RECORDS: Final[Mapping[str, Mapping[str, int]]] = MappingProxyType(
     {
-        STUB: {OURS: 1, OURS_ASYNCIO: 1, CONFLUENT: 5, JAVA: 20},
+        STUB: {OURS: 4, OURS_ASYNCIO: 4, CONFLUENT: 5, JAVA: 20},
         REFERENCE: {OURS: 1, OURS_ASYNCIO: 1, CONFLUENT: 1, JAVA: 1, RAW: 1},
         KAFKA: {OURS: 1, OURS_ASYNCIO: 1, CONFLUENT: 2, JAVA: 4},
     }
@@ -51,19 +51,11 @@ first quarter is left out: its virtual machine compiles then."""
 
 CAUSES: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "decoding": "each record is decoded by Python code, field by field; the peers do it in C and compiled Java",
-        "objects": "each record becomes a tuple of twelve fields when it arrives, whether or not anybody looks at them",
-        "wake-ups": "each poll wakes the background thread through a mailbox and a pipe to itself, is woken by a "
-        "condition, and the two threads take turns at the interpreter's lock; a fetch takes several turns of an event "
-        "loop in Python",
-        "bookkeeping": "each acknowledgement goes through calls in Python and into a dict, and is taken out again "
-        "when ranges are made",
-        "batches": "each batch costs objects, a header and a checksum call in Python, however few records it holds",
-        "copies": "what is fetched is decompressed and cut into values as Python objects, with copies between",
-        "window": "in an open window each record is kept by itself, and any thread may acknowledge it, so each call "
-        "takes a lock",
-        "locks": "in an open window the background thread looks at the lock of each record in flight at every turn, so "
-        "a record costs more, the more are in flight",
+        "polls": "each poll, however few records it brings, costs two turns of an event loop in Python, and a "
+        "hand-over between two threads that take turns at the interpreter's lock; the peers do that in C and in Java",
+        "calls": "acknowledge is a call in Python for each record, and the commits are another hand-over",
+        "loop": "the handler's loop and the interpreter are most of what is measured, for every client in Python",
+        "window": "in an open window a poll is asked for whatever there is room for, so each brings fewer records",
     }
 )
 
@@ -86,7 +78,7 @@ class Row:
     window: int = 0
     send_ahead: bool = False
     consumers: int = 1
-    causes: tuple[str, ...] = ("decoding", "wake-ups", "objects")
+    causes: tuple[str, ...] = ("polls",)
 
     @property
     def is_latency(self) -> bool:
@@ -106,15 +98,14 @@ BY_FLIGHT: Final = "Scaling: records in flight (open window)"
 PARTS: Final = (RATE, BROKERS, LATENCY, BY_CONSUMERS, BY_PARTITIONS, BY_FLIGHT)
 
 _AHEAD: Final = "; ours with send_ahead"
-_IMPLICIT: Final = ("decoding", "wake-ups", "objects")
-_EXPLICIT: Final = ("bookkeeping", *_IMPLICIT)
-_COMMIT: Final = ("wake-ups", "bookkeeping", "decoding", "objects")
-_WINDOW: Final = ("locks", "window", "bookkeeping", "decoding", "objects")
-_BUSY: Final = ("wake-ups", "decoding", "objects")
+_IMPLICIT: Final = ("polls",)
+_EXPLICIT: Final = ("polls", "calls")
+_WINDOW: Final = ("window", "calls", "polls")
+_BUSY: Final = ("loop", "polls")
 _MODES: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("implicit", "implicit", _IMPLICIT),
     ("explicit", "explicit, a call per record", _EXPLICIT),
-    ("commit", "explicit, and commit_sync after each poll", _COMMIT),
+    ("commit", "explicit, and commit_sync after each poll", _EXPLICIT),
 )
 CODECS: Final[tuple[Codec, ...]] = ("gzip", "snappy", "lz4", "zstd")
 
@@ -144,7 +135,7 @@ def _on_the_stub() -> Iterator[Row]:
             mode=mode,
             contestants=TRIO,
             records=100_000,
-            causes=(*causes, "copies"),
+            causes=causes,
         )
     yield Row(id="stub-100-poll-2000", part=RATE, title="100 B, max_poll_records 2,000", max_poll_records=2_000)
     headers = Settings(shape=Shape(100, headers=2))
@@ -156,14 +147,13 @@ def _on_the_stub() -> Iterator[Row]:
             title=f"100 B, {partitions} partitions",
             settings=Settings(partitions),
         )
-    for size, causes in ((10, ("batches", "decoding", "objects")), (1, ("batches", "objects"))):
+    for size in (10, 1):
         yield Row(
             id=f"stub-100-batches-{size}",
             part=RATE,
             title=f"100 B, batches of {size}",
             settings=Settings(shape=Shape(100, batch_records=size)),
             records=100_000 if size == 10 else 40_000,
-            causes=causes,
         )
     for value_bytes, label in ((100, "100 B"), (1_000, "1 kB")):
         for codec in CODECS:
@@ -173,7 +163,7 @@ def _on_the_stub() -> Iterator[Row]:
                 title=f"{label}, {codec}",
                 settings=Settings(shape=Shape(value_bytes, codec=codec)),
                 records=100_000 if value_bytes == 100 else 40_000,
-                causes=(*_IMPLICIT, "copies"),
+                causes=_IMPLICIT,
             )
     yield Row(
         id="stub-100-busy",
@@ -260,7 +250,7 @@ def _latency() -> Iterator[Row]:
             settings=Settings(every_ms=20),
             contestants=TRIO if target == KAFKA else (OURS, OURS_ASYNCIO, CONFLUENT) if target == STUB else PAIR,
             records=400,
-            causes=("wake-ups",),
+            causes=("polls",),
         )
 
 
@@ -293,7 +283,7 @@ def _scaling() -> Iterator[Row]:
             window=window,
             max_poll_records=min(500, window),
             records={10: 10_000, 100: 40_000, 100_000: 250_000}.get(window, 80_000),
-            causes=_WINDOW if window > 100 else ("wake-ups", *_WINDOW[1:]),  # few records to a poll
+            causes=_WINDOW,
         )
 
 

@@ -97,8 +97,8 @@ def _gone_through(tree: ast.Module) -> Iterator[ast.expr]:
 
 
 def main(work: Path) -> int:
-    machines = [source.path for source in sources().values() if source.is_machine or source.layer == "application"]
-    found = iterations_over_sets(PACKAGE, machines, work)
+    looked_at = [source.path for source in sources().values() if source.is_machine or source.layer == "application"]
+    found = iterations_over_sets(PACKAGE, [path for path in looked_at if path.endswith(".py")], work)
     sys.stderr.writelines(f"{place}: goes through a set in the order of its hashes\n" for place in found)
     return 1 if found else 0
 

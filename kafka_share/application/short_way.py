@@ -1,0 +1,67 @@
+"""The short way of an acknowledgement, which is one store by compiled code instead of some twenty calls in Python.
+
+Owned by `Deliveries`, which opens it while nothing has to be done with an acknowledgement beside booking it, and shuts
+it while acknowledgements are gathered. Where nothing was compiled there is none.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+
+from kafka_share.application.decoding import Record
+from kafka_share.locks import AcquisitionLock
+from kafka_share.native import IS_COMPILED, Gate, Ledger
+from kafka_share.records import AcknowledgeType
+
+
+class ShortWay:
+    """`is_final`: acknowledgements are final and come from any thread, as in the open window."""
+
+    def __init__(self, *, explicit: bool, is_final: bool) -> None:
+        self._ledgers: dict[AcquisitionLock, Ledger] = {}
+        self._exists = explicit and IS_COMPILED and _has_interpreter_lock()
+        self._is_final = is_final
+        self._gate: Gate | None = None
+
+    def acknowledge_all(self, records: list[Record], kind: AcknowledgeType) -> list[Record]:
+        """Those that have to go the long way."""
+        return records if self._gate is None else self._gate.acknowledge_all(records, kind)
+
+    def begin(self, is_busy: Callable[[], bool]) -> Callable[[object, object], bool]:
+        """What to call with a record and a type: True if it was acknowledged; False: go the long way.
+
+        `is_busy` returns whether a call of the consumer is under way, which nobody may come between.
+        """
+        if not self._exists:
+            return _nowhere
+        self._gate = Gate(self._ledgers, AcknowledgeType, None if self._is_final else is_busy)
+        return self._gate.acknowledge
+
+    @property
+    def is_open(self) -> bool:
+        return self._gate is not None and self._gate.is_open
+
+    @is_open.setter
+    def is_open(self, value: bool) -> None:
+        if self._gate is not None:
+            self._gate.is_open = value
+
+    def add(self, lock: AcquisitionLock, ledger: Ledger) -> None:
+        """The records with this lock are in this ledger."""
+        self._ledgers[lock] = ledger
+
+    def drop(self, lock: AcquisitionLock) -> None:
+        self._ledgers.pop(lock, None)
+
+    def check(self, ledgers: Mapping[AcquisitionLock, Ledger]) -> None:
+        assert self._ledgers == ledgers, "the short way leads to other ledgers"
+
+
+def _nowhere(record: object, kind: object) -> bool:
+    return False
+
+
+def _has_interpreter_lock() -> bool:
+    """Whether one thread runs Python at a time (not so with PEP 703): else a store needs the guard."""
+    return bool(getattr(sys, "_is_gil_enabled", lambda: True)())

@@ -1,0 +1,356 @@
+# What has been acknowledged, and the short way to acknowledge. Part of `_compiled.pyx`; the twin is `pure_ledger`.
+
+cdef enum:  # the state of a record in a ledger; those in the middle are AcknowledgeType
+    GONE = 0
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+    RENEW = 4
+    OPEN = 5
+    HELD = 6
+    STATES = 7
+
+
+@cython.final
+cdef class Ledger:
+    """The delivered records of one delivery, and how each has been acknowledged. See `pure_ledger.Ledger`.
+
+    Each method is one step for the interpreter: no interrupt finds it half done.
+    """
+
+    cdef int64_t *offsets
+    cdef uint8_t *states
+    cdef Py_ssize_t count, room
+    cdef Py_ssize_t[7] tallies
+    cdef list records
+
+    def __cinit__(self):
+        self.records = []
+
+    def __dealloc__(self):
+        PyMem_Free(self.offsets)
+        PyMem_Free(self.states)
+
+    # ---- places
+
+    cdef inline Py_ssize_t find(self, int64_t offset) noexcept:
+        """Where an offset stands, gone or not; -1 if it was never here."""
+        cdef Py_ssize_t low = 0, high = self.count, middle
+        if self.count == 0 or offset < self.offsets[0]:
+            return -1
+        if offset - self.offsets[0] < self.count and self.offsets[offset - self.offsets[0]] == offset:
+            return offset - self.offsets[0]  # no hole before it
+        while low < high:
+            middle = (low + high) // 2
+            if self.offsets[middle] < offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low if low < self.count and self.offsets[low] == offset else -1
+
+    cdef inline Py_ssize_t find_present(self, int64_t offset) noexcept:
+        cdef Py_ssize_t at = self.find(offset)
+        return at if at >= 0 and self.states[at] != GONE else -1
+
+    cdef inline int put(self, Py_ssize_t at, uint8_t state) except -1:
+        self.tallies[self.states[at]] -= 1
+        self.tallies[state] += 1
+        self.states[at] = state
+        if state == GONE:
+            self.records[at] = None
+        return 0
+
+    cdef int make_room(self, Py_ssize_t more) except -1:
+        cdef Py_ssize_t room = max(self.count + more, 2 * self.room)
+        cdef void *grown
+        if self.count + more <= self.room:
+            return 0
+        grown = PyMem_Realloc(self.offsets, room * sizeof(int64_t))
+        if grown == NULL:
+            raise MemoryError()
+        self.offsets = <int64_t *>grown
+        grown = PyMem_Realloc(self.states, room)
+        if grown == NULL:
+            raise MemoryError()
+        self.states = <uint8_t *>grown
+        self.room = room
+        return 0
+
+    # ---- delivery
+
+    def add(self, list records):
+        cdef Py_ssize_t at
+        cdef ShareRecord record
+        cdef int64_t offset
+        if len(self) == 0:
+            self.count, self.tallies[GONE], self.records = 0, 0, []
+        self.make_room(len(records))
+        for item in records:
+            record = item
+            offset = record.block.records[record.index].offset
+            if self.count == 0 or offset > self.offsets[self.count - 1]:
+                at = self.count
+                self.offsets[at], self.states[at] = offset, OPEN
+                self.records.append(record)
+                self.count += 1
+                self.tallies[OPEN] += 1
+                continue
+            at = self.find(offset)
+            if at < 0:
+                self.insert(offset, record)
+            elif self.states[at] == GONE:
+                self.records[at] = record
+                self.put(at, OPEN)
+
+    cdef int insert(self, int64_t offset, ShareRecord record) except -1:
+        """Between those that are here, which happens seldom."""
+        cdef Py_ssize_t at = self.count
+        self.make_room(1)
+        while at > 0 and self.offsets[at - 1] > offset:
+            self.offsets[at], self.states[at] = self.offsets[at - 1], self.states[at - 1]
+            at -= 1
+        self.offsets[at], self.states[at] = offset, OPEN
+        self.records.insert(at, record)
+        self.count += 1
+        self.tallies[OPEN] += 1
+        return 0
+
+    def remove(self, offsets):
+        cdef Py_ssize_t at
+        for offset in offsets:
+            at = self.find_present(offset)
+            if at >= 0:
+                self.put(at, GONE)
+
+    # ---- what is here
+
+    def __len__(self):
+        return self.count - self.tallies[GONE]
+
+    @property
+    def open(self):
+        return self.tallies[OPEN]
+
+    @property
+    def held(self):
+        return self.tallies[HELD]
+
+    @property
+    def acknowledged(self):
+        return self.tallies[ACCEPT] + self.tallies[RELEASE] + self.tallies[REJECT] + self.tallies[RENEW]
+
+    @property
+    def renewing(self):
+        return self.tallies[RENEW]
+
+    def is_held(self, int64_t offset):
+        cdef Py_ssize_t at = self.find(offset)
+        return at >= 0 and self.states[at] == HELD
+
+    def records_at(self, offsets):
+        cdef Py_ssize_t at
+        found = []
+        for offset in offsets:
+            at = self.find_present(offset)
+            if at >= 0:
+                found.append(self.records[at])
+        return found
+
+    def unacknowledged(self, *, bint with_held):
+        cdef Py_ssize_t at
+        return [
+            self.offsets[at] for at in range(self.count)
+            if self.states[at] == OPEN or (with_held and self.states[at] == HELD)
+        ]
+
+    def renewals(self):
+        cdef Py_ssize_t at
+        if self.tallies[RENEW] == 0:
+            return []
+        return [self.offsets[at] for at in range(self.count) if self.states[at] == RENEW]
+
+    def first_open(self):
+        cdef Py_ssize_t at
+        for at in range(self.count):
+            if self.states[at] == OPEN or self.states[at] == RENEW:
+                return self.offsets[at]
+        return None
+
+    # ---- acknowledging
+
+    def acknowledge(self, int64_t offset, uint8_t kind):
+        return self.acknowledge_at(self.find_present(offset), kind)
+
+    cdef bint acknowledge_at(self, Py_ssize_t at, uint8_t kind) except -1:
+        if at < 0:
+            return False
+        self.put(at, kind)
+        return True
+
+    def acknowledge_once(self, int64_t offset, uint8_t kind):
+        return self.acknowledge_once_at(self.find_present(offset), kind)
+
+    cdef bint acknowledge_once_at(self, Py_ssize_t at, uint8_t kind) except -1:
+        if at < 0 or not (self.states[at] == OPEN or self.states[at] == RENEW):
+            return False
+        self.put(at, kind)
+        return True
+
+    def acknowledge_each_once(self, offsets, uint8_t kind):
+        cdef Py_ssize_t at
+        cdef list places = [self.find_present(offset) for offset in offsets]
+        left = [
+            offset for offset, at in zip(offsets, places)
+            if at < 0 or not (self.states[at] == OPEN or self.states[at] == RENEW)
+        ]
+        for at in places:
+            self.acknowledge_once_at(at, kind)
+        return left
+
+    def accept(self, offsets):
+        cdef Py_ssize_t at
+        for offset in offsets:
+            at = self.find_present(offset)
+            if at >= 0:
+                self.put(at, ACCEPT)
+
+    def accept_open(self):
+        cdef Py_ssize_t at
+        if self.tallies[OPEN]:
+            for at in range(self.count):
+                if self.states[at] == OPEN:
+                    self.states[at] = ACCEPT
+            self.tallies[ACCEPT] += self.tallies[OPEN]
+            self.tallies[OPEN] = 0
+
+    def hold(self, int64_t offset):
+        return self.acknowledge_at(self.find_present(offset), HELD)
+
+    # ---- leaving
+
+    def snapshot(self, *, bint with_renewals):
+        cdef bytes taken
+        cdef uint8_t *out
+        cdef Py_ssize_t at
+        cdef uint8_t last = RENEW if with_renewals else REJECT
+        if self.acknowledged - (0 if with_renewals else self.tallies[RENEW]) == 0:
+            return b""
+        taken = PyBytes_FromStringAndSize(NULL, self.count)
+        out = <uint8_t *>PyBytes_AS_STRING(taken)
+        for at in range(self.count):
+            out[at] = self.states[at] if self.states[at] <= last else <uint8_t>GONE
+        return taken
+
+    def runs(self, bytes snapshot):
+        cdef const uint8_t *types = <const uint8_t *>PyBytes_AS_STRING(snapshot)
+        cdef Py_ssize_t at, start = -1
+        found = []
+        for at in range(PyBytes_GET_SIZE(snapshot)):
+            if start >= 0 and types[at] == types[start] and self.offsets[at] == self.offsets[at - 1] + 1:
+                continue
+            if start >= 0:
+                found.append((self.offsets[start], self.offsets[at - 1], types[start]))
+            start = at if types[at] else -1
+        if start >= 0:
+            found.append((self.offsets[start], self.offsets[PyBytes_GET_SIZE(snapshot) - 1], types[start]))
+        return found
+
+    def kind_in(self, bytes snapshot, int64_t offset):
+        cdef Py_ssize_t at = self.find(offset)
+        return snapshot[at] if 0 <= at < PyBytes_GET_SIZE(snapshot) else 0
+
+    def offsets_in(self, bytes snapshot):
+        cdef const uint8_t *types = <const uint8_t *>PyBytes_AS_STRING(snapshot)
+        cdef Py_ssize_t at
+        return [self.offsets[at] for at in range(PyBytes_GET_SIZE(snapshot)) if types[at]]
+
+    def renewing_in(self, bytes snapshot):
+        cdef const uint8_t *types = <const uint8_t *>PyBytes_AS_STRING(snapshot)
+        cdef Py_ssize_t at
+        if memchr(types, RENEW, PyBytes_GET_SIZE(snapshot)) == NULL:
+            return {}
+        return {
+            self.offsets[at]: self.records[at]
+            for at in range(PyBytes_GET_SIZE(snapshot)) if types[at] == RENEW and self.records[at] is not None
+        }
+
+    def split(self, bytes snapshot, offsets):
+        cdef bytearray inside = bytearray(len(snapshot)), outside = bytearray(snapshot)
+        cdef Py_ssize_t at
+        for offset in offsets:
+            at = self.find(offset)
+            if 0 <= at < PyBytes_GET_SIZE(snapshot):
+                inside[at], outside[at] = outside[at], 0
+        return bytes(inside), bytes(outside)
+
+    def leave(self, bytes snapshot, *, bint keeps_renewals):
+        cdef const uint8_t *types = <const uint8_t *>PyBytes_AS_STRING(snapshot)
+        cdef Py_ssize_t at
+        assert PyBytes_GET_SIZE(snapshot) <= self.count, "what leaves was never here"
+        for at in range(PyBytes_GET_SIZE(snapshot)):
+            if types[at] == RENEW and keeps_renewals:
+                if self.states[at] == RENEW:
+                    self.put(at, OPEN)
+            elif types[at] and self.states[at] != GONE:
+                self.put(at, GONE)
+
+    def check(self):
+        cdef Py_ssize_t at
+        assert len(self.records) == self.count, "a record without an offset, or the other way round"
+        counted = [0] * STATES
+        for at in range(self.count):
+            counted[self.states[at]] += 1
+            assert at == 0 or self.offsets[at - 1] < self.offsets[at], "records were delivered out of order"
+            assert (self.records[at] is None) == (self.states[at] == GONE), "a record that is gone is kept"
+        assert counted == [self.tallies[at] for at in range(STATES)], "the tallies are wrong"
+
+
+cdef long gates_generation = 0
+
+
+def shut_all_gates():
+    """In a forked child, and when the process ends: nothing is acknowledged by the short way any more."""
+    global gates_generation
+    gates_generation += 1
+
+
+@cython.final
+cdef class Gate:
+    """The short way of `acknowledge`, for what most calls are: a record of this consumer, open, and nobody else inside.
+
+    `ledgers` (lock → ledger) is kept by its owner, `kind_type` is `AcknowledgeType`. `is_busy` returns whether a call
+    of the consumer is under way; without it, any thread may come in, and acknowledgements are final. False from
+    `acknowledge` says nothing but that the long way has to be gone.
+    """
+
+    cdef public bint is_open
+    cdef dict ledgers
+    cdef object kind_type, is_busy
+    cdef long generation
+
+    def __cinit__(self, dict ledgers, kind_type, is_busy):
+        self.ledgers, self.kind_type, self.is_busy = ledgers, kind_type, is_busy
+        self.generation = gates_generation
+
+    def acknowledge(self, record, kind):
+        cdef PyObject *found
+        cdef ShareRecord known
+        if not self.is_open or self.generation != gates_generation or type(kind) is not self.kind_type:
+            return False
+        if not isinstance(record, ShareRecord) or (self.is_busy is not None and self.is_busy()):
+            return False
+        known = record
+        if known.block.lock is None:
+            return False
+        found = PyDict_GetItem(self.ledgers, known.block.lock)
+        if found == NULL:
+            return False
+        ledger = <Ledger>found
+        at = ledger.find_present(known.block.records[known.index].offset)
+        if self.is_busy is None:
+            return ledger.acknowledge_once_at(at, kind)
+        return at >= 0 and ledger.states[at] != HELD and ledger.acknowledge_at(at, kind)
+
+    def acknowledge_all(self, list records, kind):
+        """The same for each of these; returns those that it is False for."""
+        return [record for record in records if not self.acknowledge(record, kind)]

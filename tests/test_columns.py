@@ -1,0 +1,89 @@
+"""Records as Arrow columns: the same from compiled blocks and from objects, whatever the records are."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.waiting import wait_until
+
+from kafka_share import KafkaShareConsumer, ShareRecord, TopicPartition
+from kafka_share.application.decoding import Decoder, PartitionDecoding
+from kafka_share.broker import ReferenceBroker
+from kafka_share.broker.share.record_state import RecordState
+from kafka_share.core.events import FetchedPartition
+from kafka_share.deserializers import as_deserializer
+from kafka_share.protocol.record_batches import encode_batch
+from kafka_share.protocol.share_values import AcquiredRange
+from kafka_share.records import ShareRecords, TopicIdPartition
+
+Written = list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]]
+payloads = st.none() | st.binary(max_size=40)
+written = st.lists(st.tuples(payloads, payloads, st.lists(st.tuples(st.text(max_size=3), payloads), max_size=2)))
+
+
+def fetched(records: Written, topic: str, decoder: Decoder | None = None) -> list[ShareRecord[Any, Any]]:
+    if not records:
+        return []
+    data = encode_batch([(o, 1_000 + o, *fields) for o, fields in enumerate(records)], codec="zstd")
+    where, acquired = TopicIdPartition(UUID(int=1), topic, 3), (AcquiredRange(0, len(records), 2),)
+    step = PartitionDecoding(FetchedPartition(where, 1, 1, data, acquired), decoder or Decoder()).next_step()
+    assert isinstance(step, list)
+    return step
+
+
+def by_hand(record: ShareRecord[Any, Any]) -> ShareRecord[Any, Any]:
+    return record.__replace__()
+
+
+@given(written, written)
+def test_columns_say_what_the_records_say(one: Written, other: Written) -> None:
+    found = {
+        TopicPartition(topic, 3): fetched(records, topic) for topic, records in (("a", one), ("b", other)) if records
+    }
+    records = ShareRecords(found)
+    batch = records.to_arrow()
+    batch.validate(full=True)
+    assert batch.num_rows == len(records)
+    for row, record in zip(batch.to_pylist(), records, strict=True):
+        assert (row["topic"], row["partition"], row["offset"]) == (record.topic, record.partition, record.offset)
+        assert (row["key"], row["value"], row["delivery_count"]) == (record.key, record.value, 2)
+        assert [(h["name"], h["value"]) for h in row["headers"]] == list(record.headers)
+        assert round(row["timestamp"].timestamp() * 1000) == record.timestamp
+    same = ShareRecords({where: [by_hand(r) for r in those] for where, those in found.items()}).to_arrow()
+    assert batch.schema == same.schema
+    assert batch.to_pylist() == same.to_pylist()
+
+
+def test_columns_cannot_hold_what_a_deserializer_made() -> None:
+    records = fetched([(None, b"1", [])], "a", Decoder(value_deserializer=as_deserializer(int)))
+    with pytest.raises(TypeError, match="deserialized to int"):
+        ShareRecords({TopicPartition("a", 3): records}).to_arrow()
+
+
+def test_a_mask_over_columns_says_what_to_acknowledge() -> None:
+    with ReferenceBroker() as broker:
+        broker.create_topic("t")
+        broker.set_group_config("g", share_auto_offset_reset="earliest")
+        broker.produce_batch("t", [b"%d" % n for n in range(10)])
+        with KafkaShareConsumer(
+            "t", bootstrap_servers=broker.bootstrap_servers, group_id="g", share_acknowledgement_mode="explicit"
+        ) as consumer:
+            records = wait_until(lambda: consumer.poll(100))
+            values = records.to_arrow()["value"].cast(pa.string()).cast(pa.int32())
+            odd = [row for row, value in enumerate(values.to_pylist()) if value % 2]
+            consumer.acknowledge_all([records[row] for row in odd], "release")
+            consumer.acknowledge_all([record for record in records if record.offset % 2 == 0])
+            assert set(consumer.commit_sync().values()) == {None}
+            partition = broker.share_partition("g", "t")
+        assert partition is not None
+        assert {one.first for one in partition.ranges if one.state is RecordState.AVAILABLE} == {1, 3, 5, 7, 9}
+
+
+def test_no_records_are_columns_too() -> None:
+    batch = ShareRecords({}).to_arrow()
+    assert (batch.num_rows, batch.schema.names[:2]) == (0, ["topic", "partition"])
