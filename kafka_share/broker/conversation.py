@@ -60,18 +60,35 @@ class Conversation:
 
     def received(self, data: bytes, max_frame_bytes: int) -> None:
         """Take bytes. Raises `RemoteProtocolError` for a frame of an impossible length."""
-        self._buffer += data
-        while len(self._buffer) >= _LENGTH_BYTES:
-            size = int.from_bytes(self._buffer[:_LENGTH_BYTES], "big", signed=True)
-            if not 0 < size <= max_frame_bytes:
-                raise RemoteProtocolError(f"a frame of {size} bytes")
-            stop = _LENGTH_BYTES + size
-            if len(self._buffer) < stop:
-                return
-            self._waiting.append(bytes(memoryview(self._buffer)[_LENGTH_BYTES:stop]))
-            self._waiting_bytes += size
-            self.whole_frames += 1
-            del self._buffer[:stop]
+        view, position = memoryview(data), 0
+        while position < len(view):
+            if not self._buffer and len(view) - position >= _LENGTH_BYTES:
+                stop = position + _LENGTH_BYTES + _size(view[position : position + _LENGTH_BYTES], max_frame_bytes)
+                if stop <= len(view):
+                    self._arrived(bytes(view[position + _LENGTH_BYTES : stop]))
+                    position = stop
+                    continue
+            position = self._fill_buffer(view, position, max_frame_bytes)
+
+    def _fill_buffer(self, view: memoryview, position: int, max_frame_bytes: int) -> int:
+        """Add what belongs to the request that has begun to arrive; returns the position behind that."""
+        buffer = self._buffer
+        for _ in range(2):  # its length, and what that says
+            whole = _LENGTH_BYTES
+            if len(buffer) >= _LENGTH_BYTES:
+                whole += _size(buffer[:_LENGTH_BYTES], max_frame_bytes)
+            piece = view[position : position + whole - len(buffer)]
+            buffer += piece
+            position += len(piece)
+        if len(buffer) > _LENGTH_BYTES and len(buffer) == whole:
+            self._arrived(bytes(memoryview(buffer)[_LENGTH_BYTES:]))
+            self._buffer = bytearray()
+        return position
+
+    def _arrived(self, frame: bytes) -> None:
+        self._waiting.append(frame)
+        self._waiting_bytes += len(frame)
+        self.whole_frames += 1
 
     def next_request(self, offered: Mapping[int, tuple[int, int]]) -> RequestArrived | bytes | None:
         """The next request, in work until `ended`; bytes to be sent instead of one; None while there is nothing to do.
@@ -124,3 +141,11 @@ class Conversation:
         self._waiting.clear()
         self._waiting_bytes = 0
         self._buffer.clear()
+
+
+def _size(length: bytes | bytearray | memoryview, max_frame_bytes: int) -> int:
+    """Of the frame behind the length. Raises `RemoteProtocolError`."""
+    size = int.from_bytes(length, "big", signed=True)
+    if not 0 < size <= max_frame_bytes:
+        raise RemoteProtocolError(f"a frame of {size} bytes")
+    return size

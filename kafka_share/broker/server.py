@@ -161,10 +161,10 @@ class BrokerServer:
         """Stop all nodes."""
         for node_id in list(self._listeners):
             await self.stop_node(node_id)
-        for timer in (self._timer, self._accepts_again):
-            if timer is not None:
-                timer.cancel()
-        self._timer = self._accepts_again = None
+        self._stop_timer()
+        if self._accepts_again is not None:
+            self._accepts_again.cancel()
+            self._accepts_again = None
 
     async def _close_listener(self, node_id: int) -> None:
         listener = self._listeners.pop(node_id)
@@ -268,17 +268,24 @@ class BrokerServer:
                 self._connections[reply.context.connection_id].answer(reply)
 
     def _arm_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         at_ms = self.machine.wake_at_ms()
         if self._delayed:
             at_ms = self._delayed[0][0] if at_ms is None else min(at_ms, self._delayed[0][0])
         now_ms = self.clock.now_ms()
         if at_ms is None or (self.clock.manual and at_ms > now_ms):
+            self._stop_timer()
             return
-        wait_ms = min(max(at_ms - now_ms, _MIN_TIMER_MS), _MAX_TIMER_MS)
-        self._timer = asyncio.get_running_loop().call_later(wait_ms / 1_000, self._timer_fired)
+        wait_s = min(max(at_ms - now_ms, _MIN_TIMER_MS), _MAX_TIMER_MS) / 1_000
+        loop = asyncio.get_running_loop()
+        if self._timer is not None and self._timer.when() <= loop.time() + wait_s:
+            return  # it fires in time, and is armed anew then: most of what is waited for never comes to its end
+        self._stop_timer()
+        self._timer = loop.call_later(wait_s, self._timer_fired)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _timer_fired(self) -> None:
         self._timer = None
