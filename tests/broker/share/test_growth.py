@@ -298,6 +298,35 @@ def test_a_fetch_costs_the_same_however_many_records_are_held_before_it() -> Non
     assert_flat(costs(prepared), BISECTIONS)
 
 
+def test_a_fetch_costs_the_same_however_many_records_are_held_before_the_one_that_is_free() -> None:
+    def prepared(count: int) -> Callable[[], object]:
+        world, topic, holder = holding(count)
+        other = Member(world, topic, 2)
+        other.fetch()
+        holder.acknowledge(count - 1, count - 1, RELEASE)
+
+        def take() -> None:
+            assert acquired(other.fetch()) == [(count - 1, count - 1)]
+
+        return take
+
+    assert_flat(costs(prepared), BISECTIONS)
+
+
+def test_an_acknowledgement_costs_the_same_however_many_of_its_batch_were_finished_before() -> None:
+    def prepared(count: int) -> Callable[[], object]:
+        world, topic = new_world()
+        member = Member(world, topic, 1)
+        member.fetch()
+        produce(world, topic, records=batch(2 * MANY))
+        assert acquired(member.fetch()) == [(0, 2 * MANY - 1)]
+        for offset in range(count):
+            member.acknowledge(offset, offset)
+        return lambda: member.acknowledge(count, count)
+
+    assert_flat(costs(prepared), BISECTIONS)
+
+
 def test_an_acknowledgement_costs_the_same_however_many_records_are_held_before_it() -> None:
     def prepared(count: int) -> Callable[[], object]:
         _, _, holder = holding(count)
