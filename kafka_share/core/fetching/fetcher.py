@@ -422,7 +422,7 @@ class UntakenBatches:
     def __init__(self) -> None:
         self.waiting: dict[int, tuple[list[_Place], int]] = {}
         """By batch: what it has, and when to take it back; others only look."""
-        self.reclaim_at_ms = 0
+        self.reclaim_at_ms: int = 0
         """The first such time, if there is one."""
         self._parked: dict[int, None] = {}
         """Those of them that came when no poll waited."""
