@@ -229,9 +229,8 @@ class ConsumerCalls:
             if not has_asked:
                 records = application.collect()
                 if records is not None:
-                    if (
-                        application.has_window
-                    ):  # perhaps without the core's knowing: they were at hand when room was made
+                    if application.has_window:
+                        # Perhaps without the core's knowing: they were at hand when room was made.
                         self._end_poll()
                     return records
                 application.reports.raise_error()
