@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from kafka_share.health import UnacknowledgedRecord as UnacknowledgedRecord
     from kafka_share.records import AcknowledgementCommitCallback as AcknowledgementCommitCallback
     from kafka_share.records import AcknowledgeType as AcknowledgeType
+    from kafka_share.records import ArrowRecords as ArrowRecords
     from kafka_share.records import Node as Node
     from kafka_share.records import ShareRecord as ShareRecord
     from kafka_share.records import ShareRecords as ShareRecords
@@ -79,7 +80,7 @@ _NAMES = {
     "deserializers": "Deserializer from_schema_registry",
     "errors": "KafkaShareError",
     "health": "Health UnacknowledgedRecord",
-    "records": "AcknowledgeType AcknowledgementCommitCallback Node ShareRecord ShareRecords TimestampType "
+    "records": "AcknowledgeType AcknowledgementCommitCallback ArrowRecords Node ShareRecord ShareRecords TimestampType "
     "TopicIdPartition TopicPartition",
     "settings": "ShareAdminSettings ShareConsumerSettings",
 }

@@ -28,6 +28,7 @@ from kafka_share.network.clock import clock_ms
 from kafka_share.records import (
     AcknowledgeType,
     AcknowledgeTypeOrName,
+    ArrowRecords,
     K,
     ShareRecord,
     ShareRecords,
@@ -44,8 +45,9 @@ log: logging.Logger = logging.getLogger(__name__)
 class AsyncShareConsumer(ConsumerFacade[K, V]):
     """`KafkaShareConsumer` for asyncio: the same settings, arguments, results and errors.
 
-    What waits is awaited: `subscribe`, `unsubscribe`, `poll`, `commit_sync`, `client_instance_id`, `close`, `async for`
-    and `async with`. What never waits is called as it is: `acknowledge`, `release`, `commit_async` and the others.
+    What waits is awaited: `subscribe`, `unsubscribe`, `poll`, `poll_arrow`, `commit_sync`, `client_instance_id`,
+    `close`, `async for` and `async with`. What never waits is called as it is: `acknowledge`, `release`, `commit_async`
+    and the others.
 
     It belongs to the event loop of its first call. One task at a time may use it, another one gets
     `ConcurrentUseError`. Any task may call `close`, any thread `wakeup`, and with an open window
@@ -85,6 +87,11 @@ class AsyncShareConsumer(ConsumerFacade[K, V]):
     async def poll(self, timeout_ms: int) -> ShareRecords[K, V]:
         """As `KafkaShareConsumer.poll`. Other tasks of the loop get their turn, even if records are at hand."""
         return await self._poll("poll", self._calls.poll(checked_timeout(timeout_ms)))
+
+    async def poll_arrow(self, timeout_ms: int, *, copy: bool = True) -> ArrowRecords:
+        """As `KafkaShareConsumer.poll_arrow`."""
+        call = self._calls.poll_arrow(checked_timeout(timeout_ms), self._as_columns(copy=copy))
+        return await self._poll("poll_arrow", call)
 
     async def _poll(self, method: str, call: Steps[S]) -> S:
         """Run a call that polls."""

@@ -31,6 +31,7 @@ from kafka_share.network.futures import OutcomeFuture
 from kafka_share.records import (
     AcknowledgeType,
     AcknowledgeTypeOrName,
+    ArrowRecords,
     K,
     ShareRecord,
     ShareRecords,
@@ -110,6 +111,19 @@ class KafkaShareConsumer(ConsumerFacade[K, V]):
         Acknowledgements are never lost by an exception.
         """
         return self._poll("poll", self._calls.poll(checked_timeout(timeout_ms)))
+
+    def poll_arrow(self, timeout_ms: int, *, copy: bool = True) -> ArrowRecords:
+        """The same as `poll`, with the records as columns, and no Python object for each of them.
+
+        `copy=False`: keys and values stay where they were received (Arrow's binary_view), see
+        `ShareRecords.to_arrow`. The result is acknowledged with `acknowledge_all`, as a whole or by rows; in implicit
+        mode the next poll accepts it.
+
+        Raises what `poll` raises; before it polls, `IllegalStateError` if the consumer has deserializers, and
+        ImportError without pyarrow.
+        """
+        call = self._calls.poll_arrow(checked_timeout(timeout_ms), self._as_columns(copy=copy))
+        return self._poll("poll_arrow", call)
 
     def _poll(self, method: str, call: Steps[S]) -> S:
         """Run a call that polls."""

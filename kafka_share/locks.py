@@ -88,6 +88,12 @@ class AcquisitionLock:
         """0 if the lock is lost."""
         return 0 if self._is_gone(offset) else max(0, self.deadline_of(offset) - self._now_ms())
 
+    def least_remaining_ms(self, offsets: Iterable[int]) -> int:
+        """Of the one that is lost first; 0 if one is."""
+        if self._renewed or self._lost or self._lost_spans:
+            return min(map(self.remaining_ms, offsets))
+        return 0 if self._generation.has_ended else max(0, self._deadline_at_ms - self._now_ms())
+
     def is_lost(self, offset: int) -> bool:
         return self._is_gone(offset) or self._now_ms() >= self.deadline_of(offset)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, overload
 
 from typing_extensions import TypeVar  # typing's own has no default before Python 3.13
 
-from kafka_share.native import ShareRecord
+from kafka_share.native import ShareRecord, places
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -25,6 +25,7 @@ __all__ = [
     "AcknowledgeType",
     "AcknowledgeTypeOrName",
     "AcknowledgementCommitCallback",
+    "ArrowRecords",
     "K",
     "Node",
     "RecordHeaders",
@@ -127,21 +128,26 @@ class ShareRecords(Sequence[ShareRecord[K, V]]):
         """The records of one partition; an empty list if it has none here."""
         return list(self._by_partition.get(topic_partition, ()))
 
-    def to_arrow(self) -> pyarrow.RecordBatch:
-        """The records as columns; needs pyarrow, and makes no Python object per record but for headers.
+    def to_arrow(self, *, copy: bool = True) -> pyarrow.RecordBatch:
+        """The records as columns; needs pyarrow (extra `arrow`), and makes no Python object per record but for headers.
 
         Columns: `topic` (dictionary of string), `partition` (int32), `offset` (int64), `timestamp` (timestamp of
         milliseconds, UTC), `key` and `value` (binary, null where there is none), `headers` (list of structs of `name`,
-        string, and `value`, binary), `delivery_count` (int32). Rows are in the order of the records, so that those
-        which a filter or mask over the columns names are acknowledged with
-        `acknowledge_all([records[row] for row in rows])`. A timestamp out of pyarrow's range stays what it is.
+        string, and `value`, binary), `delivery_count` (int32). Rows are in the order of the records, so that a mask
+        over the columns says which to acknowledge: `acknowledge_all(records, rows=mask)`. A timestamp out of pyarrow's
+        range stays what it is.
 
-        Raises ImportError without pyarrow, and TypeError if keys or values were made by deserializers and are neither
-        bytes nor None: let Arrow do what they did.
+        `copy=False`: keys and values are binary_view, and stay in what the broker sent (or what was decompressed),
+        which lives as long as the columns. That saves most of the cost of large values; pyarrow computes little with
+        the type, and has to be 20 or later.
+
+        Raises ImportError without such a pyarrow, and TypeError if keys or values were made by deserializers and are
+        neither bytes nor None: let Arrow do what they did.
         """
+        demand_pyarrow(copy=copy)
         from kafka_share.columns import to_arrow
 
-        return to_arrow(self._records)
+        return to_arrow(self._records, copy=copy)
 
     def without_first(self, count: int) -> ShareRecords[K, V]:
         """The same records without the first `count`."""
@@ -169,6 +175,50 @@ class ShareRecords(Sequence[ShareRecord[K, V]]):
             f"<ShareRecords: {records} record{'' if records == 1 else 's'} of "
             f"{partitions} partition{'' if partitions == 1 else 's'}>"
         )
+
+
+class ArrowRecords:
+    """The records that one `poll_arrow` returned, as columns.
+
+    `batch` has a row for each record, in the order and with the columns of `ShareRecords.to_arrow`. Tools that take
+    Arrow's C data interface take this object for it. `records` are the same records as objects, which are made when
+    they are looked at. `acknowledge_all` takes the whole, or some rows.
+    """
+
+    __slots__ = ("batch", "records")
+
+    def __init__(self, records: ShareRecords[bytes | None, bytes | None], *, copy: bool = True) -> None:
+        """As `ShareRecords.to_arrow` has it."""
+        self.records: ShareRecords[bytes | None, bytes | None] = records
+        self.batch: pyarrow.RecordBatch = records.to_arrow(copy=copy)
+
+    def lock_remaining_ms(self) -> int:
+        """How long this consumer still has the locks of all rows: 0 if one is lost, or there are no rows."""
+        found = places(self.records._records, None)
+        return min(
+            (0 if lock is None else lock.least_remaining_ms(offsets) for lock, _, _, offsets in found), default=0
+        )
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
+        """The PyCapsule protocol of Arrow: pyarrow, polars, DuckDB and others read `batch` through it."""
+        capsules: tuple[object, object] = self.batch.__arrow_c_array__(requested_schema)
+        return capsules
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __repr__(self) -> str:
+        return repr(self.records).replace("ShareRecords", "ArrowRecords", 1)
+
+
+def demand_pyarrow(*, copy: bool) -> None:
+    """Raises ImportError, which says what to install, if columns cannot be made (like this)."""
+    try:
+        import pyarrow
+    except ModuleNotFoundError as error:
+        raise ImportError("columns need pyarrow: pip install 'kafka-share[arrow]'") from error
+    if not copy and int(pyarrow.__version__.split(".")[0]) < 20:
+        raise ImportError(f"copy=False needs pyarrow 20 or later, and this is {pyarrow.__version__}: upgrade it")
 
 
 AcknowledgementCommitCallback = Callable[[Mapping[TopicIdPartition, frozenset[int]], "KafkaShareError | None"], None]

@@ -26,7 +26,7 @@ VALUES: Final[Mapping[str, set[str]]] = {
     "errors": {"harmless"},
     "locks": set(),
     "deserializers": set(),
-    "columns": {"native"},
+    "columns": {"errors", "native"},
     "records": {"columns", "errors", "native"},
     "admin_values": {"errors", "records"},
     "health": {"errors", "records"},

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Generator, Iterable, Sequence
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import attrs
 
@@ -46,7 +46,10 @@ from kafka_share.errors import (
     OperationTimeoutError,
     WakeupError,
 )
-from kafka_share.records import AcknowledgeType, ShareRecord, ShareRecords, TopicIdPartition
+from kafka_share.records import AcknowledgeType, ArrowRecords, ShareRecord, ShareRecords, TopicIdPartition
+
+if TYPE_CHECKING:
+    from kafka_share.native import Places
 
 LAST_OUTCOMES_MS = 1_000
 """What close adds to its timeout for a background side that is late; usually it needs a millisecond of it."""
@@ -187,6 +190,10 @@ class ConsumerCalls:
         application.end_call(is_returned=len(records) > 0)
         return records
 
+    def poll_arrow(self, timeout_ms: int, as_columns: Callable[[Records], ArrowRecords]) -> Steps[ArrowRecords]:
+        """If `as_columns` raises, the records belong to the next poll, as after every interrupt."""
+        return as_columns((yield from self.poll(timeout_ms)))
+
     def _start_poll(self, deadline_at_ms: int) -> bool:
         """Returns whether records were asked for, because none are at hand."""
         application = self._application
@@ -280,9 +287,9 @@ class ConsumerCalls:
         if self._application.deliveries.acknowledge_delivery(record, kind, on_outcome):
             self._background.mailbox.interrupt()
 
-    def acknowledge_deliveries(self, records: Iterable[ShareRecord[Any, Any]], kind: AcknowledgeType) -> None:
-        """The same for many at once."""
-        error = self._application.deliveries.acknowledge_deliveries(records, kind)
+    def acknowledge_all(self, places: Iterable[Places], kind: AcknowledgeType) -> None:
+        """Acknowledge many records at once; in an open window on any thread."""
+        error = self._application.deliveries.acknowledge_all(places, kind)
         if self._application.deliveries.has_found_room():
             self._background.mailbox.interrupt()
         if error is not None:

@@ -10,11 +10,12 @@ was begun; an event that is posted twice has the same numbers, which the core ta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from array import array
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from itertools import count
-from operator import attrgetter, itemgetter
-from typing import Any
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -41,8 +42,10 @@ from kafka_share.locks import AcquisitionLock
 from kafka_share.protocol.share_values import DEFAULT_LOCK_MS
 from kafka_share.records import AcknowledgeType, TopicIdPartition
 
+if TYPE_CHECKING:
+    from kafka_share.native import Places
+
 _END_OF_TIME_MS = 1 << 62
-_offset_of = attrgetter("offset")
 
 
 class Deliveries:
@@ -240,20 +243,13 @@ class Deliveries:
     def acknowledge(
         self, topic: str, partition: int, offset: int, kind: AcknowledgeType, lock: AcquisitionLock | None = None
     ) -> None:
-        """Raises IllegalStateError in implicit mode, or if the record is not in flight. Not for the open window.
-
-        A place may be held twice, when its topic was deleted and created again: the record's lock says which is meant,
-        and without one it is the later delivery.
-        """
+        """Raises IllegalStateError in implicit mode, or if the record is not in flight. Not for the open window."""
         if not self._explicit:
             raise _implicit()
         with self.guard:
             if self._leaving is not None:
                 self._finish_leaving()
-            here = self._by_place.get((topic, partition), [])
-            if len(here) > 1:
-                here = sorted(here, key=lambda delivery: delivery.lock is lock)[::-1]
-            for delivery in here:
+            for delivery in self._candidates(topic, partition, lock):
                 if delivery.acknowledge(offset, kind):
                     if self.is_pressing:
                         self._announce_once()
@@ -263,8 +259,7 @@ class Deliveries:
     def acknowledge_delivery(self, record: Record, kind: AcknowledgeType, on_outcome: OnOutcome | None) -> bool:
         """Open window, any thread. True if the poll is to be woken: it waits for room, and there is some.
 
-        A record names its delivery by its lock; one that was made by hand is known by its place alone. One that was
-        given up because its lock was lost has failed already: `on_outcome` is told so at once. Raises
+        One that was given up because its lock was lost has failed already: `on_outcome` is told so at once. Raises
         IllegalStateError if it is not in flight or has had its final acknowledgement, ConsumerClosedError after close.
         """
         with self.guard:
@@ -272,7 +267,8 @@ class Deliveries:
                 raise ConsumerClosedError("This consumer has already been closed.")
             if self._leaving is not None:
                 self._finish_leaving()
-            if any(one.acknowledge_once(record.offset, kind, on_outcome) for one in self._candidates(record)):
+            here = self._candidates(record.topic, record.partition, record.lock)
+            if any(one.acknowledge_once(record.offset, kind, on_outcome) for one in here):
                 self._announce_once()
                 return self.has_found_room()
         if not _is_lost(record):
@@ -281,39 +277,37 @@ class Deliveries:
             on_outcome(_given_up(record))
         return False
 
-    def acknowledge_deliveries(self, records: Iterable[Record], kind: AcknowledgeType) -> IllegalStateError | None:
-        """Open window, any thread: the same for many, of which each that can be is acknowledged.
+    def acknowledge_all(self, places: Iterable[Places], kind: AcknowledgeType) -> IllegalStateError | None:
+        """The same for many records, of which each that can be is acknowledged; in an open window on any thread.
 
         Returns why the first of the others cannot be. Raises ConsumerClosedError after close.
         """
-        by_lock: dict[AcquisitionLock | None, list[Record]] = {}
-        for record in records:
-            by_lock.setdefault(record.lock, []).append(record)
         errors: list[IllegalStateError] = []
         with self.guard:
             if self.is_closed:
                 raise ConsumerClosedError("This consumer has already been closed.")
             if self._leaving is not None:
                 self._finish_leaving()
-            for lock, here in by_lock.items():
-                for record in self._without_acknowledged(lock, here, kind):
-                    try:
-                        self.acknowledge_delivery(record, kind, None)
-                    except IllegalStateError as error:
-                        errors.append(error)
+            for lock, topic, partition, offsets in places:
+                if not self._explicit:
+                    return _implicit()
+                left = self._acknowledge_each(lock, topic, partition, offsets, kind)
+                errors += [_not_in_flight(topic, partition, offset) for offset in left[:1]]
         return errors[0] if errors else None
 
-    def _without_acknowledged(
-        self, lock: AcquisitionLock | None, records: list[Record], kind: AcknowledgeType
-    ) -> list[Record]:
-        """Acknowledge what this lock's delivery has of them; the others were made by hand, given up, or are no more."""
-        delivery = None if lock is None else self._by_lock.get(lock)
-        if delivery is None:
-            return records
-        left = delivery.acknowledge_each_once(list(map(_offset_of, records)), kind)
-        if len(left) < len(records):
+    def _acknowledge_each(
+        self, lock: AcquisitionLock | None, topic: str, partition: int, offsets: array[int], kind: AcknowledgeType
+    ) -> Sequence[int]:
+        """Returns those that cannot be."""
+        count = len(offsets)
+        for delivery in self._candidates(topic, partition, lock):
+            offsets = delivery.acknowledge_each(offsets, kind, once=self._has_window)
+        if len(offsets) < count and (self._has_window or self.is_pressing):
             self._announce_once()
-        return [record for record in records if record.offset in left] if left else []
+        if not (self._has_window and lock is not None and len(offsets)):
+            return offsets
+        given_up = set(lock.lost_among(offsets))
+        return [offset for offset in offsets if offset not in given_up]
 
     def _announce_once(self) -> None:
         """Unless the background side knows already that there is something to gather."""
@@ -342,17 +336,24 @@ class Deliveries:
             self._finish_leaving()
             self.has_held = True
             until_ms = self._now_ms() + delay_ms
-            for delivery in self._candidates(record):
+            for delivery in self._candidates(record.topic, record.partition, record.lock):
                 if delivery.hold(record.offset, until_ms):
                     self._announce_once()
                     return
         if not _is_lost(record):
             raise _not_in_flight(record.topic, record.partition, record.offset)
 
-    def _candidates(self, record: Record) -> list[Delivery]:
-        if record.lock is not None and record.lock in self._by_lock:
-            return [self._by_lock[record.lock]]
-        return [] if record.lock is not None else self._by_place.get((record.topic, record.partition), [])[::-1]
+    def _candidates(self, topic: str, partition: int, lock: AcquisitionLock | None) -> list[Delivery]:
+        """What may hold the records of a place, the likeliest first.
+
+        In an open window they name it by their lock, those made by hand by their place alone. Without a window all do,
+        and a place may be held twice, when its topic was deleted and created again: the lock says which is meant, and
+        without one it is the later delivery.
+        """
+        if not self._has_window or lock is None:
+            here = self._by_place.get((topic, partition), [])
+            return sorted(here, key=lambda delivery: delivery.lock is lock)[::-1] if len(here) > 1 else here
+        return [self._by_lock[lock]] if lock in self._by_lock else []
 
     @property
     def held(self) -> int:

@@ -7,6 +7,7 @@ interrupt may strike the application's thread between any two of its instruction
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -154,9 +155,13 @@ class Delivery:
             del self._waiting[offset]
         return False
 
-    def acknowledge_each_once(self, offsets: list[int], kind: AcknowledgeType) -> set[int]:
-        """The same for many; returns those for which it is false."""
-        return set(self.ledger.acknowledge_each_once(offsets, kind))
+    def acknowledge_each(self, offsets: array[int], kind: AcknowledgeType, *, once: bool) -> array[int]:
+        """`acknowledge` for many, or `acknowledge_once`; returns those for which it is false."""
+        left = self.ledger.acknowledge_each(offsets, kind, once=once)
+        if self._held and not once:
+            for offset in [offset for offset in self._held if not self.ledger.is_held(offset)]:
+                del self._held[offset]
+        return left
 
     def accept(self, records: Iterable[Record]) -> None:
         """Implicit acknowledgement of single records, which are here."""

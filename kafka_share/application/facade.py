@@ -28,6 +28,7 @@ from kafka_share.application.arguments import (
 from kafka_share.application.calls import LAST_OUTCOMES_MS, ConsumerCalls, Steps
 from kafka_share.application.decoding import Decoder
 from kafka_share.application.metrics import ConsumerMetrics
+from kafka_share.application.rows import Rows, chosen
 from kafka_share.application.side import ApplicationSide
 from kafka_share.application.speed import say_if_not_compiled
 from kafka_share.config import ShareConsumerConfig
@@ -46,9 +47,12 @@ from kafka_share.records import (
     AcknowledgementCommitCallback,
     AcknowledgeType,
     AcknowledgeTypeOrName,
+    ArrowRecords,
     K,
     ShareRecord,
+    ShareRecords,
     V,
+    demand_pyarrow,
 )
 from kafka_share.settings import ShareConsumerSettings
 
@@ -138,6 +142,16 @@ class ConsumerFacade(ConsumerMetrics, abc.ABC, Generic[K, V]):
     def _leave(self) -> None:
         """Give the guard back."""
 
+    def _as_columns(self, *, copy: bool) -> Callable[[ShareRecords[Any, Any]], ArrowRecords]:
+        """What makes columns of polled records; raises before there are any if it cannot."""
+        if self._config.key_deserializer is not None or self._config.value_deserializer is not None:
+            raise IllegalStateError(
+                "poll_arrow gives keys and values as bytes: make a consumer without deserializers, and let Arrow do "
+                "what they did"
+            )
+        demand_pyarrow(copy=copy)
+        return partial(ArrowRecords, copy=copy)
+
     # ---- what never waits
 
     def subscription(self) -> frozenset[str]:
@@ -159,32 +173,26 @@ class ConsumerFacade(ConsumerMetrics, abc.ABC, Generic[K, V]):
 
     def acknowledge_all(
         self,
-        records: Iterable[ShareRecord[Any, Any]],
+        records: Iterable[ShareRecord[Any, Any]] | ArrowRecords,
         type: AcknowledgeTypeOrName = AcknowledgeType.ACCEPT,  # noqa: A002
+        rows: Rows | None = None,
     ) -> None:
         """The same as `acknowledge` for each of these records, and costs much less.
 
+        `rows` names some of them: a slice, or a mask with one bool for each record, such as a `pyarrow.BooleanArray`
+        that a comparison of columns made, a numpy array or a list.
+
         All that are in flight are acknowledged. Then raises `IllegalStateError` for the first that is not in flight,
-        and for any in implicit mode. Acknowledges none and raises `TypeError` if one is no `ShareRecord`,
-        `InvalidArgumentError` if there is no such type, `ConsumerClosedError` after close.
+        and for any in implicit mode. Acknowledges none and raises `TypeError` if one is no `ShareRecord` or `rows` is
+        something else, `InvalidArgumentError` if there is no such type or the mask has nulls or another length,
+        `ConsumerClosedError` after close.
         """
-        kind, known = acknowledge_type(type), [*records]
-        for record in known:
-            if not isinstance(record, ShareRecord):
-                raise not_a_record(record)
-        known = self._application.deliveries.short_way.acknowledge_all(known, kind)
+        kind, places = acknowledge_type(type), chosen(records, rows)
         if self._has_window:
             self._origin.enter()
-            self._calls.acknowledge_deliveries(known, kind)
-            return
-        errors: list[IllegalStateError] = []
-        for record in known:
-            try:
-                self.acknowledge(record, kind)
-            except IllegalStateError as error:
-                errors.append(error)
-        if errors:
-            raise errors[0]
+            self._calls.acknowledge_all(places, kind)
+        else:
+            self._call("acknowledge_all", partial(self._calls.acknowledge_all, places, kind))
 
     def release(self, record: ShareRecord[Any, Any], delay_ms: int = 0) -> None:
         """Give a record back, to be delivered again; with `delay_ms` not before that time has passed.

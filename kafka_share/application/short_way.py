@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 
-from kafka_share.application.decoding import Record
 from kafka_share.locks import AcquisitionLock
 from kafka_share.native import IS_COMPILED, Gate, Ledger
 from kafka_share.records import AcknowledgeType
@@ -23,10 +22,6 @@ class ShortWay:
         self._exists = explicit and IS_COMPILED and _has_interpreter_lock()
         self._is_final = is_final
         self._gate: Gate | None = None
-
-    def acknowledge_all(self, records: list[Record], kind: AcknowledgeType) -> list[Record]:
-        """Those that have to go the long way."""
-        return records if self._gate is None else self._gate.acknowledge_all(records, kind)
 
     def begin(self, is_busy: Callable[[], bool]) -> Callable[[object, object], bool]:
         """What to call with a record and a type: True if it was acknowledged; False: go the long way.

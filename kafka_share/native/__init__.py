@@ -42,11 +42,14 @@ RecordBlock = _chosen.RecordBlock
 Gate = _chosen.Gate
 
 columns: Final = _chosen.columns
+places: Final = _chosen.places
 shut_all_gates: Final = _chosen.shut_all_gates
 
 record_methods.unpickle_as(ShareRecord)
 
 if TYPE_CHECKING:
+    from kafka_share.native._compiled import Column as Column
+    from kafka_share.native._pure import Places as Places
 
     class Snapshot(Protocol):
         """What of a ledger has been acknowledged at one time; nobody but the ledger looks into it."""

@@ -17,6 +17,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcpy
 
+from array import array
 from types import GenericAlias
 
 from kafka_share.native import record_methods as _methods
@@ -69,6 +70,8 @@ cdef enum:
     LOG_APPEND_TIME_BIT = 0x08
     CONTROL_BIT = 0x20
     MAX_SOURCE_BYTES = 0x7FFFFFFF
+    VIEW_BYTES = 16
+    SHORT_VIEW_BYTES = 12
 
 cdef tuple CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 cdef int CODECS = 5
@@ -100,3 +103,4 @@ def crc32c_by_table(data, /):
 
 include "records.pxi"
 include "ledger.pxi"
+include "columns.pxi"

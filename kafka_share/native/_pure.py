@@ -6,12 +6,34 @@ tests in tests/native hold that the two are the same.
 
 from __future__ import annotations
 
-from typing import Any
+from array import array
+from itertools import compress, groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafka_share.native.pure_ledger import Ledger
 from kafka_share.native.pure_record import ShareRecord, with_values
 
-__all__ = ["Gate", "Ledger", "RecordBlock", "ShareRecord", "columns", "crc32c", "shut_all_gates", "with_values"]
+if TYPE_CHECKING:
+    from kafka_share.locks import AcquisitionLock
+
+__all__ = [
+    "Gate",
+    "Ledger",
+    "RecordBlock",
+    "ShareRecord",
+    "columns",
+    "crc32c",
+    "places",
+    "shut_all_gates",
+    "with_values",
+]
+
+Places: TypeAlias = "tuple[AcquisitionLock | None, str, int, array[int]]"
+"""Records of one partition under one lock: the lock, topic, partition, offsets."""
+
+_place_of = attrgetter("lock", "topic", "partition")
+_offset_of = attrgetter("offset")
 
 RecordBlock = None
 """Records are found batch by batch, as those are that the compiled one leaves out."""
@@ -19,8 +41,17 @@ Gate = None
 """There is no short way that would be shorter."""
 
 
-def columns(records: list[ShareRecord[Any, Any]]) -> None:
-    """There are no blocks whose bytes could be copied at once."""
+def columns(records: list[ShareRecord[Any, Any]], views: bool) -> None:
+    """There are no blocks whose bytes could be copied at once, or referred to."""
+
+
+def places(records: list[ShareRecord[Any, Any]], mask: bytes | None) -> list[Places]:
+    """Where records stand, for `Ledger.acknowledge_each`: (lock, topic, partition, offsets) of neighbours.
+
+    `mask`: one byte for each record, not 0 for those that are meant; None: all.
+    """
+    meant = records if mask is None else compress(records, mask)
+    return [(*place, array("q", map(_offset_of, those))) for place, those in groupby(meant, _place_of)]
 
 
 def shut_all_gates() -> None:

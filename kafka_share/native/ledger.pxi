@@ -196,16 +196,27 @@ cdef class Ledger:
         self.put(at, kind)
         return True
 
-    def acknowledge_each_once(self, offsets, uint8_t kind):
-        cdef Py_ssize_t at
-        cdef list places = [self.find_present(offset) for offset in offsets]
-        left = [
-            offset for offset, at in zip(offsets, places)
-            if at < 0 or not (self.states[at] == OPEN or self.states[at] == RENEW)
-        ]
-        for at in places:
-            self.acknowledge_once_at(at, kind)
+    def acknowledge_each(self, offsets, uint8_t kind, *, bint once):
+        cdef Py_buffer view
+        cdef const int64_t *offset
+        cdef Py_ssize_t number, at
+        left = array("q")
+        PyObject_GetBuffer(offsets, &view, PyBUF_SIMPLE)
+        try:
+            offset = <const int64_t *>view.buf
+            for number in range(view.len // <Py_ssize_t>sizeof(int64_t)):
+                if not self.can_be_acknowledged(self.find_present(offset[number]), once):
+                    left.append(offset[number])
+            for number in range(view.len // <Py_ssize_t>sizeof(int64_t)):
+                at = self.find_present(offset[number])
+                if self.can_be_acknowledged(at, once):
+                    self.put(at, kind)
+        finally:
+            PyBuffer_Release(&view)
         return left
+
+    cdef inline bint can_be_acknowledged(self, Py_ssize_t at, bint once) noexcept:
+        return at >= 0 and (not once or self.states[at] == OPEN or self.states[at] == RENEW)
 
     def accept(self, offsets):
         cdef Py_ssize_t at
@@ -350,7 +361,3 @@ cdef class Gate:
         if self.is_busy is None:
             return ledger.acknowledge_once_at(at, kind)
         return at >= 0 and ledger.states[at] != HELD and ledger.acknowledge_at(at, kind)
-
-    def acknowledge_all(self, list records, kind):
-        """The same for each of these; returns those that it is False for."""
-        return [record for record in records if not self.acknowledge(record, kind)]

@@ -6,6 +6,7 @@ between any two instructions.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -122,15 +123,19 @@ class Ledger:
 
     def acknowledge_once(self, offset: int, kind: int) -> bool:
         """The same; False also if it has had its final acknowledgement (all are but RENEW), or is held."""
-        return not self.acknowledge_each_once([offset], kind)
+        return not self.acknowledge_each(array("q", [offset]), kind, once=True)
 
-    def acknowledge_each_once(self, offsets: Iterable[int], kind: int) -> list[int]:
-        """The same for many; returns those for which it is false."""
+    def acknowledge_each(self, offsets: array[int], kind: int, *, once: bool) -> array[int]:
+        """`acknowledge` for many, or `acknowledge_once`; returns those for which it is false."""
         records, types, held = self._look_up(), self._types, self._held
-        offsets = list(offsets)
-        open_ones = {o: kind for o in offsets if o in records and types.get(o, _RENEW) == _RENEW and o not in held}
-        self._types.update(open_ones)
-        return [offset for offset in offsets if offset not in open_ones]
+        found = [o for o in offsets if o in records]
+        if once:
+            found = [o for o in found if types.get(o, _RENEW) == _RENEW and o not in held]
+        elif held:
+            held.difference_update(found)
+        self._types.update(dict.fromkeys(found, kind))
+        here = set(found)
+        return array("q", [offset for offset in offsets if offset not in here])
 
     def accept(self, offsets: Iterable[int]) -> None:
         """ACCEPT for those of these that are here."""

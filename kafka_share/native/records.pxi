@@ -2,6 +2,7 @@
 
 ctypedef struct batch_facts:
     const uint8_t *data
+    Py_ssize_t payload  # of the block's payloads; -1: the records stand in what the broker sent
     int32_t leader_epoch
     uint8_t timestamp_type
 
@@ -64,7 +65,7 @@ cdef class RecordBlock:
         raises for. `acquired`: ascending (first, last, delivery count). Returns where it stopped, the records that it
         found (list), the gaps (list of (first, last)), and the offset below which everything acquired is one of them.
         """
-        cdef Py_ssize_t count = len(acquired), found = self.count, kept_payloads
+        cdef Py_ssize_t count = len(acquired), found = self.count
         cdef ks_range *ranges = <ks_range *>PyMem_Malloc(max(count, 1) * sizeof(ks_range))
         cdef ks_cursor cursor
         cdef ks_batch batch
@@ -120,7 +121,9 @@ cdef class RecordBlock:
         self.make_room(batch.record_count)
         if not self.index(data, at, end, batch, cursor, gaps):
             return False
+        self.batches[self.batch_count].payload = -1
         if codec != 0:
+            self.batches[self.batch_count].payload = len(self.payloads)
             self.payloads.append(payload)
         self.batches[self.batch_count].data = data
         self.batches[self.batch_count].leader_epoch = batch.leader_epoch
@@ -385,7 +388,7 @@ def _made_by_hand(topic, partition, int64_t offset, int64_t timestamp, timestamp
     block.make_room(1)
     block.records[0].offset, block.records[0].timestamp = offset, timestamp
     block.records[0].batch, block.records[0].delivery_count = 0, delivery_count
-    block.batches[0].data, block.batches[0].timestamp_type = NULL, 0
+    block.batches[0].data, block.batches[0].payload, block.batches[0].timestamp_type = NULL, -1, 0
     block.batches[0].leader_epoch = -1 if leader_epoch is None else leader_epoch
     block.count = block.batch_count = 1
     cdef OwnRecord own = OwnRecord.__new__(OwnRecord)
@@ -413,75 +416,3 @@ redirect(<PyTypeObject *>ShareRecord)
 redirect(<PyTypeObject *>OwnRecord)
 PyType_Modified(ShareRecord)
 PyType_Modified(OwnRecord)
-
-
-# ---- columns
-
-def columns(list records):
-    """What Arrow wants to know of records, as buffers in its layout; None if a key or value was deserialized.
-
-    The topics, and which of them each record has (int32), offset, timestamp (int64), partition, delivery_count (int32),
-    then for key and value each: validity (bits), ends (int32, one more than there are records), bytes. At last whether
-    any record has headers.
-    """
-    cdef Py_ssize_t count = PyList_GET_SIZE(records), at
-    cdef bytes offsets = PyBytes_FromStringAndSize(NULL, count * 8)
-    cdef bytes timestamps = PyBytes_FromStringAndSize(NULL, count * 8)
-    cdef bytes partitions = PyBytes_FromStringAndSize(NULL, count * 4)
-    cdef bytes deliveries = PyBytes_FromStringAndSize(NULL, count * 4)
-    cdef int64_t *offset = <int64_t *>PyBytes_AS_STRING(offsets)
-    cdef int64_t *timestamp = <int64_t *>PyBytes_AS_STRING(timestamps)
-    cdef int32_t *partition = <int32_t *>PyBytes_AS_STRING(partitions)
-    cdef int32_t *delivery = <int32_t *>PyBytes_AS_STRING(deliveries)
-    cdef bytes chosen = PyBytes_FromStringAndSize(NULL, count * 4)
-    cdef int32_t *topic = <int32_t *>PyBytes_AS_STRING(chosen)
-    cdef dict topics = {}
-    cdef RecordBlock block = None
-    cdef int32_t number = 0, place = 0
-    cdef bint has_headers = False
-    cdef ShareRecord one
-    cdef ks_record *record
-    cdef int64_t key_bytes = 0, value_bytes = 0
-    for at in range(count):
-        if isinstance(<object>PyList_GET_ITEM(records, at), OwnRecord):
-            return None
-        one = <object>PyList_GET_ITEM(records, at)
-        record = &one.block.records[one.index]
-        offset[at], timestamp[at], delivery[at] = record.offset, record.timestamp, record.delivery_count
-        if one.block is not block:
-            block = one.block
-            number, place = block.partition, topics.setdefault(block.topic, len(topics))
-        partition[at], topic[at] = number, place
-        has_headers = has_headers or block.batches[record.batch].data[record.headers_at] != 0
-        key_bytes += max(0, record.key_bytes)
-        value_bytes += max(0, record.value_bytes)
-    if max(key_bytes, value_bytes) > MAX_SOURCE_BYTES:
-        return None
-    keys, values = column(records, key_bytes, True), column(records, value_bytes, False)
-    return list(topics), chosen, offsets, timestamps, partitions, deliveries, keys, values, has_headers
-
-
-cdef tuple column(list records, int64_t size, bint is_key):
-    """The validity, ends and bytes of the keys or values."""
-    cdef Py_ssize_t count = PyList_GET_SIZE(records), at
-    cdef bytes validity = bytes((count + 7) // 8)
-    cdef bytes ends = PyBytes_FromStringAndSize(NULL, (count + 1) * 4)
-    cdef bytes data = PyBytes_FromStringAndSize(NULL, size)
-    cdef uint8_t *valid = <uint8_t *>PyBytes_AS_STRING(validity)
-    cdef int32_t *end = <int32_t *>PyBytes_AS_STRING(ends)
-    cdef uint8_t *out = <uint8_t *>PyBytes_AS_STRING(data)
-    cdef ShareRecord one
-    cdef ks_record *record
-    cdef int32_t length, filled = 0
-    end[0] = 0
-    for at in range(count):
-        one = <object>PyList_GET_ITEM(records, at)
-        record = &one.block.records[one.index]
-        length = record.key_bytes if is_key else record.value_bytes
-        if length >= 0:
-            valid[at >> 3] |= <uint8_t>(1 << (at & 7))
-            memcpy(out + filled, one.block.batches[record.batch].data + (record.key_at if is_key else record.value_at),
-                   length)
-            filled += length
-        end[at + 1] = filled
-    return validity, ends, data

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from types import ModuleType
 from typing import Any
 
@@ -101,10 +102,11 @@ class BothAgainstADictionary(RuleBasedStateMachine):
         if offset in self.model:
             self.model[offset] = kind
 
-    @rule(offsets=st.lists(OFFSETS), kind=KINDS)
-    def acknowledge_each_once(self, offsets: list[int], kind: int) -> None:
-        possible = {o for o in offsets if o in self.model and self.model[o] in (None, RENEW)}
-        assert self.both("acknowledge_each_once", offsets, kind) == [o for o in offsets if o not in possible]
+    @rule(offsets=st.lists(OFFSETS), kind=KINDS, once=st.booleans())
+    def acknowledge_each(self, offsets: list[int], kind: int, once: bool) -> None:
+        possible = {o for o in offsets if o in self.model and (not once or self.model[o] in (None, RENEW))}
+        left = self.both("acknowledge_each", array("q", offsets), kind, once=once)
+        assert left == array("q", [o for o in offsets if o not in possible])
         self.model.update(dict.fromkeys(possible, kind))
 
     @rule(offset=OFFSETS, kind=KINDS)

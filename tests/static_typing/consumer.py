@@ -10,7 +10,9 @@ from typing import Any, assert_type
 
 from kafka_share import (
     AcknowledgeType,
+    ArrowRecords,
     AsyncShareAdmin,
+    AsyncShareConsumer,
     KafkaShareAdmin,
     KafkaShareConsumer,
     KafkaShareError,
@@ -108,6 +110,23 @@ def a_type_is_given_by_name_too(consumer: KafkaShareConsumer, record: ShareRecor
     consumer.acknowledge_offset("t", 0, 1, "REJECT")
     assert_type(consumer.acknowledge_with_result(record, "renew"), Future[None])
     consumer.acknowledge(record, "later")  # type: ignore[arg-type]
+
+
+def columns_are_polled_and_acknowledged_by_rows(consumer: KafkaShareConsumer) -> None:
+    polled = consumer.poll_arrow(timeout_ms=100, copy=False)
+    assert_type(polled, ArrowRecords)
+    assert_type(polled.records, ShareRecords[bytes | None, bytes | None])
+    assert_type(polled.lock_remaining_ms(), int)
+    consumer.acknowledge_all(polled)
+    consumer.acknowledge_all(polled, "release", rows=[True, False])
+    consumer.acknowledge_all(polled.records, "reject", rows=slice(0, 5))
+    consumer.acknowledge_all(iter(polled.records), AcknowledgeType.ACCEPT)
+    consumer.acknowledge_all(polled, rows=3)  # type: ignore[arg-type]
+    consumer.acknowledge_all(polled, "later")  # type: ignore[arg-type]
+
+
+async def columns_are_awaited(consumer: AsyncShareConsumer) -> None:
+    assert_type(await consumer.poll_arrow(timeout_ms=100), ArrowRecords)
 
 
 def parameters_reach_the_record(consumer: KafkaShareConsumer[str, dict[str, Any]]) -> None:

@@ -17,8 +17,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from support.documentation import Block, blocks_of, pages
 
-_UNTYPED: Final = re.compile(r"^(from|import) (kafka|aiokafka|confluent_kafka)\b", re.M)
-"""What these clients return has no types."""
+_UNTYPED: Final = re.compile(r"^(from|import) (kafka|aiokafka|confluent_kafka|pyarrow)\b", re.M)
+"""What these return has no types."""
 _CONSUMER: Final = """
 from kafka_share import KafkaShareConsumer
 
