@@ -140,7 +140,9 @@ class Ledger:
     def accept(self, offsets: Iterable[int]) -> None:
         """ACCEPT for those of these that are here."""
         records = self._look_up()
-        self._types.update({offset: _ACCEPT for offset in offsets if offset in records})
+        accepted = {offset: _ACCEPT for offset in offsets if offset in records}
+        self._held.difference_update(accepted)
+        self._types.update(accepted)
 
     def accept_open(self) -> None:
         """ACCEPT for every record that is neither acknowledged nor held."""

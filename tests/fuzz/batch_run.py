@@ -41,13 +41,13 @@ def run_batches(seed: int, *, trace: bool = False) -> Outcome:
     """Decode what a seed has damaged."""
     source = random.Random(f"batches {seed}")
     happened: Counter[str] = Counter()
-    sound, end = _batches(source)
+    sound, end = sound_batches(source)
     data = b"".join(sound)
     mutations = source.choice((0, 1, 1, 2, 5))
     for _ in range(mutations):
         sound, data = _damaged(sound, source, happened)
     decoder = Decoder(check_crcs=source.random() < 0.7, max_batch_bytes=MAX_BATCH_BYTES)
-    fetched = FetchedPartition(WHERE, 1, 1, _with_nothing_behind(data), _acquired(end, source))
+    fetched = FetchedPartition(WHERE, 1, 1, with_nothing_behind(data), _acquired(end, source))
     lines = [f"{decoder}", f"acquired {fetched.acquired}", data.hex()] if trace else []
     complaint = None
     try:
@@ -61,7 +61,7 @@ def run_batches(seed: int, *, trace: bool = False) -> Outcome:
 # ---- what is decoded
 
 
-def _batches(source: random.Random) -> tuple[list[bytes], int]:
+def sound_batches(source: random.Random) -> tuple[list[bytes], int]:
     """Sound batches one after the other, and the offset behind them."""
     made: list[bytes] = []
     offset = source.choice((0, 5, 2**40))
@@ -97,7 +97,7 @@ def _headers(source: random.Random) -> list[tuple[str, bytes | None]]:
     return [(f"h{i}", source.choice((None, b"", b"x" * 9))) for i in range(source.choice((0, 0, 1, 3)))]
 
 
-def _with_nothing_behind(data: bytes) -> memoryview:
+def with_nothing_behind(data: bytes) -> memoryview:
     """The bytes in memory that ends with them: a bytes object has a zero more, which would stop who reads too far."""
     return memoryview((ctypes.c_char * len(data)).from_buffer_copy(data)).cast("B")
 
@@ -155,19 +155,27 @@ def _damaged(sound: Sequence[bytes], source: random.Random, happened: Counter[st
 def _complaint(fetched: FetchedPartition, decoder: Decoder, happened: Counter[str]) -> str | None:
     tracemalloc.start()
     try:
-        found = _decoded(fetched, decoder, happened)
+        complaint = lost_or_doubled(fetched, decoder, happened)
         peak_bytes = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    expected = Counter(offset for run in fetched.acquired for offset in range(run.first, run.last + 1))
-    if found != expected:
-        return (
-            f"missing {sorted((expected - found).elements())[:5]}, too much {sorted((found - expected).elements())[:5]}"
-        )
-    if IS_COMPILED and (differs := _difference(fetched, decoder)):
-        return differs
+    if complaint is None and IS_COMPILED:
+        complaint = difference(fetched, decoder)
     limit_bytes = MEMORY_FLOOR_BYTES + MEMORY_FACTOR * (MAX_BATCH_BYTES + len(fetched.records))
-    return f"decoding took {peak_bytes:,} bytes" if peak_bytes > limit_bytes else None
+    if complaint is None and peak_bytes > limit_bytes:
+        complaint = f"decoding took {peak_bytes:,} bytes"
+    return complaint
+
+
+def lost_or_doubled(
+    fetched: FetchedPartition, decoder: Decoder, happened: Counter[str], limit: int | None = None
+) -> str | None:
+    """Acquired offsets that are in none of records, gaps and problems, or in two; None if there are none."""
+    found = _decoded(fetched, decoder, happened, limit)
+    expected = Counter(offset for run in fetched.acquired for offset in range(run.first, run.last + 1))
+    if found == expected:
+        return None
+    return f"missing {sorted((expected - found).elements())[:5]}, too much {sorted((found - expected).elements())[:5]}"
 
 
 class DecodingInPython(PartitionDecoding):
@@ -177,32 +185,40 @@ class DecodingInPython(PartitionDecoding):
         return None
 
 
-def _difference(fetched: FetchedPartition, decoder: Decoder) -> str | None:
-    """What the compiled decoder says otherwise than the one in Python."""
-    compiled, plain = (_told(kind(fetched, decoder)) for kind in (PartitionDecoding, DecodingInPython))
+def difference(fetched: FetchedPartition, decoder: Decoder, limit: int | None = None) -> str | None:
+    """What the compiled decoder says otherwise than the one in Python; None if it says the same."""
+    compiled, plain = (_told(kind(fetched, decoder), limit) for kind in (PartitionDecoding, DecodingInPython))
     return None if compiled == plain else f"compiled: {compiled}, in Python: {plain}"
 
 
-def _told(decoding: PartitionDecoding) -> list[Any]:
-    """All that a consumer is told, but for how the records are divided into steps, and the headers' bytes."""
+def _told(decoding: PartitionDecoding, limit: int | None) -> list[Any]:
+    """All that a consumer is told, except how the records are divided into steps."""
     told: list[Any] = []
-    while (step := decoding.next_step()) is not None:
+    while (step := decoding.next_step(limit)) is not None:
         decoding.confirm(step)
         if isinstance(step, Problem):
             told.append((str(step.error), step.runs))
         else:
-            told += [tuple(getattr(r, name) for name in ("offset", "timestamp", *_FIELDS)) for r in step]
+            told += [(*(getattr(record, name) for name in _FIELDS), _headers_of(record)) for record in step]
     return [*told, [tuple(run) for run in merged(decoding.gaps())]]
 
 
-_FIELDS: Final = ("timestamp_type", "key", "value", "leader_epoch", "delivery_count")
+_FIELDS: Final = ("offset", "timestamp", "timestamp_type", "key", "value", "leader_epoch", "delivery_count")
 
 
-def _decoded(fetched: FetchedPartition, decoder: Decoder, happened: Counter[str]) -> Counter[int]:
+def _headers_of(record: Record) -> Any:
+    """They are decoded when they are looked at, and may say then that they are damaged."""
+    try:
+        return tuple(record.headers)
+    except CorruptBatchError as error:
+        return str(error)
+
+
+def _decoded(fetched: FetchedPartition, decoder: Decoder, happened: Counter[str], limit: int | None) -> Counter[int]:
     """How often each offset is in a record, a gap or a problem."""
     found: Counter[int] = Counter()
     decoding = PartitionDecoding(fetched, decoder)
-    while (step := decoding.next_step()) is not None:
+    while (step := decoding.next_step(limit)) is not None:
         decoding.confirm(step)
         if isinstance(step, Problem):
             happened[f"problem {type(step.error).__name__}"] += 1
@@ -210,15 +226,6 @@ def _decoded(fetched: FetchedPartition, decoder: Decoder, happened: Counter[str]
         else:
             happened["records"] += len(step)
             found.update(record.offset for record in step)
-            for record in step:
-                _look_at_headers(record, happened)
+            happened["headers that are damaged"] += sum(isinstance(_headers_of(record), str) for record in step)
     found.update(offset for run in decoding.gaps() for offset in range(run.first, run.last + 1))
     return found
-
-
-def _look_at_headers(record: Record, happened: Counter[str]) -> None:
-    """They are decoded when they are looked at, and may say then that they are damaged."""
-    try:
-        list(record.headers)
-    except CorruptBatchError:
-        happened["headers that are damaged"] += 1

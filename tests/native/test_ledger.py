@@ -68,6 +68,14 @@ def test_a_record_that_is_held_waits_until_it_is_released(native: ModuleType) ->
     assert (ledger.held, ledger.is_held(1)) == (0, False)
 
 
+def test_a_record_that_is_held_can_be_accepted_with_others(native: ModuleType) -> None:
+    ledger = ledger_with(native, 0, 1)
+    assert ledger.hold(1)
+    ledger.accept([0, 1, 7])
+    assert (ledger.held, ledger.acknowledged) == (0, 2)
+    ledger.check()
+
+
 class BothAgainstADictionary(RuleBasedStateMachine):
     """Offset → None (open), "held", or the type."""
 
@@ -121,6 +129,11 @@ class BothAgainstADictionary(RuleBasedStateMachine):
         assert self.both("hold", offset) == (offset in self.model)
         if offset in self.model:
             self.model[offset] = "held"
+
+    @rule(offsets=st.lists(OFFSETS))
+    def accept(self, offsets: list[int]) -> None:
+        self.both("accept", offsets)
+        self.model.update({offset: ACCEPT for offset in offsets if offset in self.model})
 
     @rule()
     def accept_open(self) -> None:
