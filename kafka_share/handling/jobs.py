@@ -34,6 +34,10 @@ CANCEL_GRACE_MS: Final = 1_000
 """How long handlers that were cancelled at the end of the drain may take to end."""
 
 
+OUTAGE_RECORDS: Final = 3
+"""This many new records in a row have failed, and nothing has succeeded since: that is no fault of theirs."""
+
+
 class Stage(enum.Enum):
     """Where a record is on its way."""
 
@@ -62,7 +66,7 @@ class Job:
     stage: Stage = Stage.READY
     tries: int = 0
     faults: int = 0
-    """Failures that were the record's own."""
+    """Failures between which other records succeeded."""
     since_ms: int = 0
     """RUNNING: when this try began."""
     due_at_ms: int = 0
@@ -181,6 +185,8 @@ class Jobs:
         self._running = 0
         self._settling = 0
         self._successes = 0
+        self._new_failures = 0
+        """How many records have failed at their very first try since the latest success."""
         self._commands: list[Command] = []
 
     # ---- what has happened
@@ -209,6 +215,7 @@ class Jobs:
                 self._tell(Event.RESULT_LOST, job)
         elif error is None:
             self._successes += 1
+            self._new_failures = 0
             self._settle(job, ACCEPT)
         elif job.is_cancelled or not isinstance(error, Exception):
             self._settle(job, RELEASE)
@@ -333,12 +340,11 @@ class Jobs:
 
     def _failed(self, job: Job, error: Exception, now_ms: int) -> None:
         self.counts.failed += 1
-        job.faults += self._successes > job.successes_seen
-        job.successes_seen = self._successes
+        self._new_failures += job.tries == job.record.delivery_count == 1
         action = self._policy.action_for(error)
         if isinstance(action, Retry):
             pause_ms = action.pause_ms(max(1, job.tries))
-            if job.faults < action.attempts and self._may_wait(job, now_ms + pause_ms):
+            if not self._has_had_its_tries(job, action) and self._may_wait(job, now_ms + pause_ms):
                 self._wait(job, error, pause_ms, now_ms)
                 return
             action = action.then
@@ -354,6 +360,16 @@ class Jobs:
             self._settle(job, RELEASE, action.delay_ms if self.phase is Phase.RUNNING else 0)
         else:
             self._settle(job, REJECT)
+
+    def _has_had_its_tries(self, job: Job, action: Retry) -> bool:
+        """By what is known of other records; where nothing is known, when the pauses do not grow any more."""
+        has_to_compare = self._successes > job.successes_seen
+        job.faults += has_to_compare
+        job.successes_seen = self._successes
+        if has_to_compare:
+            return job.faults >= action.attempts
+        is_outage = self._new_failures >= OUTAGE_RECORDS
+        return not is_outage and job.tries >= action.attempts and action.pause_ms(job.tries) >= action.backoff_max_ms
 
     def _may_wait(self, job: Job, until_ms: int) -> bool:
         """While the worker stops, only for what has no other delivery."""

@@ -32,16 +32,16 @@ class Release:
 class Retry:
     """The handler is called again with the same record, which stays locked meanwhile: that spends no delivery.
 
-    Only failures that are the record's own count as attempts: those between which other records were accepted. While
-    nothing is accepted, the failure is taken for an outage, and the record is tried again until the lease ends
-    (`max_lease_ms`).
+    What other records do decides how often. If others succeed between its failures, a record has `attempts`. If new
+    records fail as well, three or more in a row, it is an outage, and the record is tried until its lease ends
+    (`max_lease_ms`). If there is nothing to compare with, it is tried until the pause has grown to `backoff_max_ms`.
     """
 
     attempts: int = attrs.field(default=3, validator=whole_number(1))
-    """After this many failures of its own the record is given up."""
-    backoff_ms: int = attrs.field(default=1_000, validator=whole_number(0))
+    """After this many failures, while other records succeed, the record is given up."""
+    backoff_ms: int = attrs.field(default=1_000, validator=whole_number(1))
     """Pause before the second try. It doubles with each further one…"""
-    backoff_max_ms: int = attrs.field(default=60_000, validator=whole_number(0))
+    backoff_max_ms: int = attrs.field(default=60_000, validator=whole_number(1))
     """…up to this."""
     then: Release | Reject = attrs.field(default=Release())
     """What becomes of a record that is given up."""

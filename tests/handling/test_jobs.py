@@ -67,24 +67,51 @@ def test_a_failure_is_tried_again_after_a_pause_that_doubles_and_then_released()
     assert [event for offset, event in driven.told if offset == 0] == ["WILL_RETRY", "WILL_RETRY", "GIVEN_BACK"]
 
 
-def test_while_nothing_is_accepted_a_record_is_tried_until_its_lease_ends() -> None:
-    """An outage spends no delivery; its end is the end of the lease."""
-    driven = Driven(jobs(lease_ms=100_000))
-    driven.arrive(record(0))
+def tries_of(driven: Driven, *offsets: int) -> tuple[int, int]:
+    """These fail until they are given up. How often the first was tried, and when it was given up."""
     now_ms, tries = 0, 0
-    while not driven.settled:
-        tries += 1
-        driven.finish(0, OSError(), now_ms)
+    while True:
+        for offset in offsets:
+            if offset in driven.running:
+                tries += offset == offsets[0]
+                driven.finish(offset, OSError(), now_ms)
+        if offsets[0] in [offset for offset, _, _ in driven.settled]:
+            return tries, now_ms
         now_ms = driven.jobs.wake_at_ms() or now_ms
-        if not driven.settled:
-            driven.poll(now_ms)
-    assert tries == 7, "after 1, 2, 4, 8, 16, 32 seconds; after 60 more the lease has ended"
-    assert driven.settled == [(0, "RELEASE", 0)]
+        driven.poll(now_ms)
+
+
+def test_in_an_outage_a_record_is_tried_until_its_lease_ends() -> None:
+    """Three new records in a row fail, and none succeeds: that spends no delivery as long as the lease lasts."""
+    driven = Driven(jobs(concurrency=3, lease_ms=900_000))
+    driven.arrive(*map(record, range(3)))
+    tries, ended_at_ms = tries_of(driven, 0, 1, 2)
+    assert 840_000 <= ended_at_ms < 900_000
+    assert tries == 7 + (ended_at_ms - 63_000) // 60_000
+
+
+@pytest.mark.parametrize(
+    "records", [[record(0)], [record(0), record(1)], [record(n, delivery_count=2) for n in range(4)]]
+)
+def test_where_nothing_tells_an_outage_a_record_is_tried_for_a_minute(records: list[Any]) -> None:
+    """It is alone, or with few; or all that is here has failed before, as bad records have in a full window."""
+    driven = Driven(jobs(concurrency=4, lease_ms=900_000))
+    driven.arrive(*records)
+    assert tries_of(driven, *[one.offset for one in records]) == (7, 63_000)
+    assert (0, "RELEASE", 0) in driven.settled
+
+
+def test_a_record_that_is_alone_has_its_attempts_at_least() -> None:
+    driven = Driven(jobs({OSError: Retry(attempts=9, backoff_ms=100, backoff_max_ms=100)}, lease_ms=900_000))
+    driven.arrive(record(0))
+    assert tries_of(driven, 0) == (9, 800)
 
 
 def test_the_first_success_after_an_outage_lets_the_others_have_their_attempts() -> None:
-    driven = Driven(jobs({OSError: Retry(attempts=2, backoff_ms=10)}))
-    driven.arrive(record(0), record(1))
+    driven = Driven(jobs({OSError: Retry(attempts=2, backoff_ms=10)}, concurrency=4))
+    driven.arrive(*map(record, range(4)))
+    driven.finish(2, OSError())
+    driven.finish(3, OSError())
     for now_ms in (0, 10, 30):
         driven.finish(0, OSError(), now_ms)
         driven.poll(now_ms + 1_000)
@@ -92,7 +119,7 @@ def test_the_first_success_after_an_outage_lets_the_others_have_their_attempts()
     driven.finish(0, OSError(), 2_000)
     driven.poll(3_000)
     assert driven.settled == [(1, "ACCEPT", 0)], "one failure of its own is not two"
-    driven.succeed_with_another(2, 3_000)
+    driven.finish(2, now_ms=3_000)
     driven.finish(0, OSError(), 3_000)
     assert driven.settled[-1] == (0, "RELEASE", 0)
 
