@@ -99,6 +99,11 @@ class PartitionDecoding:
         """The same without knowing where the generator is."""
         self._done_up_to = max(self._done_up_to, offset)
 
+    @property
+    def is_done(self) -> bool:
+        """Whether the last acquired offset has been confirmed; of a gap at the end only `next_step` knows."""
+        return self._done_up_to >= self.fetched.acquired[-1].last
+
     def gaps(self) -> list[AcknowledgementRun]:
         """The gaps before and between the confirmed steps."""
         return [run for run in self._gaps if run.last <= self._done_up_to]

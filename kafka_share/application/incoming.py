@@ -193,6 +193,8 @@ class IncomingRecords:
                 self._returning.append(_Returning(delivery, step, steps))
             steps.confirm(step)
         self._preset_gaps(decoding)
+        if steps.is_done:
+            self._decoding.popleft()  # else the next poll would look there before it asks for more
 
     def _preset_gaps(self, decoding: _Decoding) -> None:
         self._deliveries.preset(decoding.delivery, decoding.steps.gaps())

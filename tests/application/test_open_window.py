@@ -213,6 +213,19 @@ def test_a_window_is_exceeded_by_the_rest_of_one_record_batch_only() -> None:
     assert offsets(side.collect()) == [4, 5]
 
 
+def test_nothing_is_at_hand_when_a_poll_has_taken_all_of_what_filled_it() -> None:
+    """The next poll asks a broker at once, and what was acknowledged goes with that request and not before it."""
+    side = Side(window=10, max_poll_records=2)
+    side.deliver(0, 2)
+    assert offsets(side.collect()) == [0, 1]
+    assert not side.application.has_more
+    side.deliver(2, 2, 1)
+    assert offsets(side.collect()) == [2, 3]
+    assert side.application.has_more
+    assert offsets(side.collect()) == [4]
+    assert not side.application.has_more
+
+
 def test_a_poll_asks_for_what_has_room_and_again_when_there_is_more_of_it() -> None:
     """A poll asks for the room, at most max_poll_records; for nothing more until then; for 0 while there is no room."""
     side = Side(window=3, max_poll_records=2)
