@@ -7,21 +7,28 @@ and may be read by any: reading changes nothing, and at worst misses what is bei
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
+import attrs
+
 MAX_NODES: Final = 1_000
-"""Nodes with numbers of their own; what further ones do is in the sums only."""
+"""Nodes whose numbers are told apart; what further ones do is in the sums only."""
 
 
 class _Sample:
-    __slots__ = ("began_at_ms", "count", "highest", "sum")
+    __slots__ = ("began_at_ms", "count", "ends_at_ms", "highest", "sum")
 
-    def __init__(self, began_at_ms: int) -> None:
+    def __init__(self, began_at_ms: int, ends_at_ms: int) -> None:
         self.began_at_ms = began_at_ms
+        self.ends_at_ms = ends_at_ms
         self.sum: float = 0.0
         self.count: int = 0
         self.highest = 0.0
+
+
+_BEFORE_THE_FIRST: Final = _Sample(-1, -1)
+"""Has ended before any time, so that nothing is ever added to it."""
 
 
 class Sampled:
@@ -32,64 +39,114 @@ class Sampled:
     not a burst. Without values every answer is 0.
     """
 
-    __slots__ = ("_at", "_ring", "_window_ms", "count", "sum")
+    __slots__ = ("_kept", "_num_samples", "_sample", "_window_ms")
 
     def __init__(self, num_samples: int, window_ms: int) -> None:
-        self.sum: float = 0.0
-        self.count: int = 0
+        self._num_samples = num_samples
         self._window_ms = window_ms
-        self._ring: list[_Sample | None] = [None] * num_samples
-        self._at = 0
+        self._sample = _BEFORE_THE_FIRST
+        self._kept: tuple[float, int, tuple[_Sample, ...]] = (0.0, 0, ())
+        """Sum and count of the forgotten samples, and the others: in one piece, for who reads meanwhile."""
 
     def record(self, value: float, now_ms: int) -> None:
-        sample = self._ring[self._at]
-        if sample is None or now_ms - sample.began_at_ms >= self._window_ms:
+        sample = self._sample
+        if now_ms >= sample.ends_at_ms:
             sample = self._next(now_ms)
-        sample.sum += value
         sample.count += 1
-        if value > sample.highest:
-            sample.highest = value
-        self.sum += value
-        self.count += 1
+        if value:  # most spans are shorter than a millisecond
+            sample.sum += value
+            if value > sample.highest:
+                sample.highest = value
 
     def _next(self, now_ms: int) -> _Sample:
-        if self._ring[self._at] is not None:
-            self._at = (self._at + 1) % len(self._ring)
-        sample = self._ring[self._at] = _Sample(now_ms)
+        total, count, samples = self._kept
+        if len(samples) == self._num_samples:
+            total += samples[0].sum
+            count += samples[0].count
+            samples = samples[1:]
+        sample = _Sample(now_ms, now_ms + self._window_ms)
+        self._kept = (total, count, (*samples, sample))
+        self._sample = sample
         return sample
 
-    def _living(self, now_ms: int) -> list[_Sample]:
-        span_ms = len(self._ring) * self._window_ms
-        return [s for s in tuple(self._ring) if s is not None and now_ms - s.began_at_ms < span_ms]
+    @property
+    def sum(self) -> float:
+        """Of all values ever."""
+        total, _, samples = self._kept
+        return sum((s.sum for s in samples), total)
+
+    @property
+    def count(self) -> int:
+        """Of all values ever."""
+        _, count, samples = self._kept
+        return sum((s.count for s in samples), count)
+
+    def living(self, now_ms: int) -> list[_Sample]:
+        """The samples that are not forgotten yet."""
+        span_ms = self._num_samples * self._window_ms
+        return [s for s in self._kept[2] if now_ms - s.began_at_ms < span_ms]
 
     def avg(self, now_ms: int) -> float:
         """The average of the latest values."""
-        living = self._living(now_ms)
-        count = sum(s.count for s in living)
-        return sum(s.sum for s in living) / count if count else 0.0
+        return _average(self.living(now_ms))
 
     def max(self, now_ms: int) -> float:
         """The highest of the latest values."""
-        return max((s.highest for s in self._living(now_ms)), default=0.0)
+        return max((s.highest for s in self.living(now_ms)), default=0.0)
 
     def sum_rate(self, now_ms: int) -> float:
         """The latest values added up, per second."""
-        living = self._living(now_ms)
+        living = self.living(now_ms)
         return sum(s.sum for s in living) * 1_000 / self._elapsed_ms(living, now_ms)
 
     def count_rate(self, now_ms: int) -> float:
         """How many of the latest values there are per second."""
-        living = self._living(now_ms)
+        living = self.living(now_ms)
         return sum(s.count for s in living) * 1_000 / self._elapsed_ms(living, now_ms)
 
     def _elapsed_ms(self, living: list[_Sample], now_ms: int) -> int:
         elapsed_ms = max(0, now_ms - min((s.began_at_ms for s in living), default=now_ms))
-        missing = len(self._ring) - 1 - elapsed_ms // self._window_ms
+        missing = self._num_samples - 1 - elapsed_ms // self._window_ms
         return max(elapsed_ms + max(0, missing) * self._window_ms, self._window_ms)
 
 
+def _average(samples: Iterable[_Sample]) -> float:
+    samples = tuple(samples)
+    count = sum(s.count for s in samples)
+    return sum(s.sum for s in samples) / count if count else 0.0
+
+
+class SampledTogether:
+    """Several series read as one, whose values are recorded once."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, parts: Iterable[Sampled]) -> None:
+        self._parts = tuple(parts)
+
+    @property
+    def sum(self) -> float:
+        return sum((part.sum for part in self._parts), 0.0)
+
+    @property
+    def count(self) -> int:
+        return sum(part.count for part in self._parts)
+
+    def avg(self, now_ms: int) -> float:
+        return _average(sample for part in self._parts for sample in part.living(now_ms))
+
+    def max(self, now_ms: int) -> float:
+        return max((part.max(now_ms) for part in self._parts), default=0.0)
+
+    def sum_rate(self, now_ms: int) -> float:
+        return sum((part.sum_rate(now_ms) for part in self._parts), 0.0)
+
+    def count_rate(self, now_ms: int) -> float:
+        return sum((part.count_rate(now_ms) for part in self._parts), 0.0)
+
+
 class Traffic:
-    """Requests to and answers from one node, or all of them."""
+    """Requests to and answers from one node."""
 
     __slots__ = ("latency", "requests", "responses")
 
@@ -100,6 +157,14 @@ class Traffic:
         """Bytes of each answer."""
         self.latency: Sampled = new()
         """Milliseconds from a request to its answer."""
+
+
+@attrs.frozen
+class AllTraffic:
+    """Requests to and answers from all nodes."""
+
+    requests: SampledTogether
+    responses: SampledTogether
 
 
 class Measurements:
@@ -141,8 +206,8 @@ class Measurements:
         self.lost: Sampled = new()
         self.events_expired: int = 0
         # recorded by the network thread
-        self.traffic: Traffic = Traffic(new)
         self.nodes: dict[int, Traffic] = {}
+        self._further_nodes: Traffic = Traffic(new)
         self.connections_made: Sampled = new()
         self.connections_closed: Sampled = new()
         self.connection_count: int = 0
@@ -186,7 +251,7 @@ class Measurements:
 
     def fetch_answered(self, latency_ms: int, throttle_ms: int, now_ms: int) -> None:
         self.fetch_latency.record(latency_ms, now_ms)
-        self.fetch_throttle.record(max(0, throttle_ms), now_ms)
+        self.fetch_throttle.record(throttle_ms if throttle_ms > 0 else 0, now_ms)
 
     def acquired(self, size: int, records: int, now_ms: int) -> None:
         """An answer brought records: the bytes of their partitions, and how many there are."""
@@ -219,23 +284,24 @@ class Measurements:
     # ---- the network thread
 
     def request_sent(self, node_id: int, size: int, now_ms: int) -> None:
-        self.traffic.requests.record(size, now_ms)
         node = self.nodes.get(node_id) or self._node(node_id)
-        if node is not None:
-            node.requests.record(size, now_ms)
+        node.requests.record(size, now_ms)
 
     def response_received(self, node_id: int, size: int, latency_ms: float, now_ms: int) -> None:
-        self.traffic.responses.record(size, now_ms)
         node = self.nodes.get(node_id) or self._node(node_id)
-        if node is not None:
-            node.responses.record(size, now_ms)
-            node.latency.record(latency_ms, now_ms)
+        node.responses.record(size, now_ms)
+        node.latency.record(latency_ms, now_ms)
 
-    def _node(self, node_id: int) -> Traffic | None:
-        found = self.nodes.get(node_id)
-        if found is None and len(self.nodes) < MAX_NODES:
-            found = self.nodes[node_id] = Traffic(self._new)
-        return found
+    def _node(self, node_id: int) -> Traffic:
+        if len(self.nodes) >= MAX_NODES:
+            return self._further_nodes
+        return self.nodes.setdefault(node_id, Traffic(self._new))
+
+    @property
+    def traffic(self) -> AllTraffic:
+        """Of all nodes together."""
+        every = (*self.nodes.values(), self._further_nodes)
+        return AllTraffic(SampledTogether(n.requests for n in every), SampledTogether(n.responses for n in every))
 
     def connection_opened(self, now_ms: int) -> None:
         self.connections_made.record(1, now_ms)

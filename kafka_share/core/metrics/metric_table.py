@@ -12,10 +12,10 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from kafka_share.core.metrics.measurements import Measurements, Sampled
+from kafka_share.core.metrics.measurements import Measurements, Sampled, SampledTogether
 
 Reader: TypeAlias = Callable[[Any, int], float]
-"""(Measurements, or Traffic for a node's metric; now_ms) -> value"""
+"""(Measurements, or Traffic or AllTraffic for a metric of nodes; now_ms) -> value"""
 
 SHARE: Final = "consumer-share-metrics"
 COORDINATOR: Final = "consumer-share-coordinator-metrics"
@@ -86,8 +86,8 @@ def _times(field: str) -> Reader:
     return lambda source, _: float(_series(source, field).count)
 
 
-def _series(source: Any, field: str) -> Sampled:
-    found: Sampled = getattr(source, field)
+def _series(source: Any, field: str) -> Sampled | SampledTogether:
+    found: Sampled | SampledTogether = getattr(source, field)
     return found
 
 

@@ -139,6 +139,18 @@ def test_nodes_are_counted_in_the_sums_only_when_there_are_too_many() -> None:
     assert measurements.traffic.responses.sum == 2 * (MAX_NODES + 5)
 
 
+def test_the_numbers_of_all_nodes_are_those_of_each_together() -> None:
+    """Sums, counts and rates add up, the highest is of all, and an average counts each request once."""
+    measurements = Measurements(num_samples=2, window_ms=WINDOW_MS)
+    for node_id, size, at_ms in ((1, 10, 0), (1, 20, 500), (2, 90, 1_500), (1, 40, 1_600)):
+        measurements.request_sent(node_id, size, at_ms)
+    of_all, nodes = measurements.traffic.requests, [node.requests for node in measurements.nodes.values()]
+    assert (of_all.sum, of_all.count, of_all.max(1_700), of_all.avg(1_700)) == (160, 4, 90, 40)
+    assert of_all.sum_rate(1_700) == sum(node.sum_rate(1_700) for node in nodes) > 0
+    assert of_all.count_rate(1_700) == sum(node.count_rate(1_700) for node in nodes) > 0
+    assert (of_all.max(60_000), of_all.sum_rate(60_000), of_all.sum) == (0, 0, 160)
+
+
 # ---- polls
 
 
