@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from conformance.kafka_jars import KafkaUnavailableError
 from performance import page, targets
+from performance.costs import PAIRS, PARTS, costs
 from performance.machine import load, machine
 from performance.profiling import NoProfilerError, profile
 from performance.rows import QUICK, ROWS, Row
@@ -47,6 +48,9 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--write", action="store_true", help=f"write {page.PAGE.name} and its plot")
     parser.add_argument("--profile", metavar="ROW", help="run our client in this row under py-spy")
+    parser.add_argument(
+        "--costs", nargs="*", choices=list(PARTS), metavar="PART", help=f"what parts cost: {', '.join(PARTS)} (or all)"
+    )
     return parser.parse_args(words)
 
 
@@ -137,6 +141,10 @@ def main(words: Sequence[str] | None = None) -> None:
     options = arguments(words)
     if options.list:
         print("\n".join(f"{row.id:<28}{row.part}: {row.title}" for row in ROWS))
+        return
+    if options.costs is not None:
+        for cost in costs(options.costs or list(PARTS), options.rounds or PAIRS, options.size):
+            print(f"{cost}   {PARTS[cost.name].title}", flush=True)
         return
     if options.profile:
         show_profile(options.profile, options.size)

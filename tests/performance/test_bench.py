@@ -12,6 +12,8 @@ from typing import Any
 import attrs
 import pytest
 from performance import bench, page, targets
+from performance import costs as costs_module
+from performance.costs import PARTS, costs
 from performance.figures import Spread, figures_of, is_behind, percentile
 from performance.profiling import top
 from performance.rows import CAUSES, CONFLUENT, OURS, RAW, ROWS
@@ -81,6 +83,30 @@ def test_rows_of_the_reference_broker_alone_say_what_it_costs(tmp_path: Path) ->
     assert {one["row"] for one in results} == {row.id for row in ROWS if row.contestants == (RAW,)}
     for one in results:
         assert (one["broker_cpu"] is not None) == Path("/proc/self/stat").exists()
+
+
+def test_what_each_part_costs_is_measured_of_two_consumers_in_turns() -> None:
+    found = list(costs(list(PARTS), pairs=3, size=0.01))
+    assert [cost.name for cost in found] == list(PARTS)
+    for cost in found:
+        assert cost.with_it > 0
+        assert cost.without > 0
+        assert cost.more.low <= cost.more.median <= cost.more.high
+        assert f"{cost}".startswith(f"{cost.name} ")
+
+
+def test_the_consumer_without_metrics_records_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[tuple[float, ...]] = []
+
+    def turn(consumer: Any, *_: Any) -> float:
+        consumer.poll(timeout_ms=5_000)
+        groups = consumer.metrics()
+        read.append(tuple(sum(values.values()) for name, values in groups.items() if "node" in name or "fetch" in name))
+        return 1.0
+
+    monkeypatch.setattr(costs_module, "_turn", turn)
+    list(costs(["metrics"], pairs=2, size=0.01))
+    assert sum(map(any, read)) == len(read) // 2
 
 
 def test_a_contestant_that_fails_ends_the_run_with_what_it_said(tmp_path: Path) -> None:
