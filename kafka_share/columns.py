@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from kafka_share.errors import InvalidArgumentError
-from kafka_share.native import ShareRecord, columns
+from kafka_share.native import ShareRecord, columns, listed
 
 if TYPE_CHECKING:
-    from kafka_share.native import Column
+    from kafka_share.native import Column, Run
 
 _TIMESTAMP: Final = pa.timestamp("ms", "UTC")
 _HEADERS: Final = pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))
@@ -26,11 +26,11 @@ _NAMES: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "h
 Records = list[ShareRecord[Any, Any]]
 
 
-def to_arrow(records: Records, *, copy: bool = True) -> pa.RecordBatch:
+def to_arrow(runs: list[Run], *, copy: bool = True) -> pa.RecordBatch:
     """See `ShareRecords.to_arrow`."""
     binary = pa.binary() if copy else pa.binary_view()
-    found = columns(records, not copy)
-    arrays = _copied(records, binary) if found is None else _taken(records, binary, *found)
+    found = columns(runs, not copy)
+    arrays = _copied(listed(runs), binary) if found is None else _taken(runs, binary, *found)
     return pa.record_batch([arrays[name] for name in _NAMES], names=list(_NAMES))
 
 
@@ -54,7 +54,7 @@ def mask_of(rows: Any) -> bytes | None:
 
 
 def _taken(
-    records: Records,
+    runs: list[Run],
     binary: pa.DataType,
     topics: list[str],
     chosen_topics: bytes,
@@ -66,8 +66,10 @@ def _taken(
     values: Column,
     has_headers: bool,
 ) -> dict[str, pa.Array]:
+    count = sum(map(len, runs))
+
     def array(kind: pa.DataType, *buffers: bytes | memoryview | None) -> pa.Array:
-        return pa.Array.from_buffers(kind, len(records), [None if b is None else pa.py_buffer(b) for b in buffers])
+        return pa.Array.from_buffers(kind, count, [None if b is None else pa.py_buffer(b) for b in buffers])
 
     def payloads(validity: bytes, places: bytes, data: bytes | list[bytes | memoryview]) -> pa.Array:
         return array(binary, validity, places, *(data if isinstance(data, list) else [data]))
@@ -79,7 +81,7 @@ def _taken(
         "timestamp": array(_TIMESTAMP, None, timestamps),
         "key": payloads(*keys),
         "value": payloads(*values),
-        "headers": _headers(records) if has_headers else _no_headers(len(records)),
+        "headers": _headers(listed(runs)) if has_headers else _no_headers(count),
         "delivery_count": array(pa.int32(), None, deliveries),
     }
 

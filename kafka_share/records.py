@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, overload
 
 from typing_extensions import TypeVar  # typing's own has no default before Python 3.13
 
-from kafka_share.native import ShareRecord, places
+from kafka_share.native import ShareRecord, listed, places
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow
 
     from kafka_share.errors import KafkaShareError
+    from kafka_share.native import Run
 
 __all__ = [
     "AcknowledgeType",
@@ -111,22 +111,40 @@ class TimestampType(enum.IntEnum):
 class ShareRecords(Sequence[ShareRecord[K, V]]):
     """The records that one poll returned: a sequence, in offset order within each partition."""
 
-    __slots__ = ("_by_partition", "_records")
+    __slots__ = ("_are_made", "_records", "_runs", "_spans")
 
-    def __init__(self, by_partition: Mapping[TopicPartition, list[ShareRecord[K, V]]]) -> None:
-        self._by_partition = by_partition
-        if len(by_partition) == 1:
-            (self._records,) = by_partition.values()  # no second list for what is most often one partition
-        else:
-            self._records = list(chain.from_iterable(by_partition.values()))
+    def __init__(self, by_partition: Mapping[TopicPartition, Sequence[ShareRecord[K, V]]]) -> None:
+        self._take({where: [records] for where, records in by_partition.items()})
+
+    @classmethod
+    def of_runs(cls, by_partition: Mapping[TopicPartition, list[Run]]) -> ShareRecords[Any, Any]:
+        """Of runs, as they are decoded: no record is made before one is looked at."""
+        made = cls.__new__(cls)
+        made._take(by_partition)
+        return made
+
+    def _take(self, by_partition: Mapping[TopicPartition, list[Run]]) -> None:
+        self._runs: list[Run] = [run for runs in by_partition.values() for run in runs]
+        self._records: list[ShareRecord[K, V]] = []
+        self._are_made = False
+        self._spans: dict[TopicPartition, slice] = {}
+        stop = 0
+        for where, runs in by_partition.items():
+            start, stop = stop, stop + sum(map(len, runs))
+            self._spans[where] = slice(start, stop)
+
+    def make_objects(self) -> None:
+        """Make the records, which are the same objects from then on. Poll does it before it returns them."""
+        self._records = listed(self._runs)
+        self._are_made = True
 
     def partitions(self) -> frozenset[TopicPartition]:
         """The partitions that have records here."""
-        return frozenset(self._by_partition)
+        return frozenset(self._spans)
 
     def records(self, topic_partition: TopicPartition) -> list[ShareRecord[K, V]]:
         """The records of one partition; an empty list if it has none here."""
-        return list(self._by_partition.get(topic_partition, ()))
+        return self[self._spans.get(topic_partition, slice(0))]
 
     def to_arrow(self, *, copy: bool = True) -> pyarrow.RecordBatch:
         """The records as columns; needs pyarrow (extra `arrow`), and makes no Python object per record but for headers.
@@ -147,12 +165,12 @@ class ShareRecords(Sequence[ShareRecord[K, V]]):
         demand_pyarrow(copy=copy)
         from kafka_share.columns import to_arrow
 
-        return to_arrow(self._records, copy=copy)
+        return to_arrow(self._runs, copy=copy)
 
     def without_first(self, count: int) -> ShareRecords[K, V]:
         """The same records without the first `count`."""
         rest: dict[TopicPartition, list[ShareRecord[K, V]]] = {}
-        for record in self._records[count:]:
+        for record in self[count:]:
             rest.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
         return ShareRecords(rest)
 
@@ -161,16 +179,23 @@ class ShareRecords(Sequence[ShareRecord[K, V]]):
     @overload
     def __getitem__(self, index: slice) -> list[ShareRecord[K, V]]: ...
     def __getitem__(self, index: int | slice) -> ShareRecord[K, V] | list[ShareRecord[K, V]]:
+        if not self._are_made:
+            self.make_objects()
         return self._records[index]
 
     def __len__(self) -> int:
-        return len(self._records)
+        return sum(map(len, self._runs))
 
     def __iter__(self) -> Iterator[ShareRecord[K, V]]:
+        if not self._are_made:
+            self.make_objects()
         return iter(self._records)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ShareRecords, ({where: self.records(where) for where in self._spans},)
+
     def __repr__(self) -> str:
-        records, partitions = len(self._records), len(self._by_partition)
+        records, partitions = len(self), len(self._spans)
         return (
             f"<ShareRecords: {records} record{'' if records == 1 else 's'} of "
             f"{partitions} partition{'' if partitions == 1 else 's'}>"
@@ -194,7 +219,7 @@ class ArrowRecords:
 
     def lock_remaining_ms(self) -> int:
         """How long this consumer still has the locks of all rows: 0 if one is lost, or there are no rows."""
-        found = places(self.records._records, None)
+        found = places(self.records._runs, None)
         return min(
             (0 if lock is None else lock.least_remaining_ms(offsets) for lock, _, _, offsets in found), default=0
         )

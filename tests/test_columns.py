@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.waiting import wait_until
 
 from kafka_share import KafkaShareConsumer, ShareRecord, TopicPartition
-from kafka_share.application.decoding import Decoder, PartitionDecoding
+from kafka_share.application.decoding import Decoder, PartitionDecoding, Problem
 from kafka_share.broker import ReferenceBroker
 from kafka_share.broker.share.record_state import RecordState
 from kafka_share.core.events import FetchedPartition
@@ -43,7 +43,7 @@ def fetched(
     decoding = PartitionDecoding(FetchedPartition(where, 1, 1, data, acquired), decoder or Decoder())
     found: list[ShareRecord[Any, Any]] = []
     while (step := decoding.next_step()) is not None:
-        assert isinstance(step, list)
+        assert not isinstance(step, Problem)
         decoding.confirm(step)
         found += step
     return found

@@ -162,7 +162,7 @@ class ConsumerCalls:
 
     # ---- records
 
-    def poll(self, timeout_ms: int) -> Steps[Records]:
+    def poll(self, timeout_ms: int, *, makes_objects: bool = True) -> Steps[Records]:
         application = self._application
         deadline_at_ms = self._deadline(timeout_ms)
         self._begin()
@@ -178,6 +178,8 @@ class ConsumerCalls:
             has_asked = self._start_poll(deadline_at_ms)
             try:
                 records = yield from self._wait_for_records(deadline_at_ms, has_asked=has_asked)
+                if makes_objects:
+                    records.make_objects()
             finally:
                 self._report_outcomes()
         except BaseException:
@@ -192,7 +194,7 @@ class ConsumerCalls:
 
     def poll_arrow(self, timeout_ms: int, as_columns: Callable[[Records], ArrowRecords]) -> Steps[ArrowRecords]:
         """If `as_columns` raises, the records belong to the next poll, as after every interrupt."""
-        return as_columns((yield from self.poll(timeout_ms)))
+        return as_columns((yield from self.poll(timeout_ms, makes_objects=False)))
 
     def _start_poll(self, deadline_at_ms: int) -> bool:
         """Returns whether records were asked for, because none are at hand."""

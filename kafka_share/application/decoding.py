@@ -7,7 +7,7 @@ and must not delay heartbeats. Values in, values out; no state outlives one fetc
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
 
@@ -28,6 +28,9 @@ from kafka_share.protocol.record_format import LENGTH_END, MAGIC, MAGIC_AT, MAX_
 from kafka_share.protocol.record_headers import EncodedHeaders
 from kafka_share.protocol.share_values import GAP, AcquiredRange
 from kafka_share.records import AcknowledgeType, ShareRecord, TimestampType
+
+if TYPE_CHECKING:
+    from kafka_share.native import Run
 
 Record: TypeAlias = ShareRecord[Any, Any]
 
@@ -76,7 +79,7 @@ class PartitionDecoding:
         self._is_ahead = False
         """The generator is at another place than the last confirmed step, or has ended by an exception."""
 
-    def next_step(self, limit: int | None = None) -> list[Record] | Problem | None:
+    def next_step(self, limit: int | None = None) -> Run | Problem | None:
         """A step has no more than `limit` records, but for the rest of the record batch that reaches it.
 
         Whatever a deserializer raises beyond `Exception` (an interrupt) passes through, and costs no record.
@@ -90,7 +93,7 @@ class PartitionDecoding:
             self.confirm_up_to(max((r.last for r in self.fetched.acquired), default=-1))
         return step
 
-    def confirm(self, step: list[Record] | Problem) -> None:
+    def confirm(self, step: Run | Problem) -> None:
         """What comes next is behind this step."""
         self.confirm_up_to(step.runs[-1].last if isinstance(step, Problem) else step[-1].offset)
         self._is_ahead = False
@@ -126,7 +129,7 @@ class PartitionDecoding:
         self._pending = self._rest()[::-1]
         self._steps = self._decode()
 
-    def _decode(self) -> Iterator[list[Record] | Problem]:
+    def _decode(self) -> Iterator[Run | Problem]:
         records, position = memoryview(self.fetched.records), 0
         block = self._new_block()
         while self._pending:
@@ -165,7 +168,7 @@ class PartitionDecoding:
         _, topic, partition = self.fetched.partition
         return RecordBlock(topic, partition, self.fetched.records, self._lock, _TIMESTAMP_TYPES, EncodedHeaders)
 
-    def _scan(self, block: RecordBlock, position: int) -> tuple[int, list[Record]]:
+    def _scan(self, block: RecordBlock, position: int) -> tuple[int, Run]:
         """Sound record batches from a byte on: where they end, and their records."""
         decoder = self._decoder
         # An interrupt inside of a deserializer makes those of one batch come again, and not of all of them.
@@ -177,7 +180,7 @@ class PartitionDecoding:
         self._acquired_up_to(reached - 1)
         return position, found
 
-    def _decode_batch(self, batch: RecordBatch, position: int) -> Iterator[list[Record] | Problem]:
+    def _decode_batch(self, batch: RecordBatch, position: int) -> Iterator[Run | Problem]:
         try:
             if self._decoder.check_crcs:
                 batch.verify_crc()
@@ -257,7 +260,7 @@ class PartitionDecoding:
 
     def _match(
         self, raw: Sequence[RecordTuple], ranges: list[AcquiredRange], batch: RecordBatch
-    ) -> Iterator[list[Record] | Problem]:
+    ) -> Iterator[Run | Problem]:
         """The records of a batch that lie in acquired ranges; acquired offsets without a record become gaps."""
         if len(ranges) == 1 and raw:
             first, last, count = ranges[0]
@@ -282,7 +285,7 @@ class PartitionDecoding:
             if at > start:
                 yield from self._make(raw[start:at], count, batch)
 
-    def _make(self, raw: Sequence[RecordTuple], count: int, batch: RecordBatch) -> Iterator[list[Record] | Problem]:
+    def _make(self, raw: Sequence[RecordTuple], count: int, batch: RecordBatch) -> Iterator[Run | Problem]:
         _, topic, partition = self.fetched.partition
         kind, lock = TimestampType(batch.timestamp_type), self._lock
         epoch = batch.partition_leader_epoch if batch.partition_leader_epoch >= 0 else None
@@ -293,7 +296,7 @@ class PartitionDecoding:
             ]
         )
 
-    def _deserialized(self, records: list[Record]) -> Iterator[list[Record] | Problem]:
+    def _deserialized(self, records: Run) -> Iterator[Run | Problem]:
         keys, values = self._decoder.key_deserializer, self._decoder.value_deserializer
         if keys is None and values is None:
             yield records

@@ -43,7 +43,7 @@ from kafka_share.protocol.share_values import DEFAULT_LOCK_MS
 from kafka_share.records import AcknowledgeType, TopicIdPartition
 
 if TYPE_CHECKING:
-    from kafka_share.native import Places
+    from kafka_share.native import Places, Run
 
 _END_OF_TIME_MS = 1 << 62
 
@@ -112,7 +112,7 @@ class Deliveries:
         deadline_at_ms = acquired_at_ms + (lock_ms if lock_ms > 0 else DEFAULT_LOCK_MS)
         return AcquisitionLock(deadline_at_ms, fetched.locks, self._now_ms)
 
-    def deliver(self, delivery: Delivery, records: list[Record]) -> None:
+    def deliver(self, delivery: Delivery, records: Run) -> None:
         with self.guard:
             if not self._has_window:
                 self._supersede(delivery, records)
@@ -122,7 +122,7 @@ class Deliveries:
             self._file(delivery)
             self._open_short_way()
 
-    def _supersede(self, delivery: Delivery, records: list[Record]) -> None:
+    def _supersede(self, delivery: Delivery, records: Run) -> None:
         """Forget older deliveries of these records: a record that is handed out anew was not locked any more.
 
         It is acknowledged by its place, so an acknowledgement is for the latest delivery; nobody could acknowledge the
@@ -155,7 +155,7 @@ class Deliveries:
             found = [(self._by_lock[lock], offsets) for lock, offsets in by_lock.items() if lock in self._by_lock]
             return [(one, there) for one, offsets in found if (there := one.present(offsets))]
 
-    def take_back(self, delivery: Delivery, records: list[Record]) -> None:
+    def take_back(self, delivery: Delivery, records: Run) -> None:
         """Take out records that did not reach the application after all."""
         with self.guard:
             delivery.take_back(record.offset for record in records)

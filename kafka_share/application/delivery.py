@@ -21,7 +21,7 @@ from kafka_share.native import Ledger
 from kafka_share.records import AcknowledgeType, ShareRecord, TopicIdPartition
 
 if TYPE_CHECKING:
-    from kafka_share.native import Snapshot
+    from kafka_share.native import Run, Snapshot
 
 RELEASE = int(AcknowledgeType.RELEASE)
 RENEW = int(AcknowledgeType.RENEW)
@@ -94,8 +94,8 @@ class Delivery:
         self._waiting: Waiting = {}
         """Who wants to hear how the acknowledgement of a record that has not left ends."""
 
-    def deliver(self, records: list[Record]) -> None:
-        """Take over records in offset order; the list must not change any more."""
+    def deliver(self, records: Run) -> None:
+        """Take over records in offset order; these must not change any more."""
         self.ledger.add(records)
 
     def heal(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -20,6 +21,9 @@ from kafka_share.core.events import FetchedBatch
 from kafka_share.errors import DataError
 from kafka_share.records import ShareRecords, TopicPartition
 
+if TYPE_CHECKING:
+    from kafka_share.native import Run
+
 _offset_of = attrgetter("offset")
 
 
@@ -28,7 +32,7 @@ class _Returning:
     """Records that a poll has yet to return, or return again."""
 
     delivery: Delivery
-    records: list[Record]
+    records: Run
     decoding: PartitionDecoding | None = None
     """Where they come from, if they were decoded for this poll."""
 
@@ -85,11 +89,11 @@ class IncomingRecords:
         """
         self._fill(limit)
         if self._returning:
-            found: dict[TopicPartition, list[Record]] = {}
+            found: dict[TopicPartition, list[Run]] = {}
             for returning in self._returning:
                 self._deliveries.deliver(returning.delivery, returning.records)
-                found.setdefault(returning.delivery.partition.topic_partition, []).extend(returning.records)
-            return ShareRecords(found)
+                found.setdefault(returning.delivery.partition.topic_partition, []).append(returning.records)
+            return ShareRecords.of_runs(found)
         if self._problems:
             self._raise_problem(*self._problems[0])
         return None

@@ -15,7 +15,7 @@ from kafka_share.native import places
 from kafka_share.records import ArrowRecords, ShareRecord, ShareRecords
 
 if TYPE_CHECKING:
-    from kafka_share.native import Places
+    from kafka_share.native import Places, Run
 
 
 class BooleanArray(Protocol):
@@ -37,10 +37,11 @@ def chosen(records: Iterable[ShareRecord[Any, Any]] | ArrowRecords, rows: Rows |
     """
     if isinstance(records, ArrowRecords):
         records = records.records
-    listed: list[Any] = records._records if isinstance(records, ShareRecords) else [*records]
-    if not all(issubclass(kind, ShareRecord) for kind in set(map(type, listed))):
-        raise not_a_record(next(record for record in listed if not isinstance(record, ShareRecord)))
-    return places(listed, None if rows is None else _mask(rows, len(listed)))
+    runs: list[Run] = records._runs if isinstance(records, ShareRecords) else [[*records]]
+    for run in runs:
+        if isinstance(run, list) and not all(issubclass(kind, ShareRecord) for kind in set(map(type, run))):
+            raise not_a_record(next(record for record in run if not isinstance(record, ShareRecord)))
+    return places(runs, None if rows is None else _mask(rows, sum(map(len, runs))))
 
 
 def _mask(rows: Rows, count: int) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from importlib import import_module
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from kafka_share.native import record_methods
 
@@ -18,6 +18,8 @@ WHY_PURE: str | None = None
 """Why the implementation in Python runs, and what to do about it; None where the compiled one does."""
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kafka_share.native import _compiled as _chosen
 elif os.environ.get(PURE_PYTHON_VARIABLE) == "1":
     from kafka_share.native import _pure as _chosen
@@ -42,6 +44,7 @@ RecordBlock = _chosen.RecordBlock
 Gate = _chosen.Gate
 
 columns: Final = _chosen.columns
+listed: Final = _chosen.listed
 places: Final = _chosen.places
 shut_all_gates: Final = _chosen.shut_all_gates
 
@@ -50,6 +53,9 @@ record_methods.unpickle_as(ShareRecord)
 if TYPE_CHECKING:
     from kafka_share.native._compiled import Column as Column
     from kafka_share.native._pure import Places as Places
+
+    Run: TypeAlias = Sequence[ShareRecord[Any, Any]]
+    """Records of one partition in offset order: a list, or what makes each of them when it is looked at."""
 
     class Snapshot(Protocol):
         """What of a ledger has been acknowledged at one time; nobody but the ledger looks into it."""

@@ -1,12 +1,12 @@
 """The types of `_compiled.pyx`; those of `_pure.py` are the same, where it has them."""
 
 from array import array
-from collections.abc import Callable, Iterable
-from typing import Any, Final, Generic, Literal
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Generic, Literal, overload
 
 from kafka_share.errors import RecordDeserializationError
 from kafka_share.locks import AcquisitionLock
-from kafka_share.native import Places, Snapshot
+from kafka_share.native import Places, Run, Snapshot
 from kafka_share.protocol.share_values import AcquiredRange
 from kafka_share.records import AcknowledgeType, K, RecordHeaders, TimestampType, V
 
@@ -75,10 +75,18 @@ def with_values(
 Column = tuple[bytes, bytes, bytes | list[bytes | memoryview]]
 """The buffers of an Arrow array: validity, ends, bytes; or validity, views, and what these refer to."""
 
-def places(records: list[ShareRecord[Any, Any]], mask: bytes | None) -> list[Places]: ...
+def listed(runs: list[Run]) -> list[ShareRecord[Any, Any]]: ...
+def places(runs: list[Run], mask: bytes | None) -> list[Places]: ...
 def columns(
-    records: list[ShareRecord[Any, Any]], views: bool
+    runs: list[Run], views: bool
 ) -> tuple[list[str], bytes, bytes, bytes, bytes, bytes, Column, Column, bool] | None: ...
+
+class RecordRun(Sequence[ShareRecord[Any, Any]]):
+    @overload
+    def __getitem__(self, index: int) -> ShareRecord[Any, Any]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[ShareRecord[Any, Any]]: ...
+    def __len__(self) -> int: ...
 
 class RecordBlock:
     def __init__(
@@ -98,10 +106,10 @@ class RecordBlock:
         max_batch_bytes: int,
         decompress: Callable[[Literal["gzip", "snappy", "lz4", "zstd"], memoryview, int], bytes],
         limit: int,
-    ) -> tuple[int, list[ShareRecord[Any, Any]], list[tuple[int, int]], int]: ...
+    ) -> tuple[int, RecordRun, list[tuple[int, int]], int]: ...
 
 class Ledger:
-    def add(self, records: list[ShareRecord[Any, Any]]) -> None: ...
+    def add(self, records: Run) -> None: ...
     def remove(self, offsets: Iterable[int]) -> None: ...
     def __len__(self) -> int: ...
     @property

@@ -18,6 +18,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcpy
 
 from array import array
+from itertools import chain
 from types import GenericAlias
 
 from kafka_share.native import record_methods as _methods

@@ -7,7 +7,8 @@ tests in tests/native hold that the two are the same.
 from __future__ import annotations
 
 from array import array
-from itertools import compress, groupby
+from collections.abc import Sequence
+from itertools import chain, compress, groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -21,13 +22,18 @@ __all__ = [
     "Gate",
     "Ledger",
     "RecordBlock",
+    "RecordRun",
     "ShareRecord",
     "columns",
     "crc32c",
+    "listed",
     "places",
     "shut_all_gates",
     "with_values",
 ]
+
+Run: TypeAlias = "Sequence[ShareRecord[Any, Any]]"
+"""Records of one partition in offset order: a list, or what makes each of them when it is looked at."""
 
 Places: TypeAlias = "tuple[AcquisitionLock | None, str, int, array[int]]"
 """Records of one partition under one lock: the lock, topic, partition, offsets."""
@@ -37,19 +43,29 @@ _offset_of = attrgetter("offset")
 
 RecordBlock = None
 """Records are found batch by batch, as those are that the compiled one leaves out."""
+RecordRun = None
+"""Where there are no blocks, runs are lists."""
 Gate = None
 """There is no short way that would be shorter."""
 
 
-def columns(records: list[ShareRecord[Any, Any]], views: bool) -> None:
+def listed(runs: list[Run]) -> list[ShareRecord[Any, Any]]:
+    """All records of these, as one list."""
+    if len(runs) == 1 and isinstance(runs[0], list):
+        return runs[0]
+    return list(chain.from_iterable(runs))
+
+
+def columns(runs: list[Run], views: bool) -> None:
     """There are no blocks whose bytes could be copied at once, or referred to."""
 
 
-def places(records: list[ShareRecord[Any, Any]], mask: bytes | None) -> list[Places]:
+def places(runs: list[Run], mask: bytes | None) -> list[Places]:
     """Where records stand, for `Ledger.acknowledge_each`: (lock, topic, partition, offsets) of neighbours.
 
     `mask`: one byte for each record, not 0 for those that are meant; None: all.
     """
+    records = chain.from_iterable(runs)
     meant = records if mask is None else compress(records, mask)
     return [(*place, array("q", map(_offset_of, those))) for place, those in groupby(meant, _place_of)]
 

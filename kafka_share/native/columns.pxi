@@ -1,6 +1,61 @@
 # Many records at once: their columns, and where they stand. Part of `_compiled.pyx`; the twins are in `_pure`.
 
-def columns(list records, bint views):
+ctypedef struct place_in_block:
+    PyObject *block
+    Py_ssize_t index
+
+
+@cython.final
+cdef class Places:
+    """Where each of many records stands, without an object for any of them. `runs`: lists of records, and `RecordRun`s."""
+
+    cdef list runs  # keeps the blocks alive
+    cdef place_in_block *places
+    cdef Py_ssize_t count
+    cdef bint has_own
+
+    def __cinit__(self, list runs):
+        cdef Py_ssize_t at, filled = 0
+        cdef RecordRun run
+        cdef ShareRecord record
+        self.runs = runs
+        self.count = sum(map(len, runs))
+        self.places = <place_in_block *>PyMem_Malloc(max(self.count, 1) * sizeof(place_in_block))
+        if self.places == NULL:
+            raise MemoryError()
+        for one in runs:
+            if isinstance(one, RecordRun):
+                run = one
+                for at in range(run.start, run.stop):
+                    self.places[filled].block, self.places[filled].index = <PyObject *>run.block, at
+                    filled += 1
+                continue
+            for item in <list?>one:
+                record = item
+                assert filled < self.count, "a list has grown"
+                self.has_own = self.has_own or isinstance(record, OwnRecord)
+                self.places[filled].block, self.places[filled].index = <PyObject *>record.block, record.index
+                filled += 1
+        self.count = filled
+
+    def __dealloc__(self):
+        PyMem_Free(self.places)
+
+    cdef inline RecordBlock block(self, Py_ssize_t at):
+        return <RecordBlock>self.places[at].block
+
+    cdef inline ks_record *record(self, Py_ssize_t at) noexcept:
+        return &(<RecordBlock>self.places[at].block).records[self.places[at].index]
+
+
+def listed(list runs):
+    """All records of these, as one list."""
+    if len(runs) == 1:
+        return (<RecordRun>runs[0]).listed() if isinstance(runs[0], RecordRun) else runs[0]
+    return list(chain.from_iterable(runs))
+
+
+def columns(list runs, bint views):
     """What Arrow wants to know of records, as buffers in its layout; None if a key or value was deserialized.
 
     The topics, and which of them each record has (int32), offset, timestamp (int64), partition, delivery_count (int32),
@@ -8,7 +63,8 @@ def columns(list records, bint views):
     instead: validity, views (16 bytes each), and the objects whose bytes they refer to (list), which are not copied. At
     last whether any record has headers.
     """
-    cdef Py_ssize_t count = PyList_GET_SIZE(records), at
+    cdef Places places = Places(runs)
+    cdef Py_ssize_t count = places.count, at
     cdef bytes offsets = PyBytes_FromStringAndSize(NULL, count * 8)
     cdef bytes timestamps = PyBytes_FromStringAndSize(NULL, count * 8)
     cdef bytes partitions = PyBytes_FromStringAndSize(NULL, count * 4)
@@ -23,17 +79,15 @@ def columns(list records, bint views):
     cdef RecordBlock block = None
     cdef int32_t number = 0, place = 0
     cdef bint has_headers = False
-    cdef ShareRecord one
     cdef ks_record *record
     cdef int64_t key_bytes = 0, value_bytes = 0
+    if places.has_own:
+        return None
     for at in range(count):
-        if isinstance(<object>PyList_GET_ITEM(records, at), OwnRecord):
-            return None
-        one = <object>PyList_GET_ITEM(records, at)
-        record = &one.block.records[one.index]
+        record = places.record(at)
         offset[at], timestamp[at], delivery[at] = record.offset, record.timestamp, record.delivery_count
-        if one.block is not block:
-            block = one.block
+        if places.places[at].block != <PyObject *>block:
+            block = places.block(at)
             if block.buffer.len > MAX_SOURCE_BYTES:
                 return None
             number, place = block.partition, topics.setdefault(block.topic, len(topics))
@@ -43,44 +97,43 @@ def columns(list records, bint views):
         value_bytes += max(0, record.value_bytes)
     if not views and max(key_bytes, value_bytes) > MAX_SOURCE_BYTES:
         return None
-    keys = view_column(records, True) if views else column(records, key_bytes, True)
-    values = view_column(records, False) if views else column(records, value_bytes, False)
+    keys = view_column(places, True) if views else column(places, key_bytes, True)
+    values = view_column(places, False) if views else column(places, value_bytes, False)
     return list(topics), chosen, offsets, timestamps, partitions, deliveries, keys, values, has_headers
 
 
-cdef tuple column(list records, int64_t size, bint is_key):
+cdef tuple column(Places places, int64_t size, bint is_key):
     """The validity, ends and bytes of the keys or values."""
-    cdef Py_ssize_t count = PyList_GET_SIZE(records), at
+    cdef Py_ssize_t count = places.count, at
     cdef bytes validity = bytes((count + 7) // 8)
     cdef bytes ends = PyBytes_FromStringAndSize(NULL, (count + 1) * 4)
     cdef bytes data = PyBytes_FromStringAndSize(NULL, size)
     cdef uint8_t *valid = <uint8_t *>PyBytes_AS_STRING(validity)
     cdef int32_t *end = <int32_t *>PyBytes_AS_STRING(ends)
     cdef uint8_t *out = <uint8_t *>PyBytes_AS_STRING(data)
-    cdef ShareRecord one
+    cdef batch_facts *batch
     cdef ks_record *record
     cdef int32_t length, filled = 0
     end[0] = 0
     for at in range(count):
-        one = <object>PyList_GET_ITEM(records, at)
-        record = &one.block.records[one.index]
+        record = places.record(at)
+        batch = &(<RecordBlock>places.places[at].block).batches[record.batch]
         length = record.key_bytes if is_key else record.value_bytes
         if length >= 0:
             valid[at >> 3] |= <uint8_t>(1 << (at & 7))
-            memcpy(out + filled, one.block.batches[record.batch].data + (record.key_at if is_key else record.value_at),
-                   length)
+            memcpy(out + filled, batch.data + (record.key_at if is_key else record.value_at), length)
             filled += length
         end[at + 1] = filled
     return validity, ends, data
 
 
-cdef tuple view_column(list records, bint is_key):
+cdef tuple view_column(Places places, bint is_key):
     """The validity and views of the keys or values, and what they refer to (Arrow's Variable-size Binary View).
 
     A view has the length, then either the bytes, up to 12, or four of them, the number of what it refers to, and a
     position in there.
     """
-    cdef Py_ssize_t count = PyList_GET_SIZE(records), at
+    cdef Py_ssize_t count = places.count, at
     cdef bytes validity = bytes((count + 7) // 8)
     cdef bytes views = bytes(count * VIEW_BYTES)
     cdef uint8_t *valid = <uint8_t *>PyBytes_AS_STRING(validity)
@@ -89,17 +142,15 @@ cdef tuple view_column(list records, bint is_key):
     cdef RecordBlock block = None
     cdef const uint8_t *base = NULL
     cdef const uint8_t *bytes_at
-    cdef ShareRecord one
     cdef ks_record *record
     cdef batch_facts *batch
     cdef Py_ssize_t payload = 0
     cdef int32_t place[3]
     for at in range(count):
-        one = <object>PyList_GET_ITEM(records, at)
-        record = &one.block.records[one.index]
-        batch = &one.block.batches[record.batch]
-        if one.block is not block or batch.payload != payload:
-            block, payload = one.block, batch.payload
+        record = places.record(at)
+        batch = &(<RecordBlock>places.places[at].block).batches[record.batch]
+        if places.places[at].block != <PyObject *>block or batch.payload != payload:
+            block, payload = places.block(at), batch.payload
             sources.append(block.data if payload < 0 else block.payloads[payload])
             base = <const uint8_t *>block.buffer.buf if payload < 0 else batch.data
         place[0] = record.key_bytes if is_key else record.value_bytes
@@ -115,39 +166,38 @@ cdef tuple view_column(list records, bint is_key):
     return validity, views, sources
 
 
-def places(list records, mask):
+def places(list runs, mask):
     """Where records stand, for `Ledger.acknowledge_each`: (lock, topic, partition, offsets) of neighbours in one block.
 
     `mask`: bytes, one for each record, not 0 for those that are meant; None: all.
     """
-    cdef Py_ssize_t count = PyList_GET_SIZE(records), start = 0, stop
+    cdef Places records = Places(runs)
+    cdef Py_ssize_t start = 0, stop
     cdef const uint8_t *chosen = NULL
     cdef RecordBlock block
     cdef list found = []
     if mask is not None:
-        assert len(<bytes>mask) == count, "a mask has one byte for each record"
+        assert len(<bytes>mask) == records.count, "a mask has one byte for each record"
         chosen = <const uint8_t *>PyBytes_AS_STRING(mask)
-    while start < count:
-        block, stop = (<ShareRecord?><object>PyList_GET_ITEM(records, start)).block, start + 1
-        while stop < count and (<ShareRecord?><object>PyList_GET_ITEM(records, stop)).block is block:
+    while start < records.count:
+        stop = start + 1
+        while stop < records.count and records.places[stop].block == records.places[start].block:
             stop += 1
         offsets = offsets_between(records, start, stop, chosen)
         if offsets:
+            block = records.block(start)
             found.append((block.lock, block.topic, block.partition, offsets))
         start = stop
     return found
 
 
-cdef object offsets_between(list records, Py_ssize_t start, Py_ssize_t stop, const uint8_t *chosen):
+cdef object offsets_between(Places records, Py_ssize_t start, Py_ssize_t stop, const uint8_t *chosen):
     """An array of those that are meant, of records that are in one block."""
     cdef Py_ssize_t at, count = 0
-    cdef int64_t *offset
-    cdef ShareRecord one
     cdef bytes packed = PyBytes_FromStringAndSize(NULL, (stop - start) * 8)
-    offset = <int64_t *>PyBytes_AS_STRING(packed)
+    cdef int64_t *offset = <int64_t *>PyBytes_AS_STRING(packed)
     for at in range(start, stop):
         if chosen == NULL or chosen[at]:
-            one = <object>PyList_GET_ITEM(records, at)
-            offset[count] = one.block.records[one.index].offset
+            offset[count] = records.record(at).offset
             count += 1
     return array("q", packed[:count * 8])

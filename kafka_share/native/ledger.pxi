@@ -22,6 +22,9 @@ cdef class Ledger:
     cdef uint8_t *states
     cdef Py_ssize_t count, room
     cdef Py_ssize_t[7] tallies
+    # The records: either neighbours in one block, from `first` on, which is what most deliveries are, or one by one.
+    cdef RecordBlock block
+    cdef Py_ssize_t first
     cdef list records
 
     def __cinit__(self):
@@ -56,8 +59,20 @@ cdef class Ledger:
         self.tallies[self.states[at]] -= 1
         self.tallies[state] += 1
         self.states[at] = state
-        if state == GONE:
+        if state == GONE and self.block is None:
             self.records[at] = None
+        return 0
+
+    cdef inline ShareRecord record_at(self, Py_ssize_t at):
+        return self.records[at] if self.block is None else new_record(self.block, self.first + at)
+
+    cdef int list_records(self) except -1:
+        """From now on they stand one by one."""
+        if self.block is not None:
+            self.records = [
+                None if self.states[at] == GONE else new_record(self.block, self.first + at) for at in range(self.count)
+            ]
+            self.block = None
         return 0
 
     cdef int make_room(self, Py_ssize_t more) except -1:
@@ -78,13 +93,16 @@ cdef class Ledger:
 
     # ---- delivery
 
-    def add(self, list records):
+    def add(self, records):
         cdef Py_ssize_t at
         cdef ShareRecord record
         cdef int64_t offset
         if len(self) == 0:
-            self.count, self.tallies[GONE], self.records = 0, 0, []
+            self.count, self.tallies[GONE], self.records, self.block = 0, 0, [], None
         self.make_room(len(records))
+        if isinstance(records, RecordRun) and self.add_run(records):
+            return
+        self.list_records()
         for item in records:
             record = item
             offset = record.block.records[record.index].offset
@@ -101,6 +119,26 @@ cdef class Ledger:
             elif self.states[at] == GONE:
                 self.records[at] = record
                 self.put(at, OPEN)
+
+    cdef bint add_run(self, RecordRun run) except -1:
+        """Neighbours of what is here, or what is here already; False, and nothing is changed, if it is neither."""
+        cdef Py_ssize_t at, known
+        if self.count == 0:
+            self.block, self.first = run.block, run.start
+        if self.block is not run.block or not self.first <= run.start <= self.first + self.count:
+            return False
+        known = self.first + self.count - run.start
+        for at in range(run.start + (known if self.count else 1), run.stop):
+            if run.block.records[at].offset <= run.block.records[at - 1].offset:
+                return False
+        for at in range(run.start - self.first, min(self.count, run.stop - self.first)):
+            if self.states[at] == GONE:
+                self.put(at, OPEN)
+        for at in range(run.start + known, run.stop):
+            self.offsets[self.count], self.states[self.count] = run.block.records[at].offset, OPEN
+            self.count += 1
+            self.tallies[OPEN] += 1
+        return True
 
     cdef int insert(self, int64_t offset, ShareRecord record) except -1:
         """Between those that are here, which happens seldom."""
@@ -153,7 +191,7 @@ cdef class Ledger:
         for offset in offsets:
             at = self.find_present(offset)
             if at >= 0:
-                found.append(self.records[at])
+                found.append(self.record_at(at))
         return found
 
     def unacknowledged(self, *, bint with_held):
@@ -281,8 +319,8 @@ cdef class Ledger:
         if memchr(types, RENEW, PyBytes_GET_SIZE(snapshot)) == NULL:
             return {}
         return {
-            self.offsets[at]: self.records[at]
-            for at in range(PyBytes_GET_SIZE(snapshot)) if types[at] == RENEW and self.records[at] is not None
+            self.offsets[at]: self.record_at(at)
+            for at in range(PyBytes_GET_SIZE(snapshot)) if types[at] == RENEW and self.states[at] != GONE
         }
 
     def split(self, bytes snapshot, offsets):
@@ -307,12 +345,13 @@ cdef class Ledger:
 
     def check(self):
         cdef Py_ssize_t at
-        assert len(self.records) == self.count, "a record without an offset, or the other way round"
+        assert len(self.records) == (self.count if self.block is None else 0), "records are here twice, or not at all"
         counted = [0] * STATES
         for at in range(self.count):
             counted[self.states[at]] += 1
             assert at == 0 or self.offsets[at - 1] < self.offsets[at], "records were delivered out of order"
-            assert (self.records[at] is None) == (self.states[at] == GONE), "a record that is gone is kept"
+            assert self.block is not None or (self.records[at] is None) == (self.states[at] == GONE), "a gone one is kept"
+            assert self.states[at] == GONE or self.record_at(at).offset == self.offsets[at], "a record is at another's"
         assert counted == [self.tallies[at] for at in range(STATES)], "the tallies are wrong"
 
 

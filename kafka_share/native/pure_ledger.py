@@ -7,7 +7,7 @@ between any two instructions.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -32,7 +32,7 @@ class Ledger:
     """
 
     def __init__(self) -> None:
-        self._fresh: list[list[Record]] = []
+        self._fresh: list[Sequence[Record]] = []
         """Delivered, and nobody has asked for one of them since: open, all of them."""
         self._records: dict[int, Record] = {}
         self._types: dict[int, int] = {}
@@ -40,8 +40,8 @@ class Ledger:
 
     # ---- delivery
 
-    def add(self, records: list[Record]) -> None:
-        """Take over records in offset order, which are open; the list must not change any more."""
+    def add(self, records: Sequence[Record]) -> None:
+        """Take over records in offset order, which are open; these must not change any more."""
         if records and not any(known is records for known in self._fresh):
             self._fresh.append(records)
 

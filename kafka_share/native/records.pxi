@@ -8,6 +8,7 @@ ctypedef struct batch_facts:
 
 
 @cython.final
+@cython.no_gc  # nothing that it refers to refers to it; and a collector that finds a memoryview in use breaks it
 cdef class RecordBlock:
     """The records of one fetched partition: where each of them stands in the bytes, which stay where they were received.
 
@@ -63,7 +64,7 @@ cdef class RecordBlock:
 
         Stops before what is not a whole, sound batch of format 2, and before what `decompress(codec, data, limit)`
         raises for. `acquired`: ascending (first, last, delivery count). Returns where it stopped, the records that it
-        found (list), the gaps (list of (first, last)), and the offset below which everything acquired is one of them.
+        found (a `RecordRun`), the gaps (list of (first, last)), and the offset below which everything acquired is one of them.
         """
         cdef Py_ssize_t count = len(acquired), found = self.count
         cdef ks_range *ranges = <ks_range *>PyMem_Malloc(max(count, 1) * sizeof(ks_range))
@@ -85,7 +86,7 @@ cdef class RecordBlock:
                     if not self.add_batch(position, &batch, &cursor, check_crcs, max_batch_bytes, decompress, gaps):
                         break
                 position += <Py_ssize_t>batch.bytes
-            return position, self.records_from(found), gaps, cursor.expected
+            return position, new_run(self, found, self.count), gaps, cursor.expected
         finally:
             PyMem_Free(ranges)
 
@@ -175,8 +176,39 @@ cdef class RecordBlock:
         gaps += holes
         return True
 
-    cdef list records_from(self, Py_ssize_t start):
-        return [new_record(self, index) for index in range(start, self.count)]
+
+@cython.final
+@cython.no_gc  # it refers to its block alone, and a block to no run
+cdef class RecordRun:
+    """Records that stand one after the other in a block. A sequence, which makes each record when it is looked at."""
+
+    cdef RecordBlock block
+    cdef Py_ssize_t start, stop
+
+    cdef list listed(self):
+        return [new_record(self.block, index) for index in range(self.start, self.stop)]
+
+    def __len__(self):
+        return self.stop - self.start
+
+    def __getitem__(self, index):
+        cdef Py_ssize_t at
+        if isinstance(index, slice):
+            return self.listed()[index]
+        at = index
+        at += self.stop if at < 0 else self.start
+        if not self.start <= at < self.stop:
+            raise IndexError("there is no such record")
+        return new_record(self.block, at)
+
+    def __iter__(self):
+        return iter(self.listed())
+
+
+cdef RecordRun new_run(RecordBlock block, Py_ssize_t start, Py_ssize_t stop):
+    cdef RecordRun run = RecordRun.__new__(RecordRun)
+    run.block, run.start, run.stop = block, start, stop
+    return run
 
 
 cdef int note_gaps(ks_cursor *cursor, int64_t offset, list gaps) except -1:
@@ -398,6 +430,10 @@ def _made_by_hand(topic, partition, int64_t offset, int64_t timestamp, timestamp
     return own
 
 
+cdef object no_run_from_python(type kind, object arguments, PyObject *named):
+    raise TypeError("a RecordRun comes of a block")
+
+
 cdef object new_from_python(type kind, object arguments, PyObject *named):
     """What a call of `ShareRecord` does; the compiled code makes records otherwise."""
     if kind is not ShareRecord:
@@ -405,14 +441,16 @@ cdef object new_from_python(type kind, object arguments, PyObject *named):
     return _made_by_hand(*arguments, **(<dict>named if named != NULL else {}))
 
 
-cdef int redirect(PyTypeObject *kind) except -1:
-    """No record is ever without a block."""
-    kind.tp_new = new_from_python
+cdef int redirect(PyTypeObject *kind, newfunc made_by) except -1:
+    """No record and no run is ever without a block."""
+    kind.tp_new = made_by
     kind.tp_vectorcall = NULL
     return 0
 
 
-redirect(<PyTypeObject *>ShareRecord)
-redirect(<PyTypeObject *>OwnRecord)
+redirect(<PyTypeObject *>ShareRecord, new_from_python)
+redirect(<PyTypeObject *>OwnRecord, new_from_python)
+redirect(<PyTypeObject *>RecordRun, no_run_from_python)
+PyType_Modified(RecordRun)
 PyType_Modified(ShareRecord)
 PyType_Modified(OwnRecord)

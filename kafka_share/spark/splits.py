@@ -82,7 +82,7 @@ def _cut(records: Sequence[ShareRecord], most_bytes: int, most_records: int) -> 
 
 def _encode(records: Sequence[ShareRecord], lease_id: str, columns: Sequence[str]) -> bytes:
     """Column by column, since a step of Python for each value would be most of what an agent does."""
-    found = to_arrow(list(records))
+    found = to_arrow([list(records)])
     arrays = {
         "key": found["key"],
         "value": found["value"],

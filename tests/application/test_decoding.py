@@ -75,7 +75,7 @@ def fetched(records: bytes, *acquired: tuple[int, int, int]) -> FetchedPartition
     return FetchedPartition(PARTITION, 1, 7, records, tuple(AcquiredRange(*a) for a in acquired))
 
 
-def confirmed(decoding: PartitionDecoding) -> list[Record] | Problem | None:
+def confirmed(decoding: PartitionDecoding) -> Sequence[Record] | Problem | None:
     step = decoding.next_step()
     if step is not None:
         decoding.confirm(step)
@@ -88,7 +88,7 @@ def taken_gaps(decoding: PartitionDecoding) -> list[Run]:
     return gaps
 
 
-def steps_of(decoding: PartitionDecoding) -> list[list[Record] | Problem]:
+def steps_of(decoding: PartitionDecoding) -> list[Sequence[Record] | Problem]:
     return list(iter(lambda: confirmed(decoding), None))
 
 
@@ -100,7 +100,7 @@ class Outcome:
     gaps: set[int] = attrs.Factory(set)
     failed: dict[int, int] = attrs.Factory(dict)
 
-    def add(self, steps: Iterable[list[Record] | Problem], gaps: Iterable[Run]) -> Outcome:
+    def add(self, steps: Iterable[Sequence[Record] | Problem], gaps: Iterable[Run]) -> Outcome:
         for step in steps:
             if isinstance(step, Problem):
                 for offset, kind in spread(step.runs):
@@ -250,8 +250,8 @@ def test_decoding_goes_on_behind_each_failure_when_a_deserializer_raises() -> No
     """A record whose deserializer fails becomes a problem of this record alone; decoding goes on behind it."""
     bad_key = Decoder(as_deserializer(_raise_for(b"k1")), as_deserializer(_raise_for(b"v2")))
     first, key, value, last = steps_of(PartitionDecoding(fetched(batch(range(4)), (0, 3, 1)), bad_key))
-    assert isinstance(first, list)
-    assert isinstance(last, list)
+    assert not isinstance(first, Problem)
+    assert not isinstance(last, Problem)
     assert [r.offset for r in first] == [0]
     assert [r.offset for r in last] == [3]
     for problem, offset, origin in ((key, 1, "key"), (value, 2, "value")):
@@ -297,8 +297,8 @@ def test_one_unreadable_batch_costs_its_neighbours_nothing_when_three_were_fetch
     assert isinstance(problem.error, CorruptRecordError | UnsupportedRecordError)
     assert (problem.error.topic, problem.error.partition, problem.error.offset) == ("t", 0, 3)
     assert problem.runs == (Run(3, 5, kind),)
-    assert isinstance(good, list)
-    assert isinstance(rest, list)
+    assert not isinstance(good, Problem)
+    assert not isinstance(rest, Problem)
     assert [r.offset for r in good] == [0, 1, 2]
     assert [r.offset for r in rest] == [6, 7, 8]
 
@@ -522,9 +522,9 @@ def test_every_acquired_offset_is_once_a_record_a_gap_or_a_failure_whatever_was_
         return data
 
     decoding = PartitionDecoding(scene.part, Decoder(value_deserializer=as_deserializer(deserialize)))
-    steps: list[list[Record] | Problem] = []
+    steps: list[Sequence[Record] | Problem] = []
     gaps: list[Run] = []
-    step: list[Record] | Problem | None = []
+    step: Sequence[Record] | Problem | None = []
     while step is not None:
         try:
             step = confirmed(decoding)

@@ -139,7 +139,7 @@ def test_many_are_acknowledged_at_once_as_each_would_be() -> None:
     assert side.handed_over() == [(Run(1, 1, 3),)]
     deliveries, announced = side.application.deliveries, list[bool]()
     deliveries.announce = lambda: announced.append(True)
-    error = deliveries.acknowledge_all(places(records, None), ACCEPT)
+    error = deliveries.acknowledge_all(places([records], None), ACCEPT)
     assert isinstance(error, IllegalStateError)
     assert "a-0 at offset 1 " in str(error)
     assert announced == [True]
@@ -151,10 +151,10 @@ def test_renewing_many_leaves_them_where_they_are_and_a_final_word_may_follow() 
     side = Side(window=10)
     side.deliver(0, 3)
     records = side.collect()
-    assert side.application.deliveries.acknowledge_all(places(records, None), RENEW) is None
+    assert side.application.deliveries.acknowledge_all(places([records], None), RENEW) is None
     assert side.handed_over() == [(Run(0, 2, 4),)]
     assert side.application.deliveries.window_records == 3
-    assert side.application.deliveries.acknowledge_all(places(records, None), ACCEPT) is None
+    assert side.application.deliveries.acknowledge_all(places([records], None), ACCEPT) is None
     assert side.handed_over() == [(Run(0, 2, 1),)]
 
 
@@ -166,10 +166,10 @@ def test_of_many_those_that_were_given_up_have_failed_already() -> None:
     assert records[1].lock is not None
     records[1].lock.lose(1, 1)
     assert side.handed_over() == []
-    assert side.application.deliveries.acknowledge_all(places(records, None), ACCEPT) is None
+    assert side.application.deliveries.acknowledge_all(places([records], None), ACCEPT) is None
     assert side.handed_over() == [(Run(0, 0, 1), Run(2, 2, 1))]
     by_hand = records[0].__replace__(lock=None)
-    assert isinstance(side.application.deliveries.acknowledge_all(places([by_hand], None), ACCEPT), IllegalStateError)
+    assert isinstance(side.application.deliveries.acknowledge_all(places([[by_hand]], None), ACCEPT), IllegalStateError)
 
 
 def test_many_cannot_be_acknowledged_when_the_consumer_is_closed() -> None:
@@ -178,7 +178,7 @@ def test_many_cannot_be_acknowledged_when_the_consumer_is_closed() -> None:
     records = side.collect()
     side.application.gather_last()
     with pytest.raises(ConsumerClosedError):
-        side.application.deliveries.acknowledge_all(places(records, None), ACCEPT)
+        side.application.deliveries.acknowledge_all(places([records], None), ACCEPT)
 
 
 # ---- room

@@ -46,12 +46,12 @@ def test_records_of_one_delivery_stand_together_as_they_come(native: ModuleType)
         *records(native, "b", 7, range(100, 102), other),
         *records(native, "a", 0, range(5, 6), one),
     ]
-    offsets = [(lock, topic, partition, [*those]) for lock, topic, partition, those in native.places(delivered, None)]
+    offsets = [(lock, topic, partition, [*those]) for lock, topic, partition, those in native.places([delivered], None)]
     assert offsets == [(one, "a", 0, [0, 1, 2]), (other, "b", 7, [100, 101]), (one, "a", 0, [5])]
-    meant = native.places(delivered, bytes([0, 1, 0, 0, 0, 1]))
+    meant = native.places([delivered], bytes([0, 1, 0, 0, 0, 1]))
     assert [o for lock, *_, those in meant for o in those if lock is one] == [1, 5]
-    assert native.places([], None) == []
-    assert native.places(delivered, bytes(6)) == []
+    assert native.places([[]], None) == []
+    assert native.places([delivered], bytes(6)) == []
 
 
 @given(st.lists(st.booleans(), min_size=20, max_size=20))
@@ -63,7 +63,7 @@ def test_a_mask_names_what_acknowledging_one_by_one_would(mask: list[bool]) -> N
         ledgers = [native.Ledger(), native.Ledger()]
         for ledger in ledgers:
             ledger.add(delivered)
-        for _, _, _, offsets in native.places(delivered, bytes(mask)):
+        for _, _, _, offsets in native.places([delivered], bytes(mask)):
             assert not ledgers[0].acknowledge_each(offsets, 2, once=False)
         for record, is_meant in zip(delivered, mask, strict=True):
             assert not is_meant or ledgers[1].acknowledge(record.offset, 2)
@@ -88,4 +88,39 @@ def test_only_records_have_a_place(native: ModuleType) -> None:
     if native.RecordBlock is None:
         pytest.skip("the façade looks before")
     with pytest.raises(TypeError, match="ShareRecord"):
-        native.places([*records(native, "a", 0, range(1), new_lock()), "t-0@1"], None)
+        native.places([[*records(native, "a", 0, range(1), new_lock()), "t-0@1"]], None)
+
+
+def test_a_ledger_takes_runs_and_lists_in_turn(native: ModuleType) -> None:
+    """Neighbours of what it has, the same once more, records of another block between them: one entry for each."""
+    if native.RecordBlock is None:
+        pytest.skip("there are lists only")
+    lock = new_lock()
+    data = b"".join(encode_batch([(o, 0, None, b"%d" % o, ())], base_offset=o) for o in range(6))
+    block = native.RecordBlock("a", 0, data, lock, (*TimestampType,), EncodedHeaders)
+    position, runs = 0, []
+    for acquired in ([(0, 1, 1)], [(2, 3, 1)], [(5, 5, 1)]):
+        position, run, _, _ = block.scan(position, acquired, True, 1 << 20, decompress, 1 << 30)
+        runs.append(run)
+    ledger = native.Ledger()
+    for run in (runs[0], runs[1], runs[0], runs[1]):
+        ledger.add(run)
+        ledger.check()
+    assert (len(ledger), [r.value for r in ledger.records_at(range(9))]) == (4, [b"0", b"1", b"2", b"3"])
+    ledger.remove([1, 2])
+    assert [r.offset for r in ledger.records_at(range(9))] == [0, 3]
+    ledger.add(runs[0])
+    ledger.check()
+    assert ledger.unacknowledged(with_held=True) == [0, 1, 3]
+    ledger.acknowledge(3, 4)
+    assert [r.value for r in ledger.renewing_in(ledger.snapshot(with_renewals=True)).values()] == [b"3"]
+    ledger.add(list(records(native, "a", 0, range(4, 5), lock)))
+    ledger.add(runs[2])
+    ledger.add(runs[1])
+    ledger.check()
+    assert [r.offset for r in ledger.records_at(range(9))] == [0, 1, 2, 3, 4, 5]
+    ledger.accept_open()
+    ledger.leave(ledger.snapshot(with_renewals=True), keeps_renewals=False)
+    ledger.add(runs[2])
+    ledger.check()
+    assert [r.value for r in ledger.records_at(range(9))] == [b"5"]
