@@ -108,9 +108,9 @@ def _compare_columns(decoding: PartitionDecoding) -> None:
             continue
         payloads = [record.key for record in step], [record.value for record in step]
         for read, views in ((_copied, False), (_viewed, True)):
-            found: Any = columns(step, views)
+            found: Any = columns([step], views)
             if found is not None:
-                assert tuple(found[2:6]) == _numbers_of(step)
+                assert tuple(found[2:6]) == _numbers_of(list(step))
                 assert (read(*found[6]), read(*found[7])) == payloads
 
 
