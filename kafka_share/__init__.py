@@ -4,6 +4,7 @@ The map of the package:
 
 - `KafkaShareConsumer`: the blocking consumer (`kafka_share.consumer`)
 - `AsyncShareConsumer`: the same for asyncio (`kafka_share.async_consumer`)
+- `ShareWorker`: calls a handler for each record, with concurrency, retries and a clean stop (`kafka_share.worker`)
 - `ShareConsumerSettings`, `ShareAdminSettings`: the settings of the clients as types (`kafka_share.settings`)
 - `KafkaShareAdmin`: lists, describes, resets, deletes and configures share groups (`kafka_share.admin`); what its
   methods take and return is in `kafka_share.admin_values`
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from kafka_share.records import TopicPartition as TopicPartition
     from kafka_share.settings import ShareAdminSettings as ShareAdminSettings
     from kafka_share.settings import ShareConsumerSettings as ShareConsumerSettings
+    from kafka_share.worker import ShareWorker as ShareWorker
 
 __version__ = VERSION
 
@@ -83,6 +85,7 @@ _NAMES = {
     "records": "AcknowledgeType AcknowledgementCommitCallback ArrowRecords Node ShareRecord ShareRecords TimestampType "
     "TopicIdPartition TopicPartition",
     "settings": "ShareAdminSettings ShareConsumerSettings",
+    "worker": "ShareWorker",
 }
 """Module -> the names that the package offers of it."""
 

@@ -46,13 +46,15 @@ MAY_IMPORT: Final[Mapping[str, set[str]]] = {
     "opentelemetry": {"application", "consumer", "core"},
     "consumer": {"application", "core", "network"},
     "async_consumer": {"application", "core", "network"},
+    "handling": {"application", "async_consumer", "consumer", "network"},
+    "worker": {"application", "handling", "network"},
     "admin": {"core", "network"},
     "aio": {"core", "network"},
     "broker": {"protocol"},
     "cli": {"admin", "broker", "consumer", "native", "protocol", "spark"},
     "pytest_plugin": {"broker", "consumer"},
     "spark": {"admin", "consumer"},
-    "__init__": {"admin", "aio", "async_consumer", "consumer"},
+    "__init__": {"admin", "aio", "async_consumer", "consumer", "worker"},
     "__main__": {"cli"},
 }
 """Part of the package (a folder, or a module at the top) -> the other parts that it may import, besides the values.
@@ -80,7 +82,10 @@ NOT_MACHINES: Final = {
     "broker/server.py",  # the sockets
     "native/__init__.py",  # the variable that chooses
 }
-ALSO_MACHINES: Final = {"network/wire.py", "spark/lease.py", "spark/lease_book.py", "spark/offsets.py"}
+ALSO_MACHINES: Final = {
+    "handling/jobs.py", "handling/policy.py", "network/wire.py", "spark/lease.py", "spark/lease_book.py",
+    "spark/offsets.py",
+}  # fmt: skip
 
 KAFKA_PYTHON_IN: Final = {"network", "cli"}
 

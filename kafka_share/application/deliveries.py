@@ -216,8 +216,7 @@ class Deliveries:
     def room(self) -> int:
         """Open window: how many more records fit, perhaps less than none. Who finds no room is to be woken for it."""
         with self.guard:
-            room = self._room()
-            if self._waits_for_room is not (room <= 0):
+            if self._waits_for_room is not ((room := self._room()) <= 0):
                 self._waits_for_room = room <= 0
                 self._open_short_way()
             return room
@@ -461,7 +460,7 @@ class Deliveries:
     def gather_early(self, awaited: Iterable[Record]) -> tuple[GatheredAcknowledgements, ...]:
         """The same for the background thread, between two polls; renews locks, too.
 
-        `awaited`: what a loop has not dealt with. From now on the background side is to be told of what follows.
+        `awaited`: the records whose locks are kept. From now on the background side is to be told of what follows.
         """
         with self.guard:
             self._is_announced = False
@@ -470,7 +469,7 @@ class Deliveries:
                 self.give_up_lost()
             self._release_held()
             gathered = self._gather(is_early=True) if self._protects_locks or self._has_window else ()
-            return gathered + self._renewals(awaited if self._protects_locks and not self._has_window else ())
+            return gathered + self._renewals(awaited if self._protects_locks else ())
 
     def _release_held(self) -> None:
         now_ms = self._now_ms()
@@ -484,7 +483,8 @@ class Deliveries:
         held = self._all()
         self.is_pressing = self._protects_locks and any(delivery.has_pressing(lock_ms // 2) for delivery in held)
         self._open_short_way()
-        if not self._can_renew:
+        held = [delivery for delivery in held if not delivery.lock.all_last(lock_ms // 2)]
+        if not self._can_renew or not held:
             return ()
         waiting: dict[AcquisitionLock | None, list[int]] = {}
         for record in awaited:

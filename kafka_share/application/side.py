@@ -116,6 +116,9 @@ class ApplicationSide:
         """Of the batches that were taken from the mailbox."""
         self.reading: Reading | None = None
         """What a loop over the consumer is about to get."""
+        self.leased: Callable[[], Sequence[Record]] = tuple
+        """Open window: the records whose locks are to be kept now. Called on the background thread under the guard; to
+        be set by whoever knows which records are worked on."""
         self._incoming = IncomingRecords(decoder, self.deliveries, self._is_wanted, has_window=self.has_window)
         self._protects_locks = protects_locks
         self._longest_work_ms = longest_work_ms
@@ -240,7 +243,10 @@ class ApplicationSide:
             self.wake()  # there may be room
 
     def _awaited(self) -> Sequence[Record]:
-        """What a loop has not dealt with, unless it has stood still for so long that it hangs."""
+        """The records whose locks are kept: what a loop has not dealt with, unless it has stood still for so long that
+        it hangs. In the open window what is leased."""
+        if self.has_window:
+            return self.leased()
         reading = self.reading
         if reading is None or reading.stands_for_ms(self._now_ms()) >= self._longest_work_ms:
             return ()

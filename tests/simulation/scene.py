@@ -62,9 +62,11 @@ def profile(**changes: Any) -> ClientProfile:
 
 
 class Scene:
-    """One node with one partition, `records` records in it, and clients that are added."""
+    """One node with one partition, `records` records in each of its batches, and clients that are added."""
 
-    def __init__(self, records: int, config: Mapping[str, int] = NO_CONFIG, *, kafka_version: str = "4.3") -> None:
+    def __init__(
+        self, records: int, config: Mapping[str, int] = NO_CONFIG, *, kafka_version: str = "4.3", batches: int = 1
+    ) -> None:
         self.time = VirtualTime()
         self.trace = Trace(self.time, is_on=False)
         self._network = Network(self.time, random.Random(1), self.trace, (1, 3))
@@ -82,7 +84,8 @@ class Scene:
         self.broker.witness = BrokerAudit(cluster, lambda: self.broker.now_ms, self._books, self.trace, LARGEST_BATCH)
         cluster.configs.set_values(ResourceType.GROUP, GROUP, {"share.auto.offset.reset": "earliest"})
         cluster.create_topic(TOPIC, cluster.topics.place(1, 1))
-        produce(self.broker, PlannedBatch(0, 0, records, Flavour.PLAIN), self.trace)
+        for _ in range(batches):
+            produce(self.broker, PlannedBatch(0, 0, records, Flavour.PLAIN), self.trace)
         self.clients: list[SimulatedClient] = []
 
     def join(self, life: Life, **changes: Any) -> SimulatedClient:

@@ -1,0 +1,231 @@
+"""What both drivers of a worker have in common: they perform the commands of `Jobs`, and tell it what has happened.
+
+A driver has a consumer, a clock, and threads or tasks. Every decision is in `Jobs`: whose turn it is, what a failure
+means, when to stop. `threads` and `tasks` add how a handler is run, and how one waits.
+"""
+
+from __future__ import annotations
+
+import abc
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+import attrs
+
+from kafka_share.config_checks import whole_number
+from kafka_share.errors import (
+    CallerError,
+    ConsumerClosedError,
+    DataError,
+    IllegalStateError,
+    KafkaShareError,
+    UnsupportedVersionError,
+)
+from kafka_share.handling.jobs import Command, Counts, Event, Job, Jobs, Settle, Start, Tell
+from kafka_share.handling.lease import Lease
+from kafka_share.handling.leasing import Leasing
+from kafka_share.handling.policy import Policy
+from kafka_share.harmless import excerpt
+from kafka_share.network.clock import clock_ms
+from kafka_share.records import AcknowledgeType
+
+log: logging.Logger = logging.getLogger("kafka_share.worker")
+
+LOOK_EVERY_MS: Final = 1_000
+"""How long a poll lasts, after which locks are looked at."""
+MOST_HANDLERS: Final = 10_000
+CLOSE_TIMEOUT_MS: Final = 30_000
+CLOSE_AT_ONCE_MS: Final = 1_000
+
+_LEVELS: Final = {
+    Event.WILL_RETRY: logging.INFO,
+    Event.LAST_DELIVERY: logging.ERROR,
+}
+"""Of what is logged; all else is a WARNING."""
+
+
+@attrs.frozen(kw_only=True)
+class Plan:
+    """What a worker was made with. Raises `ConfigurationError` for what is out of range."""
+
+    topics: tuple[str, ...]
+    handler: Callable[..., Any]
+    takes_lease: bool
+    """Whether the handler has a second parameter."""
+    policy: Policy
+    concurrency: int = attrs.field(validator=whole_number(1, MOST_HANDLERS))
+    max_lease_ms: int = attrs.field(validator=whole_number(1))
+    drain_timeout_ms: int = attrs.field(validator=whole_number(0))
+    settings: dict[str, Any]
+    """Of the consumer."""
+
+
+class Driver(abc.ABC):
+    """Runs one worker once.
+
+    `stop` may be called by any thread and by signal handlers, all other methods by one thread at a time.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.jobs: Jobs = Jobs(
+            plan.policy,
+            concurrency=plan.concurrency,
+            max_lease_ms=plan.max_lease_ms,
+            drain_timeout_ms=plan.drain_timeout_ms,
+        )
+        self.consumer: Leasing | None = None
+        self._stops = 0
+        """How often a stop was asked for: the second one waits for nothing."""
+        self._fatal: BaseException | None = None
+        """Why the worker has ended by itself."""
+        self._outcomes: deque[tuple[Job, KafkaShareError | None]] = deque()
+        """What the background thread has told."""
+        self._leases: dict[Job, Lease] = {}
+        self._trouble = ""
+        """What a poll has raised last, and no record has come since."""
+        self._looks_at_ms = 0
+        """When the loop goes on by itself."""
+
+    # ---- for any thread
+
+    def stop(self) -> None:
+        """Drain; if called again, end at once."""
+        self._stops += 1
+        self._wake()
+
+    def counts(self) -> Counts:
+        """With the outcomes that the loop has not looked at yet."""
+        counts: Counts = attrs.evolve(self.jobs.counts)
+        for job, error in list(self._outcomes):
+            counts.add_outcome(job.kind, error)
+        return counts
+
+    @abc.abstractmethod
+    def _wake(self) -> None:
+        """End the wait of the loop. Any thread, signal handlers too: it takes no lock."""
+
+    # ---- steps
+
+    def _open(self, consumer: Leasing) -> None:
+        consumer.keep_locks(lambda: self.jobs.leased(clock_ms()))
+        self.consumer = consumer
+
+    def _look(self) -> bool:
+        """Look at all that has happened, and do what is due. Returns whether the worker has come to its end."""
+        now_ms, jobs = clock_ms(), self.jobs
+        if self._stops > 1:
+            jobs.abort(now_ms)
+        elif self._stops or self._fatal is not None:
+            jobs.drain(now_ms)
+        self._take_outcomes()
+        for job in jobs.unsettled():
+            if job.record.lock_lost:
+                jobs.lock_lost(job)
+        self._perform(jobs.poll(now_ms))
+        wake_at_ms = jobs.wake_at_ms()
+        self._looks_at_ms = now_ms + LOOK_EVERY_MS if wake_at_ms is None else min(now_ms + LOOK_EVERY_MS, wake_at_ms)
+        return jobs.is_done(now_ms)
+
+    def _take_outcomes(self) -> None:
+        while self._outcomes:
+            job, error = self._outcomes.popleft()
+            self.jobs.settled(job, error)
+
+    def _finished(self, job: Job, error: BaseException | None) -> None:
+        del self._leases[job]
+        now_ms = clock_ms()
+        self.jobs.finished(job, error, now_ms)
+        self._perform(self.jobs.poll(now_ms))
+
+    def _perform(self, commands: list[Command]) -> None:
+        for command in commands:
+            if isinstance(command, Start):
+                lease = self._leases[command.job] = Lease(command.job)
+                self._start(command.job, lease)
+            elif isinstance(command, Settle):
+                self._settle(command.job, command.kind, command.delay_ms)
+            elif isinstance(command, Tell):
+                self._tell(command)
+            else:
+                self._leases[command.job].end(command.reason)
+                self._cancel(command.job, command.reason)
+
+    @abc.abstractmethod
+    def _start(self, job: Job, lease: Lease) -> None:
+        """Have the handler called; `_finished` tells how it went."""
+
+    @abc.abstractmethod
+    def _cancel(self, job: Job, reason: str) -> None:
+        """End the handler of this record, if it can be ended. Its lease has ended already."""
+
+    def _settle(self, job: Job, kind: AcknowledgeType, delay_ms: int) -> None:
+        assert self.consumer is not None
+        told = partial(self._on_outcome, job)
+        try:
+            if delay_ms:
+                self.consumer.release(job.record, delay_ms)  # it has no outcome to wait for
+                told(None)
+            else:
+                self.consumer.settle(job.record, kind, told)
+        except (ConsumerClosedError, IllegalStateError) as error:
+            told(error)
+
+    def _on_outcome(self, job: Job, error: KafkaShareError | None) -> None:
+        self._outcomes.append((job, error))
+
+    def _arguments(self, job: Job, lease: Lease) -> tuple[object, ...]:
+        return (job.record, lease) if self.plan.takes_lease else (job.record,)
+
+    # ---- what goes wrong
+
+    def _poll_raised(self, error: KafkaShareError) -> None:
+        """Go on if it may pass; else the worker drains, and its run raises the error."""
+        assert self.consumer is not None
+        is_final = isinstance(error, (CallerError, UnsupportedVersionError)) or self.consumer.health().is_fatal
+        text = excerpt(str(error))
+        if is_final:
+            self._fatal = error
+        elif isinstance(error, DataError) or text != self._trouble:
+            log.warning("%s", text)
+        self._trouble = text
+
+    def _tell(self, command: Tell) -> None:
+        level = _LEVELS.get(command.event, logging.WARNING)
+        if not log.isEnabledFor(level):
+            return
+        text = f"{self._handler_name} {command.job.place} (delivery {command.job.record.delivery_count}): "
+        text += command.event.value
+        if command.pause_ms:
+            text += f", in {command.pause_ms} ms"
+        error = command.error
+        if error is None or level < logging.WARNING or isinstance(error, KafkaShareError):
+            log.log(level, "%s%s", text, "" if error is None else f": {excerpt(repr(error))}")
+        else:
+            log.log(level, "%s", text, exc_info=error)
+
+    @property
+    def _handler_name(self) -> str:
+        return getattr(self.plan.handler, "__qualname__", None) or type(self.plan.handler).__name__
+
+    # ---- the end
+
+    @property
+    def _close_timeout_ms(self) -> int:
+        return CLOSE_AT_ONCE_MS if self._stops > 1 else CLOSE_TIMEOUT_MS
+
+    def _closed(self) -> None:
+        """The consumer is closed: say what became of the records, and raise what has ended the worker."""
+        self._take_outcomes()
+        counts, left = self.jobs.counts, len(self.jobs.running())
+        log.info(
+            "the worker has ended: %d received (%d of them again), %d accepted, %d released, %d rejected, %d lost, "
+            "%d of unknown outcome, %d handlers still running",
+            counts.received, counts.redelivered, counts.accepted, counts.released, counts.rejected, counts.lost,
+            counts.unknown, left,
+        )  # fmt: skip
+        if self._fatal is not None:
+            raise self._fatal

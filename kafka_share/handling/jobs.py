@@ -1,0 +1,427 @@
+"""The rules of a worker, as a machine: records go in, and what to start, cancel and acknowledge comes out.
+
+A driver tells it what has happened (`arrived`, `finished`, `lock_lost`, `settled`, `drain`, `abort`), performs what
+`poll` returns, and looks again at `wake_at_ms` at the latest. One caller at a time; only `leased` and `state` may be
+called by any thread, as they read. There is no clock here, no thread, no consumer, and nothing waits.
+
+A record's way:
+
+    arrived ─► READY ─► RUNNING ─► SETTLING ─► gone, when the acknowledgement has its outcome
+                 ▲         │           ▲
+                 └─ WAITING ◄──────────┘   WAITING: its handler failed, and is called again after a pause
+    A lost lock ends READY and WAITING at once; RUNNING is cancelled, and its result counts for nothing.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from kafka_share.errors import KafkaShareError
+from kafka_share.handling.policy import Policy, Reject, Release, Retry
+from kafka_share.records import AcknowledgeType, ShareRecord
+
+Record: TypeAlias = ShareRecord[Any, Any]
+ACCEPT: Final = AcknowledgeType.ACCEPT
+RELEASE: Final = AcknowledgeType.RELEASE
+REJECT: Final = AcknowledgeType.REJECT
+
+CANCEL_GRACE_MS: Final = 1_000
+"""How long handlers that were cancelled at the end of the drain may take to end."""
+
+
+OUTAGE_RECORDS: Final = 3
+"""This many new records in a row have failed, and nothing has succeeded since: that is no fault of theirs."""
+
+
+class Stage(enum.Enum):
+    """Where a record is on its way."""
+
+    READY = "waits for its turn"
+    RUNNING = "its handler runs"
+    WAITING = "waits to be tried again"
+    SETTLING = "acknowledged, without an outcome yet"
+
+
+class Phase(enum.Enum):
+    """Where a worker is in its life."""
+
+    RUNNING = "running"
+    DRAINING = "draining"
+    CANCELLING = "cancelling"
+
+
+@attrs.define(eq=False)
+class Job:
+    """One delivery of a record, from its receipt to the outcome of its acknowledgement."""
+
+    record: Record
+    lease_ends_at_ms: int
+    successes_seen: int
+    """How many handlers had succeeded at the receipt or the latest failure."""
+    stage: Stage = Stage.READY
+    tries: int = 0
+    faults: int = 0
+    """Failures between which other records succeeded."""
+    since_ms: int = 0
+    """RUNNING: when this try began."""
+    due_at_ms: int = 0
+    """WAITING: when to try again."""
+    is_lost: bool = False
+    is_cancelled: bool = False
+    is_overdue: bool = False
+    """The lease has ended while the handler runs."""
+    kind: AcknowledgeType | None = None
+    """SETTLING: how it was acknowledged."""
+
+    @property
+    def place(self) -> str:
+        """For logs: never the payload."""
+        return f"{self.record.topic}-{self.record.partition}@{self.record.offset}"
+
+
+@attrs.frozen
+class Start:
+    """Call the handler."""
+
+    job: Job
+
+
+@attrs.frozen
+class Cancel:
+    """End the handler, if it can be ended, and tell it why."""
+
+    job: Job
+    reason: str
+
+
+@attrs.frozen
+class Settle:
+    """Acknowledge the record; `delay_ms`: a release after that time. The driver tells the outcome with `settled`."""
+
+    job: Job
+    kind: AcknowledgeType
+    delay_ms: int = 0
+
+
+class Event(enum.Enum):
+    """What there is to log about a record."""
+
+    WILL_RETRY = "its handler failed and is called again"
+    GIVEN_BACK = "its handler failed and it is released"
+    REJECTED = "its handler failed and it is rejected"
+    LAST_DELIVERY = "its handler failed on its last delivery and it is rejected"
+    LOCK_LOST = "its lock was lost, so it is delivered again"
+    RESULT_LOST = "its handler succeeded after the lock was lost, so it is delivered again"
+    NOT_ACKNOWLEDGED = "its acknowledgement failed, so it may be delivered again"
+    LEASE_ENDED = "its handler runs longer than max_lease_ms, so its lock is not renewed any more"
+
+
+@attrs.frozen
+class Tell:
+    """Log what has happened to a record."""
+
+    event: Event
+    job: Job
+    error: BaseException | None = None
+    pause_ms: int = 0
+
+
+Command: TypeAlias = Start | Cancel | Settle | Tell
+
+
+@attrs.define
+class Counts:
+    """Records since the start, by what happened to them."""
+
+    received: int = 0
+    """Delivered to this worker."""
+    redelivered: int = 0
+    """Of these, on their second or a later delivery."""
+    accepted: int = 0
+    released: int = 0
+    rejected: int = 0
+    failed: int = 0
+    """How often a handler raised, or a value could not be deserialized."""
+    retried: int = 0
+    """How often a handler was to be called again under the same lock."""
+    lost: int = 0
+    """Records whose lock was lost before they were settled. They are delivered again."""
+    unknown: int = 0
+    """Acknowledgements that failed, or whose outcome is not known. The records may be delivered again."""
+
+    def add_outcome(self, kind: AcknowledgeType | None, error: KafkaShareError | None) -> None:
+        """An acknowledgement of this kind was applied, or this is why not."""
+        if error is not None:
+            self.unknown += 1
+        elif kind is ACCEPT:
+            self.accepted += 1
+        elif kind is REJECT:
+            self.rejected += 1
+        else:
+            self.released += 1
+
+
+class Jobs:
+    """The records that one worker has, and what is to be done with each."""
+
+    def __init__(self, policy: Policy, *, concurrency: int, max_lease_ms: int, drain_timeout_ms: int) -> None:
+        self.counts: Counts = Counts()
+        self.phase: Phase = Phase.RUNNING
+        self._policy = policy
+        self._concurrency = concurrency
+        self._max_lease_ms = max_lease_ms
+        self._drain_timeout_ms = drain_timeout_ms
+        self._ends_at_ms = 0
+        """DRAINING: when handlers are cancelled. CANCELLING: when nobody waits for them any more."""
+        self._jobs: dict[Job, None] = {}
+        """All but those that are settling, in the order of their receipt."""
+        self._ready: deque[Job] = deque()
+        self._waiting: dict[Job, None] = {}
+        self._running = 0
+        self._settling = 0
+        self._successes = 0
+        self._new_failures = 0
+        """How many records have failed at their very first try since the latest success."""
+        self._commands: list[Command] = []
+
+    # ---- what has happened
+
+    def arrived(self, records: Iterable[Record], now_ms: int) -> None:
+        """Records were delivered. Their leases begin."""
+        for record in records:
+            job = Job(record, now_ms + self._max_lease_ms, self._successes)
+            self.counts.received += 1
+            self.counts.redelivered += record.delivery_count > 1
+            self._jobs[job] = None
+            if record.error is not None:
+                self._failed(job, record.error, now_ms)
+            else:
+                self._ready.append(job)
+        if self.phase is not Phase.RUNNING:
+            self._give_back()
+
+    def finished(self, job: Job, error: BaseException | None, now_ms: int) -> None:
+        """The handler has returned, or raised this."""
+        assert job.stage is Stage.RUNNING, f"{job} does not run"
+        self._running -= 1
+        if job.is_lost:
+            self._end(job)
+            if error is None:
+                self._tell(Event.RESULT_LOST, job)
+        elif error is None:
+            self._successes += 1
+            self._new_failures = 0
+            self._settle(job, ACCEPT)
+        elif job.is_cancelled or not isinstance(error, Exception):
+            self._settle(job, RELEASE)
+        else:
+            self._failed(job, error, now_ms)
+
+    def lock_lost(self, job: Job) -> None:
+        """The record is not ours any more. It may be told more than once."""
+        if job.is_lost or job.stage is Stage.SETTLING:
+            return
+        job.is_lost = True
+        self.counts.lost += 1
+        self._tell(Event.LOCK_LOST, job)
+        if job.stage is Stage.RUNNING:
+            self._cancel(job, "its lock was lost")
+        else:
+            self._end(job)
+
+    def settled(self, job: Job, error: KafkaShareError | None) -> None:
+        """The acknowledgement has an outcome: it was applied, or this is why not."""
+        assert job.stage is Stage.SETTLING, f"{job} was not acknowledged"
+        self._settling -= 1
+        self.counts.add_outcome(job.kind, error)
+        if error is not None:
+            self._tell(Event.NOT_ACKNOWLEDGED, job, error)
+
+    # ---- the end
+
+    def drain(self, now_ms: int) -> None:
+        """Take no more records, give back those that have not begun, and let handlers end within the drain timeout.
+
+        A record on its last delivery is tried all the same: a release would be its end.
+        """
+        if self.phase is Phase.RUNNING:
+            self.phase = Phase.DRAINING
+            self._ends_at_ms = now_ms + self._drain_timeout_ms
+            self._give_back()
+
+    def abort(self, now_ms: int) -> None:
+        """Cancel what runs, and wait for nothing."""
+        self._cancel_all(now_ms, grace_ms=0)
+
+    def _give_back(self) -> None:
+        for job in [*self._ready, *self._waiting]:
+            if self.phase is Phase.CANCELLING or not job.record.is_last_delivery:
+                self._settle(job, RELEASE)
+
+    def _cancel_all(self, now_ms: int, grace_ms: int) -> None:
+        self.phase = Phase.CANCELLING
+        self._ends_at_ms = now_ms + grace_ms
+        self._give_back()
+        for job in self.running():
+            self._cancel(job, "the worker stops")
+
+    @property
+    def wants_records(self) -> bool:
+        """Whether the driver polls for more."""
+        return self.phase is Phase.RUNNING
+
+    def is_done(self, now_ms: int) -> bool:
+        """Whether the consumer may be closed: nothing is left to do, or nobody waits for it any more."""
+        if self.phase is Phase.CANCELLING and now_ms >= self._ends_at_ms:
+            return True
+        return self.phase is not Phase.RUNNING and not self._jobs
+
+    # ---- what to do
+
+    def poll(self, now_ms: int) -> list[Command]:
+        """What is to be done now."""
+        if self.phase is Phase.DRAINING and now_ms >= self._ends_at_ms:
+            self._cancel_all(now_ms, CANCEL_GRACE_MS)
+        self._end_leases(now_ms)
+        for job in [job for job in self._waiting if job.due_at_ms <= now_ms]:
+            del self._waiting[job]
+            job.stage = Stage.READY
+            self._ready.append(job)
+        while self._ready and self._running < self._concurrency:
+            self._start(self._ready.popleft(), now_ms)
+        commands, self._commands = self._commands, []
+        return commands
+
+    def wake_at_ms(self) -> int | None:
+        """When `poll` has to be called even if nothing happens."""
+        times = [job.due_at_ms for job in self._waiting]
+        lease_ends_at_ms = next((job.lease_ends_at_ms for job in self._jobs if not job.is_overdue), None)
+        if lease_ends_at_ms is not None:
+            times.append(lease_ends_at_ms)
+        if self.phase is not Phase.RUNNING:
+            times.append(self._ends_at_ms)
+        return min(times, default=None)
+
+    def leased(self, now_ms: int) -> list[Record]:
+        """The records whose locks are to be renewed when that is due. Any thread."""
+        return [job.record for job in list(self._jobs) if now_ms < job.lease_ends_at_ms and not job.is_lost]
+
+    def unsettled(self) -> list[Job]:
+        """The records that are ours, as far as is known: the driver looks whether their locks are lost."""
+        return list(self._jobs)
+
+    def running(self) -> list[Job]:
+        """The records whose handlers run, oldest first. Any thread."""
+        return [job for job in list(self._jobs) if job.stage is Stage.RUNNING]
+
+    @property
+    def ready(self) -> int:
+        """How many records wait for their turn."""
+        return len(self._ready)
+
+    @property
+    def waiting(self) -> int:
+        """How many records wait to be tried again."""
+        return len(self._waiting)
+
+    # ---- rules
+
+    def _start(self, job: Job, now_ms: int) -> None:
+        job.stage = Stage.RUNNING
+        job.since_ms = now_ms
+        job.tries += 1
+        self._running += 1
+        self._commands.append(Start(job))
+
+    def _failed(self, job: Job, error: Exception, now_ms: int) -> None:
+        self.counts.failed += 1
+        self._new_failures += job.tries == job.record.delivery_count == 1
+        action = self._policy.action_for(error)
+        if isinstance(action, Retry):
+            pause_ms = action.pause_ms(max(1, job.tries))
+            if not self._has_had_its_tries(job, action) and self._may_wait(job, now_ms + pause_ms):
+                self._wait(job, error, pause_ms, now_ms)
+                return
+            action = action.then
+        record = job.record
+        if isinstance(action, Release) and self._policy.is_last(record.delivery_count, record.is_last_delivery):
+            self._tell(Event.LAST_DELIVERY, job, error)
+            action = Reject()
+        elif isinstance(action, Release):
+            self._tell(Event.GIVEN_BACK, job, error, action.delay_ms)
+        else:
+            self._tell(Event.REJECTED, job, error)
+        if isinstance(action, Release):
+            self._settle(job, RELEASE, action.delay_ms if self.phase is Phase.RUNNING else 0)
+        else:
+            self._settle(job, REJECT)
+
+    def _has_had_its_tries(self, job: Job, action: Retry) -> bool:
+        """By what is known of other records; where nothing is known, when the pauses do not grow any more."""
+        has_to_compare = self._successes > job.successes_seen
+        job.faults += has_to_compare
+        job.successes_seen = self._successes
+        if has_to_compare:
+            return job.faults >= action.attempts
+        is_outage = self._new_failures >= OUTAGE_RECORDS
+        return not is_outage and job.tries >= action.attempts and action.pause_ms(job.tries) >= action.backoff_max_ms
+
+    def _may_wait(self, job: Job, until_ms: int) -> bool:
+        """While the worker stops, only for what has no other delivery."""
+        if self.phase is not Phase.RUNNING and not (job.record.is_last_delivery and until_ms < self._ends_at_ms):
+            return False
+        return until_ms < job.lease_ends_at_ms
+
+    def _wait(self, job: Job, error: Exception, pause_ms: int, now_ms: int) -> None:
+        job.stage = Stage.WAITING
+        job.due_at_ms = now_ms + pause_ms
+        self._waiting[job] = None
+        self.counts.retried += 1
+        self._tell(Event.WILL_RETRY, job, error, pause_ms)
+
+    def _settle(self, job: Job, kind: AcknowledgeType, delay_ms: int = 0) -> None:
+        self._end(job)
+        job.stage, job.kind = Stage.SETTLING, kind
+        self._settling += 1
+        self._commands.append(Settle(job, kind, delay_ms))
+
+    def _end(self, job: Job) -> None:
+        """It is nothing that could be started, tried again or kept any more."""
+        if job.stage is Stage.READY and job in self._ready:
+            self._ready.remove(job)
+        self._waiting.pop(job, None)
+        del self._jobs[job]
+
+    def _cancel(self, job: Job, reason: str) -> None:
+        if not job.is_cancelled:
+            job.is_cancelled = True
+            self._commands.append(Cancel(job, reason))
+
+    def _end_leases(self, now_ms: int) -> None:
+        for job in self._jobs:
+            if now_ms < job.lease_ends_at_ms:
+                return  # they are in the order of their receipt
+            if not job.is_overdue:
+                job.is_overdue = True
+                if job.stage is Stage.RUNNING:
+                    self._tell(Event.LEASE_ENDED, job)
+
+    def _tell(self, event: Event, job: Job, error: BaseException | None = None, pause_ms: int = 0) -> None:
+        self._commands.append(Tell(event, job, error, pause_ms))
+
+    def check(self) -> None:
+        """Invariants; tests call it after every step."""
+        stages = [job.stage for job in self._jobs]
+        assert stages.count(Stage.RUNNING) == self._running <= self._concurrency
+        assert stages.count(Stage.READY) == len(self._ready)
+        assert stages.count(Stage.WAITING) == len(self._waiting)
+        assert Stage.SETTLING not in stages
+        counts = self.counts
+        ended = counts.accepted + counts.released + counts.rejected + counts.unknown
+        lost_running = sum(job.is_lost for job in self._jobs)
+        assert counts.received == ended + counts.lost - lost_running + self._settling + len(self._jobs)

@@ -1,0 +1,43 @@
+"""The two consumers as a worker uses them: they keep the locks of what is leased, and tell outcomes to a function.
+
+Made by the drivers. Beside that they are what their base classes are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kafka_share.application.facade import ConsumerFacade
+from kafka_share.async_consumer import AsyncShareConsumer
+from kafka_share.consumer import KafkaShareConsumer
+from kafka_share.errors import KafkaShareError
+from kafka_share.records import AcknowledgeType, ShareRecord
+
+Record = ShareRecord[Any, Any]
+
+
+class Leasing(ConsumerFacade[Any, Any]):
+    """What is added to both. The consumer has an open window."""
+
+    def keep_locks(self, leased: Callable[[], Sequence[Record]]) -> None:
+        """Renew the locks of what `leased` returns, when that is due. It is called on the background thread."""
+        self._application.leased = leased
+
+    def settle(
+        self, record: Record, kind: AcknowledgeType, on_outcome: Callable[[KafkaShareError | None], None]
+    ) -> None:
+        """Acknowledge. `on_outcome` is called once, at the latest by close, on the background thread or this one.
+
+        Raises `IllegalStateError` for a record that is not in flight, `ConsumerClosedError` after close.
+        """
+        self._origin.enter()
+        self._calls.acknowledge_delivery(record, kind, on_outcome)
+
+
+class LeasingConsumer(Leasing, KafkaShareConsumer[Any, Any]):
+    """For handlers on threads."""
+
+
+class AsyncLeasingConsumer(Leasing, AsyncShareConsumer[Any, Any]):
+    """For handlers that are coroutines."""

@@ -1,0 +1,99 @@
+"""Runs coroutines as handlers: one task for each record in work, on the event loop that runs the worker.
+
+Everything here is on that loop; only `_wake` may be called from elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from functools import partial
+
+from kafka_share.errors import KafkaShareError, WakeupError
+from kafka_share.handling.driver import Driver, Plan
+from kafka_share.handling.jobs import Job
+from kafka_share.handling.lease import Lease
+from kafka_share.handling.leasing import AsyncLeasingConsumer
+from kafka_share.network.clock import clock_ms
+
+
+class TaskDriver(Driver):
+    """Runs one worker once, on the running event loop."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self._tasks: dict[Job, asyncio.Task[None]] = {}
+        self._bell = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def run(self) -> None:
+        """Until `stop`, or an error that lasts, which is raised when the worker has drained.
+
+        If it is cancelled, handlers are cancelled too, and nothing is waited for but the end of the consumer.
+        """
+        self._loop = asyncio.get_running_loop()
+        consumer = AsyncLeasingConsumer(*self.plan.topics, **self.plan.settings)
+        try:
+            self._open(consumer)
+            while not self._look():
+                if self.jobs.wants_records:
+                    await self._receive(consumer)
+                else:
+                    await self._wait()
+        except asyncio.CancelledError:
+            self._stops += 2
+            self._look()
+            raise
+        finally:
+            await consumer.close(self._close_timeout_ms)
+            self._loop = None
+        self._closed()
+
+    async def _receive(self, consumer: AsyncLeasingConsumer) -> None:
+        try:
+            records = await consumer.poll(max(0, self._looks_at_ms - clock_ms()))
+        except WakeupError:
+            return
+        except KafkaShareError as error:
+            self._poll_raised(error)
+            return
+        if records:
+            self._trouble = ""
+            self.jobs.arrived(records, clock_ms())
+
+    async def _wait(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0, self._looks_at_ms - clock_ms()) / 1_000):
+                await self._bell.wait()
+        self._bell.clear()
+
+    def _wake(self) -> None:
+        loop, consumer = self._loop, self.consumer
+        if consumer is not None:
+            consumer.wakeup()
+        if loop is not None:
+            with suppress(RuntimeError):  # the loop was closed
+                loop.call_soon_threadsafe(self._bell.set)
+
+    # ---- handlers
+
+    def _start(self, job: Job, lease: Lease) -> None:
+        assert self._loop is not None
+        task = self._loop.create_task(self._call(job, lease), name=f"kafka-share handler of {job.place}")
+        self._tasks[job] = task
+        task.add_done_callback(partial(self._ended, job))
+
+    def _cancel(self, job: Job, reason: str) -> None:
+        self._tasks[job].cancel(reason)
+
+    async def _call(self, job: Job, lease: Lease) -> None:
+        await self.plan.handler(*self._arguments(job, lease))
+
+    def _ended(self, job: Job, task: asyncio.Task[None]) -> None:
+        """Also of a task that was cancelled before its first step."""
+        del self._tasks[job]
+        self._finished(job, asyncio.CancelledError() if task.cancelled() else task.exception())
+        if not self.jobs.wants_records:
+            self._bell.set()
+        elif (self.jobs.wake_at_ms() or self._looks_at_ms) < self._looks_at_ms:
+            self._wake()

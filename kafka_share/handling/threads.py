@@ -1,0 +1,130 @@
+"""Runs plain handlers on threads. The thread that calls `run` polls; one thread for each record in work calls handlers.
+
+A thread that has finished a record tells the rules and starts the next one by itself: fast handlers do not wait for the
+thread that polls. One lock guards the rules. Signal handlers only count and wake.
+
+The threads are daemons: a handler that hangs does not keep the process from ending.
+"""
+
+from __future__ import annotations
+
+import inspect
+import queue
+import threading
+from collections.abc import Callable
+
+from kafka_share.errors import KafkaShareError, WakeupError
+from kafka_share.handling.driver import Driver, Plan
+from kafka_share.handling.jobs import Job
+from kafka_share.handling.lease import Lease
+from kafka_share.handling.leasing import LeasingConsumer
+from kafka_share.network.clock import clock_ms
+
+
+class ThreadDriver(Driver):
+    """Runs one worker once, on threads."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self._lock = threading.Lock()
+        self._work: queue.SimpleQueue[tuple[Job, Lease] | None] = queue.SimpleQueue()
+        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
+        """Reentrant, so that signal handlers may ring it."""
+        self._threads: list[threading.Thread] = []
+        self._wakeup: Callable[[], None] = _nobody
+
+    def run(self) -> None:
+        """Until `stop`, or an error that lasts, which is raised when the worker has drained."""
+        consumer = LeasingConsumer(*self.plan.topics, **self.plan.settings)
+        self._wakeup = consumer.wakeup
+        try:
+            self._open(consumer)
+            while not self._look_locked():
+                if self.jobs.wants_records:
+                    self._receive(consumer)
+                else:
+                    self._wait()
+        finally:
+            self._wakeup = _nobody
+            consumer.close(self._close_timeout_ms)
+            self._end_threads()
+        with self._lock:
+            self._closed()
+
+    def _look_locked(self) -> bool:
+        with self._lock:
+            return self._look()
+
+    def _receive(self, consumer: LeasingConsumer) -> None:
+        try:
+            records = consumer.poll(max(0, self._looks_at_ms - clock_ms()))
+        except WakeupError:
+            return
+        except KafkaShareError as error:
+            self._poll_raised(error)
+            return
+        if records:
+            self._trouble = ""
+            with self._lock:
+                self.jobs.arrived(records, clock_ms())
+
+    def _wait(self) -> None:
+        try:
+            self._bell.get(timeout=max(0, self._looks_at_ms - clock_ms()) / 1_000)
+        except queue.Empty:
+            pass
+
+    def _wake(self) -> None:
+        self._bell.put(None)
+        self._wakeup()
+
+    # ---- handlers
+
+    def _start(self, job: Job, lease: Lease) -> None:
+        if len(self._threads) < min(self.plan.concurrency, len(self._leases)):
+            name = f"kafka-share handler {len(self._threads) + 1}"
+            self._threads.append(threading.Thread(target=self._run_handlers, name=name, daemon=True))
+            self._threads[-1].start()
+        self._work.put((job, lease))
+
+    def _cancel(self, job: Job, reason: str) -> None:
+        """A thread cannot be cancelled: the handler looks at its lease, or not."""
+
+    def _run_handlers(self) -> None:
+        for job, lease in iter(self._work.get, None):
+            error = self._call(job, lease)
+            with self._lock:
+                self._finished(job, error)
+                wake_at_ms = self.jobs.wake_at_ms()
+                is_wanted = not self.jobs.wants_records or (wake_at_ms or self._looks_at_ms) < self._looks_at_ms
+            if is_wanted:
+                self._wake()
+
+    def _end_threads(self) -> None:
+        """Those whose handlers have not ended are left behind."""
+        for _ in self._threads:
+            self._work.put(None)
+        if not self._leases:
+            for thread in self._threads:
+                thread.join()
+
+    def _call(self, job: Job, lease: Lease) -> BaseException | None:
+        try:
+            result = self.plan.handler(*self._arguments(job, lease))
+        except BaseException as error:  # noqa: BLE001 - it decides about the record, whatever it is
+            return error
+        if inspect.iscoroutine(result):
+            result.close()
+            return self._not_awaited()
+        return None
+
+    def _not_awaited(self) -> BaseException:
+        """Nothing that this handler returns would be awaited: the worker ends, and no record is accepted."""
+        text = f"{self._handler_name} returned a coroutine: declare the handler itself with async def"
+        self._fatal = TypeError(text)
+        self._wake()
+        return SystemExit(text)
+
+
+def _nobody() -> None:
+    """Who is woken when no poll can wait."""

@@ -1,0 +1,282 @@
+"""ShareWorker: calls a handler for each record of a share group, and does everything else by itself.
+
+This file has the public API: the settings, the signals, what a probe sees. The rules are in `handling.jobs`, a machine
+without I/O; `handling.threads` and `handling.tasks` run handlers. All of it works on an open window of a consumer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import signal
+import threading
+from collections.abc import Awaitable, Callable, Generator, Iterable
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, Final, Generic, TypeAlias, Unpack
+
+import attrs
+
+from kafka_share.application.arguments import topic_set
+from kafka_share.config import ShareConsumerConfig
+from kafka_share.deserializers import Deserializer, PlainDeserializer
+from kafka_share.errors import ConfigurationError, IllegalStateError
+from kafka_share.handling.driver import Driver, Plan
+from kafka_share.handling.jobs import Counts
+from kafka_share.handling.lease import Lease
+from kafka_share.handling.policy import OnError, Policy, Reject, Release, Retry
+from kafka_share.handling.tasks import TaskDriver
+from kafka_share.handling.threads import ThreadDriver
+from kafka_share.health import Health
+from kafka_share.network.clock import clock_ms
+from kafka_share.records import K, ShareRecord, V
+from kafka_share.settings import ShareConsumerSettings
+
+__all__ = ["Counts", "Lease", "Reject", "Release", "Retry", "RunningRecord", "ShareWorker", "WorkerState"]
+
+Handler: TypeAlias = (
+    Callable[[ShareRecord[K, V]], Awaitable[None] | None] | Callable[[ShareRecord[K, V], Lease], Awaitable[None] | None]
+)
+
+RECORDS_PER_HANDLER: Final = 5
+"""The window, unless it is set: so many records for each that may be in work."""
+TROUBLE_MS: Final = 120_000
+"""How long an error may last until a worker counts as unhealthy."""
+
+_OWN: Final = {
+    "share_acknowledgement_mode": "explicit",
+    "deserialization_errors": "mark",
+    "protect_locks": True,
+    "send_ahead": False,
+}
+"""Settings of the consumer that a worker needs as they are here."""
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+@attrs.frozen
+class RunningRecord:
+    """A record whose handler runs."""
+
+    topic: str
+    partition: int
+    offset: int
+    running_for_ms: int
+    is_lost: bool
+    """Whether its lock was lost, so that its result counts for nothing."""
+
+
+@attrs.frozen
+class WorkerState:
+    """A worker at one moment."""
+
+    phase: str
+    """"new", "running", "draining", "cancelling" or "stopped"."""
+    ready: int
+    """Records that wait for their turn."""
+    running: tuple[RunningRecord, ...]
+    """Records whose handlers run, the oldest first."""
+    waiting: int
+    """Records that wait to be tried again."""
+    counts: Counts
+    """Since the start."""
+    consumer: Health | None
+    """None before the start."""
+
+
+class ShareWorker(Generic[K, V]):
+    """Calls `handler(record)` for each record of the topics, as a member of a share group.
+
+    `topics`: one name, or several. `handler` is a function, which runs on threads, or `async def`, which runs as tasks
+    of one event loop. When it returns, the record is accepted; when it raises, `on_error` decides. A handler with two
+    parameters gets the `Lease` of the record as well. Up to `concurrency` handlers run at a time.
+
+    The locks of records are renewed from their receipt on, for `max_lease_ms`. A record whose lock was lost is
+    delivered again: its handler is cancelled (`async def`) or told (`Lease.ended`), and its result counts for nothing.
+
+    - `on_error`: exception class → `Retry`, `Release`, `Reject`, or a function of the exception that returns one of
+      them. The closest class counts. It adds to the default: `Retry()` for every exception, and `Release(5_000)` for a
+      value that cannot be deserialized.
+    - `max_deliveries`: on this delivery of a record, and on the group's last one, a release becomes a rejection.
+    - `window_records`: how many records may be here at a time, waiting and running. Default: five for each handler.
+    - `drain_timeout_ms`: how long `stop` lets handlers run before it cancels them.
+
+    The others are the settings of `KafkaShareConsumer`. Of these the worker sets `share_acknowledgement_mode`,
+    `explicit_window_records`, `deserialization_errors`, `protect_locks` and `send_ahead` itself; `share_acquire_mode`
+    is record_limit by default, which needs Kafka 4.2.
+
+    Raises `ConfigurationError` for a setting that is unknown, inapplicable or out of range.
+    """
+
+    def __init__(
+        self,
+        topics: str | Iterable[str],
+        handler: Handler[K, V],
+        *,
+        on_error: OnError | None = None,
+        max_deliveries: int | None = None,
+        concurrency: int = 10,
+        window_records: int | None = None,
+        max_lease_ms: int = 900_000,
+        drain_timeout_ms: int = 25_000,
+        key_deserializer: Deserializer[K] | PlainDeserializer[K] | None = None,
+        value_deserializer: Deserializer[V] | PlainDeserializer[V] | None = None,
+        **settings: Unpack[ShareConsumerSettings],
+    ) -> None:
+        if not callable(handler):
+            raise ConfigurationError(f"the handler is a function of a record, not {type(handler).__name__}")
+        names = topic_set([topics] if isinstance(topics, str) else topics)
+        if not names:
+            raise ConfigurationError("a worker needs at least one topic")
+        given: dict[str, Any] = {**settings, "key_deserializer": key_deserializer}
+        given["value_deserializer"] = value_deserializer
+        self._is_async = _is_async(handler)
+        plan = Plan(
+            topics=tuple(sorted(names)),
+            handler=handler,
+            takes_lease=_takes_lease(handler),
+            policy=Policy(on_error, max_deliveries),
+            concurrency=concurrency,
+            max_lease_ms=max_lease_ms,
+            drain_timeout_ms=drain_timeout_ms,
+            settings=_consumer_settings(given, concurrency, window_records),
+        )
+        self._driver: Driver = TaskDriver(plan) if self._is_async else ThreadDriver(plan)
+        self._has_begun = False
+        self._has_ended = False
+
+    # ---- life
+
+    def run(self) -> None:
+        """Work until `stop`, SIGTERM or SIGINT; then drain, and return. Call it once.
+
+        The signals are handled if this is the main thread; a second one ends the worker at once. Draining: nothing more
+        is fetched, records that have not begun are released, handlers may end within `drain_timeout_ms` and are then
+        cancelled; all acknowledgements are sent, and the worker leaves the group. Counts are logged.
+
+        Raises what lasts until a new worker is made, such as `GroupAuthorizationFailedError`, when it has drained;
+        `IllegalStateError` if it ran before.
+        """
+        with self._life(), self._signals():
+            if isinstance(self._driver, ThreadDriver):
+                self._driver.run()
+            else:
+                assert isinstance(self._driver, TaskDriver)
+                asyncio.run(self._driver.run())
+
+    async def run_async(self) -> None:
+        """The same on the running event loop, without handling signals; for a handler that is `async def`.
+
+        Cancelling it cancels the handlers and releases their records. Raises `IllegalStateError` for a plain handler:
+        await `asyncio.to_thread(worker.run)` there.
+        """
+        if not isinstance(self._driver, TaskDriver):
+            raise IllegalStateError("this handler is a plain function: await asyncio.to_thread(worker.run)")
+        with self._life():
+            await self._driver.run()
+
+    def stop(self) -> None:
+        """Make `run` drain and return; called again, end at once. Any thread and any signal handler may call it."""
+        self._driver.stop()
+
+    @contextmanager
+    def _life(self) -> Generator[None]:
+        if self._has_begun:
+            raise IllegalStateError("a worker runs once: make another one")
+        self._has_begun = True
+        try:
+            yield
+        finally:
+            self._has_ended = True
+
+    @contextmanager
+    def _signals(self) -> Generator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = [(number, signal.signal(number, self._on_signal)) for number in _SIGNALS]
+        try:
+            yield
+        finally:
+            for number, handler in before:
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self.stop()
+
+    # ---- seeing
+
+    def inspect(self) -> WorkerState:
+        """What the worker does now, and what it has done. Any thread."""
+        jobs, now_ms = self._driver.jobs, clock_ms()
+        running = tuple(
+            RunningRecord(
+                job.record.topic, job.record.partition, job.record.offset, max(0, now_ms - job.since_ms), job.is_lost
+            )
+            for job in jobs.running()
+        )
+        consumer = self._driver.consumer
+        return WorkerState(
+            phase=self._phase(),
+            ready=jobs.ready,
+            running=running,
+            waiting=jobs.waiting,
+            counts=self._driver.counts(),
+            consumer=None if consumer is None else consumer.health(),
+        )
+
+    def _phase(self) -> str:
+        if self._has_ended:
+            return "stopped"
+        return self._driver.jobs.phase.value if self._has_begun else "new"
+
+    def is_healthy(self) -> bool:
+        """For a liveness probe: whether the worker works, or could if there were records. Any thread.
+
+        False before the start and after the end; if an error has lasted for two minutes, or lasts until a new worker is
+        made; and if all handlers are occupied by records whose locks were lost, so that nothing can begin.
+        """
+        state = self.inspect()
+        if state.phase in ("new", "stopped") or state.consumer is None:
+            return False
+        if state.consumer.is_fatal or (state.consumer.error_for_ms or 0) > TROUBLE_MS:
+            return False
+        return sum(one.is_lost for one in state.running) < self._driver.plan.concurrency
+
+    def __repr__(self) -> str:
+        return f"<ShareWorker {self._phase()} topics={list(self._driver.plan.topics)}>"
+
+
+def _consumer_settings(given: dict[str, Any], concurrency: int, window_records: int | None) -> dict[str, Any]:
+    """The settings of the worker's consumer. Raises `ConfigurationError`."""
+    names = {name.replace(".", "_") for name in given}
+    for name in (*_OWN, "explicit_window_records"):
+        if name in names:
+            hint = ": use window_records" if name == "explicit_window_records" else ""
+            raise ConfigurationError(f"{name} cannot be set on a worker, which sets it itself{hint}")
+    window = RECORDS_PER_HANDLER * concurrency if window_records is None else window_records
+    settings: dict[str, Any] = {**given, **_OWN, "explicit_window_records": window}
+    if "share_acquire_mode" not in names:
+        settings["share_acquire_mode"] = "record_limit"
+    ShareConsumerConfig.from_mapping(settings)  # says now what would be wrong later
+    if window < concurrency:
+        raise ConfigurationError(f"window_records is {window}: it is at least concurrency, {concurrency}")
+    return settings
+
+
+def _is_async(handler: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004
+
+
+def _takes_lease(handler: Callable[..., Any]) -> bool:
+    """Whether it needs two arguments. Raises `ConfigurationError` if it can be called with neither one nor two."""
+    try:
+        signature = inspect.signature(handler)
+    except ValueError:  # of some builtins
+        return False
+    for count in (1, 2):
+        try:
+            signature.bind(*range(count))
+        except TypeError:
+            continue
+        return count == 2
+    raise ConfigurationError(f"the handler is called with a record, or a record and its lease; it takes {signature}")

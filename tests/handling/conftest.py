@@ -1,0 +1,110 @@
+"""One reference broker for each test, workers in both forms, and waits on conditions, not on time."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, Self
+
+import pytest
+from support.waiting import patience_s, wait_until
+
+from kafka_share.broker import ReferenceBroker
+from kafka_share.worker import Lease, ShareWorker
+
+GROUP = "workers"
+LOCK_MS = 1_000
+
+
+class Running:
+    """A worker that runs on a thread as long as the block does. `form` is "threads" or "tasks"."""
+
+    def __init__(
+        self, form: str, broker: ReferenceBroker, handle: Callable[[Any, Lease], Any], **settings: Any
+    ) -> None:
+        self.handled: Counter[int] = Counter()
+        """How often the handler returned, by offset."""
+        self.deliveries: Counter[tuple[int, int]] = Counter()
+        """How often the handler was called, by offset and delivery count."""
+        self.error: BaseException | None = None
+
+        def on_thread(record: Any, lease: Lease) -> None:
+            self.deliveries[record.offset, record.delivery_count] += 1
+            handle(record, lease)
+            self.handled[record.offset] += 1
+
+        async def as_task(record: Any, lease: Lease) -> None:
+            self.deliveries[record.offset, record.delivery_count] += 1
+            result = handle(record, lease)
+            if result is not None:
+                await result
+            self.handled[record.offset] += 1
+
+        servers = {"bootstrap_servers": broker.bootstrap_servers, "group_id": GROUP}
+        self.worker: ShareWorker[Any, Any] = ShareWorker(
+            "t", on_thread if form == "threads" else as_task, **{**servers, **settings}
+        )
+        self._thread = threading.Thread(target=self._run, name="the worker's run")
+
+    def _run(self) -> None:
+        try:
+            self.worker.run()
+        except BaseException as error:  # noqa: BLE001 - the test looks at it
+            self.error = error
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.worker.stop()
+        self.join()
+
+    def join(self) -> None:
+        self._thread.join(patience_s())
+        assert not self._thread.is_alive(), "the worker does not end"
+
+    def wait_for(self, look: Callable[[], object]) -> None:
+        wait_until(lambda: look() or self.error, lambda: f"{self.worker.inspect()}")
+        if self.error is not None:
+            raise self.error
+
+
+def until_ended(form: str, lease: Lease) -> Any:
+    """What a handler does that works until its lease ends, in either form."""
+    if form == "threads":
+        lease.ended.wait(patience_s())
+        return None
+    return asyncio.sleep(patience_s())
+
+
+async def until(look: Callable[[], object]) -> None:
+    """What a test waits for on an event loop."""
+    async with asyncio.timeout(patience_s()):
+        while not look():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)  # nothing tells
+
+
+@pytest.fixture(params=["threads", "tasks"])
+def form(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def broker() -> Iterator[ReferenceBroker]:
+    config = {"group.share.min.record.lock.duration.ms": LOCK_MS, "group.share.record.lock.duration.ms": LOCK_MS}
+    with ReferenceBroker(config=config) as running:
+        running.create_topic("t")
+        running.set_group_config(GROUP, {"share.auto.offset.reset": "earliest"})
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    before = set(threading.enumerate())
+    yield
+    left = [thread for thread in threading.enumerate() if thread not in before and thread.is_alive()]
+    assert not left, f"threads left behind: {left}"
