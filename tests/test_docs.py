@@ -1,7 +1,8 @@
 """The pages tell the truth: their Python blocks run, their tables agree with the code, their links lead somewhere.
 
 A comment before a Python block says how it is run. None: as a program of its own. `uses: …`: with those names given.
-`runs until interrupted`: as a process that gets a SIGINT. `not run: why`: compiled only.
+`runs until interrupted`: as a process that gets a SIGINT. `runs until stopped`: the same, and it ends by itself.
+`not run: why`: compiled only.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from kafka_share.cli.groups.command import main as groups_command
 from kafka_share.cli.groups.rules import Options, check
 from kafka_share.cli.perf.command import main as perf_command
 from kafka_share.cli.watch.command import watch as watch_command
+from kafka_share.cli.worker.command import worker as worker_command
 from kafka_share.config import ShareAdminConfig, ShareConsumerConfig
 from kafka_share.core.log_events import LOG_EVENTS
 from kafka_share.core.metrics.metric_table import METRICS, NODE_METRICS
@@ -51,6 +53,7 @@ from kafka_share.errors import ConfigurationError
 from kafka_share.foreign_settings import REFUSED_BY_ALL, REFUSED_BY_CONSUMERS, RENAMED
 from kafka_share.protocol.messages import MESSAGES
 from kafka_share.protocol.share_fetch import ShareFetchRequest
+from kafka_share.worker import Counts, RunningRecord, ShareWorker, WorkerState
 
 pytestmark = pytest.mark.timeout(120)  # most tests start a Python: on a busy machine that alone may take 20 s
 
@@ -62,11 +65,13 @@ FOREIGN = ROOT / "docs" / "settings-of-other-clients.md"
 BROKER = ROOT / "docs" / "reference-broker.md"
 DEMO = ROOT / "docs" / "demo.md"
 COMMANDS = ROOT / "docs" / "command-line.md"
+WORKER = ROOT / "docs" / "worker.md"
 SUB_COMMANDS = {
     "demo": demo_command,
     "doctor": doctor_command,
     "export-lag": export_lag_command,
     "watch": watch_command,
+    "worker": worker_command,
 }
 OPTION_NAMES = {field.name for field in attrs.fields(Options)}
 OBSERVABILITY = ROOT / "docs" / "observability.md"
@@ -255,6 +260,7 @@ def test_the_options_of_a_command_exist_when_a_page_shows_it(block: Block) -> No
         pytest.param(COMMANDS, "| option of kafka-share-perf |", perf_command, id="perf"),
         pytest.param(COMMANDS, "| option of kafka-share doctor |", doctor_command, id="doctor"),
         pytest.param(COMMANDS, "| option of kafka-share watch |", watch_command, id="watch"),
+        pytest.param(COMMANDS, "| option of kafka-share worker |", worker_command, id="worker"),
         pytest.param(COMMANDS, "| option of kafka-share export-lag |", export_lag_command, id="export-lag"),
     ],
 )
@@ -278,6 +284,17 @@ def test_the_table_of_settings_has_every_setting_with_its_default() -> None:
     fields = attrs.fields(ShareConsumerConfig)
     expected = [(f.name, "required" if f.default is attrs.NOTHING else str(f.default)) for f in fields]
     assert rows == expected
+
+
+def test_the_page_of_the_worker_names_its_settings_and_what_it_shows() -> None:
+    """Settings with their defaults; the fields of its state and its counts."""
+    keywords = inspect.signature(ShareWorker).parameters.values()
+    own = [one for one in keywords if one.kind is one.KEYWORD_ONLY and not one.name.endswith("deserializer")]
+    rows = table_below(WORKER, "| setting | default |")
+    assert [(name.strip("`"), default) for name, default, _ in rows] == [(one.name, str(one.default)) for one in own]
+    state = {name for row in table_below(WORKER, "| | |", 1) for cell in row for name in re.findall(r"`(\w+)`", cell)}
+    fields = {field.name for shown in (WorkerState, Counts, RunningRecord) for field in attrs.fields(shown)}
+    assert fields <= state
 
 
 def test_the_page_of_the_admin_client_names_its_settings_methods_and_values() -> None:

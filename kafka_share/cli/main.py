@@ -36,6 +36,7 @@ _SUB_COMMANDS: Final[Mapping[str, SubCommand]] = MappingProxyType(
         "watch": SubCommand(
             "kafka_share.cli.watch.command:watch", "Watch a share group: members, partitions, lag, rate."
         ),
+        "worker": SubCommand("kafka_share.cli.worker.command:worker", "Call a function for each record of a group."),
     }
 )
 

@@ -45,6 +45,11 @@ def commands() -> dict[str, click.Command]:
     return {name: command for name, command in found.items() if command is not None}
 
 
+def given_with(parameter: click.Parameter) -> list[str]:
+    """What stands before the value: the option's name, or nothing."""
+    return [] if isinstance(parameter, click.Argument) else [parameter.opts[0]]
+
+
 def run(*words: str, **variables: str) -> Result:
     return CliRunner(env=variables).invoke(main, words)
 
@@ -55,10 +60,11 @@ def process(*words: str, **variables: str) -> subprocess.CompletedProcess[bytes]
 
 
 def test_every_tool_that_is_about_a_group_names_it_with_group() -> None:
-    """No tool takes an argument without an option; what a group or a cluster is, is said in one way."""
+    """No tool but the worker takes an argument without an option; a group and a cluster are named in one way."""
     found = commands()
-    assert set(found) == {"broker", "console", "demo", "doctor", "export-lag", "groups", "perf", "watch"}
-    assert [name for name, command in found.items() if any(isinstance(p, click.Argument) for p in command.params)] == []
+    assert set(found) == {"broker", "console", "demo", "doctor", "export-lag", "groups", "perf", "watch", "worker"}
+    arguments = {name: [p.name for p in one.params if isinstance(p, click.Argument)] for name, one in found.items()}
+    assert {name: has for name, has in arguments.items() if has} == {"worker": ["handler"]}
     options = {name: {option for p in command.params for option in p.opts} for name, command in found.items()}
     about_clusters = {name: has for name, has in options.items() if name not in OWN_CLUSTER}
     for option in ("--group", "--bootstrap-server", "--command-config"):
@@ -91,10 +97,10 @@ def test_an_option_that_a_tool_needs_is_missed_by_its_name() -> None:
     for name, command in commands().items():
         for option in [p for p in command.params if p.required]:
             others = [p for p in command.params if p.required and p is not option]
-            words = [word for other in others for word in (other.opts[0], "127.0.0.1:1")]
+            words = [word for other in others for word in (*given_with(other), "127.0.0.1:1")]
             result = run(name, *words, "--debug")
             assert (result.exit_code, result.stdout.strip()) == (2, ""), f"{name} without {option.opts[0]}"
-            assert option.opts[0] in result.stderr
+            assert (option.opts[0] if given_with(option) else str(option.metavar)) in result.stderr
             missed.add((name, option.opts[0]))
     assert {("doctor", "--group"), ("watch", "--group"), ("export-lag", "--bootstrap-server")} <= missed
 

@@ -1,0 +1,90 @@
+"""`kafka-share worker`: the options. The handler is imported when they are right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import click
+
+from kafka_share.cli.front import tool_command
+from kafka_share.cli.options import connection_options, debug_option, group_option
+
+_EPILOG: Final = """\b
+Examples:
+  kafka-share worker jobs:handle --topic orders --group order-workers --bootstrap-server localhost:9092
+  kafka-share worker shop.jobs:handle --topic orders --topic refunds --group g --value json --concurrency 50
+
+\b
+SIGTERM and Ctrl-C drain: nothing more is fetched, records that have not begun are released, handlers may end.
+A second one waits for no handler.
+
+\b
+Exit codes:
+  0  the worker was stopped, and all its handlers have ended
+  1  an error that lasts has ended it, or handlers were left behind
+  2  an option is wrong or missing, or the handler cannot be imported
+"""
+
+
+@tool_command("worker", epilog=_EPILOG)
+@click.argument("handler", metavar="MODULE:HANDLER")
+@click.option("--topic", "topics", required=True, multiple=True, metavar="NAME", help="Topic to read; may be repeated.")
+@group_option("The share group to join.")
+@connection_options
+@click.option(
+    "--value",
+    "value_format",
+    type=click.Choice(["bytes", "text", "json"]),
+    default="bytes",
+    show_default=True,
+    help="What the handler finds in record.value.",
+)
+@click.option(
+    "--concurrency", type=click.IntRange(1, 10_000), default=10, show_default=True, metavar="N",
+    help="How many handlers run at a time: threads, or tasks if the handler is async def.",
+)  # fmt: skip
+@click.option(
+    "--window", "window_records", type=click.IntRange(1), metavar="N",
+    help="How many records may be here at a time.  [default: five for each handler]",
+)  # fmt: skip
+@click.option(
+    "--max-lease", "max_lease_ms", type=click.IntRange(1), default=900_000, show_default=True, metavar="MS",
+    help="How long the lock of a record is renewed, in milliseconds.",
+)  # fmt: skip
+@click.option(
+    "--drain-timeout", "drain_timeout_ms", type=click.IntRange(0), default=25_000, show_default=True, metavar="MS",
+    help="How long handlers may run on when the worker stops, in milliseconds.",
+)  # fmt: skip
+@debug_option
+def worker(
+    handler: str,
+    topics: tuple[str, ...],
+    group: str,
+    bootstrap_server: str,
+    command_config: Path | None,
+    value_format: str,
+    concurrency: int,
+    window_records: int | None,
+    max_lease_ms: int,
+    drain_timeout_ms: int,
+    debug: bool,
+) -> bool:
+    """Call a function for each record of a share group, until SIGTERM or Ctrl-C.
+
+    HANDLER is a function of MODULE, plain or async def; the working directory is searched first. Its record is accepted
+    when it returns, and tried again or released when it raises. A program with ShareWorker can say more about failures.
+    """
+    from kafka_share.cli.clients import client_settings
+    from kafka_share.cli.worker.running import load_handler, run
+    from kafka_share.config import ShareConsumerConfig
+
+    settings = {
+        **client_settings(bootstrap_server, command_config, ShareConsumerConfig),
+        "group_id": group,
+        "concurrency": concurrency,
+        "window_records": window_records,
+        "max_lease_ms": max_lease_ms,
+        "drain_timeout_ms": drain_timeout_ms,
+    }
+    return run(topics, load_handler(handler), value_format, settings, debug=debug)
