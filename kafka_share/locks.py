@@ -95,6 +95,8 @@ class AcquisitionLock:
         return 0 if self._generation.has_ended else max(0, self._deadline_at_ms - self._now_ms())
 
     def is_lost(self, offset: int) -> bool:
+        if not (self._renewed or self._lost or self._lost_spans):  # which most locks never are
+            return self._generation.has_ended or self._now_ms() >= self._deadline_at_ms
         return self._is_gone(offset) or self._now_ms() >= self.deadline_of(offset)
 
     def lost_among(self, offsets: Iterable[int]) -> list[int]:

@@ -335,7 +335,8 @@ class ApplicationSide:
 
     def _step(self, record: Record) -> bool:
         """The loop moves on to this record; False if it has been lost meanwhile."""
-        if record.lock is not None and record.lock.is_lost(record.offset):
+        lock = record.lock
+        if lock is not None and lock.is_lost(record.offset):
             self.deliveries.give_up(record)
             return False
         if self.deliveries.is_pressing and not self.explicit:

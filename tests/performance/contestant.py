@@ -30,16 +30,20 @@ _GIVE_UP_S: Final = 60
 BEGUN: Final = "begun"
 """A line that each contestant prints when it has its first records. The last line is its result, as JSON."""
 
+IMPLICIT: Final = ("implicit", "columns")
+COLUMNS: Final = ("columns", "rows")
+
 Records = Sequence[Any]
 
 
 @attrs.frozen
 class Task:
     """What to do. `mode`: implicit, explicit (a call per record), commit (explicit, and commit_sync after each poll),
-    window (the oldest are acknowledged while more than `window` are in flight; another poll fits), or one of
-    `raw_client`. `work`: turns of an empty loop per record. `send_ahead`: the setting of our clients. `stamped`: values
-    begin with the time they were made at. `idle_s`: end when nothing has come for so long, as one of several consumers
-    does that cannot know its share; 0: at `records`."""
+    window (the oldest are acknowledged while more than `window` are in flight; another poll fits), columns and rows
+    (implicit and explicit, polled as columns of Arrow and acknowledged as a whole; the peers work as in those), or one
+    of `raw_client`. `work`: turns of an empty loop per record. `send_ahead`: the setting of our clients. `stamped`:
+    values begin with the time they were made at. `idle_s`: end when nothing has come for so long, as one of several
+    consumers does that cannot know its share; 0: at `records`."""
 
     client: str
     bootstrap: str
@@ -125,7 +129,7 @@ def _our_settings(task: Task) -> dict[str, Any]:
         "bootstrap_servers": task.bootstrap,
         "group_id": task.group,
         "max_poll_records": task.max_poll_records,
-        "share_acknowledgement_mode": "implicit" if task.mode == "implicit" else "explicit",
+        "share_acknowledgement_mode": "implicit" if task.mode in IMPLICIT else "explicit",
         "explicit_window_records": task.window and task.window + task.max_poll_records,
         "send_ahead": task.send_ahead,
     }
@@ -161,12 +165,26 @@ def _our_handler(task: Task, acknowledge: Callable[[Any], None]) -> Callable[[Re
 
     if task.mode == "window":
         return keep_in_flight
-    if task.mode == "implicit":
+    if task.mode in IMPLICIT:
         return look_and_work if task.work else look
     return look_and_acknowledge
 
 
+def our_columns(task: Task) -> Meter:
+    with KafkaShareConsumer(task.topic, **_our_settings(task)) as consumer:
+        meter = Meter(task)
+        while meter.wants_more():
+            polled = consumer.poll_arrow(timeout_ms=_POLL_MS, copy=False)
+            assert len(polled.batch["value"]) == len(polled)
+            if task.mode == "rows":
+                consumer.acknowledge_all(polled)
+            meter.handled(len(polled))
+        return meter
+
+
 def ours(task: Task) -> Meter:
+    if task.mode in COLUMNS:
+        return our_columns(task)
     consumer: KafkaShareConsumer[Any, Any]
     with KafkaShareConsumer(task.topic, **_our_settings(task)) as consumer:
         handle = _our_handler(task, consumer.acknowledge)
@@ -221,7 +239,7 @@ def _foreign_handler(task: Task, acknowledge: Callable[[Any], None]) -> Callable
                 pass
             acknowledge(record)
 
-    if task.mode == "implicit":
+    if task.mode in IMPLICIT:
         return look_and_work if task.work else look
     return look_and_acknowledge
 
@@ -234,7 +252,7 @@ def confluent(task: Task) -> Meter:
             "bootstrap.servers": task.bootstrap,
             "group.id": task.group,
             "max.poll.records": task.max_poll_records,
-            "share.acknowledgement.mode": "implicit" if task.mode == "implicit" else "explicit",
+            "share.acknowledgement.mode": "implicit" if task.mode in IMPLICIT else "explicit",
         }
     )
     consumer.subscribe([task.topic])

@@ -137,6 +137,19 @@ def _on_the_stub() -> Iterator[Row]:
             records=100_000,
             causes=causes,
         )
+    for value_bytes, label in ((100, "100 B"), (1_000, "1 kB")):
+        for mode, words, peers in (
+            ("columns", "implicit, ours as columns of Arrow that refer to the broker's bytes", _IMPLICIT),
+            ("rows", "explicit, ours as such columns and acknowledged as a whole", _EXPLICIT),
+        ):
+            yield Row(
+                id=f"stub-{value_bytes}-{mode}",
+                part=RATE,
+                title=f"{label}, {words}",
+                settings=Settings(shape=Shape(value_bytes)),
+                mode=mode,
+                causes=peers,
+            )
     yield Row(id="stub-100-poll-2000", part=RATE, title="100 B, max_poll_records 2,000", max_poll_records=2_000)
     headers = Settings(shape=Shape(100, headers=2))
     yield Row(id="stub-100-headers", part=RATE, title="100 B and two headers, which nobody reads", settings=headers)
