@@ -217,10 +217,13 @@ class Jobs:
             self._successes += 1
             self._new_failures = 0
             self._settle(job, ACCEPT)
-        elif job.is_cancelled or not isinstance(error, Exception):
+        elif job.is_cancelled:
             self._settle(job, RELEASE)
-        else:
+        elif isinstance(error, Exception):
             self._failed(job, error, now_ms)
+        else:  # sys.exit() in a handler, or a task that others have cancelled
+            self._tell(Event.GIVEN_BACK, job, error)
+            self._settle(job, RELEASE)
 
     def lock_lost(self, job: Job) -> None:
         """The record is not ours any more. It may be told more than once."""

@@ -75,7 +75,8 @@ class ThreadDriver(Driver):
             pass
 
     def _wake(self) -> None:
-        self._bell.put(None)
+        if self._bell.empty():  # it has not been heard for long while the loop polls
+            self._bell.put(None)
         self._wakeup()
 
     # ---- handlers

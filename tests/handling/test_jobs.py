@@ -178,11 +178,14 @@ def test_a_value_that_cannot_be_deserialized_never_starts() -> None:
     assert driven.settled == [(0, "RELEASE", 5_000)]
 
 
-def test_a_handler_that_was_cancelled_by_others_gives_its_record_back() -> None:
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), SystemExit()])
+def test_a_handler_that_was_cancelled_by_others_or_exits_gives_its_record_back(error: BaseException) -> None:
+    """No policy speaks of these, and nothing disappears without a word."""
     driven = Driven(jobs())
     driven.arrive(record(0))
-    driven.finish(0, asyncio.CancelledError())
+    driven.finish(0, error)
     assert driven.settled == [(0, "RELEASE", 0)]
+    assert driven.told == [(0, "GIVEN_BACK")]
 
 
 # ---- leases

@@ -19,6 +19,7 @@ from support.waiting import patience_s, wait_until
 
 from kafka_share.broker import ReferenceBroker
 from kafka_share.errors import ConfigurationError, IllegalStateError, InvalidArgumentError, UnsupportedVersionError
+from kafka_share.handling.threads import ThreadDriver
 from kafka_share.worker import Lease, Reject, Release, Retry, ShareWorker
 
 
@@ -315,6 +316,16 @@ def test_a_worker_that_is_stopped_before_it_runs_ends_at_once(form: str, broker:
     assert running.error is None
     with pytest.raises(IllegalStateError, match="runs once"):
         running.worker.run()
+
+
+def test_being_woken_often_leaves_nothing_behind(broker: ReferenceBroker) -> None:
+    """While the loop polls, nobody hears the bell: a worker that runs for months must not collect its rings."""
+    worker: ShareWorker[Any, Any] = ShareWorker("t", print, bootstrap_servers=broker.bootstrap_servers, group_id=GROUP)
+    driver = worker._driver
+    assert isinstance(driver, ThreadDriver)
+    for _ in range(100):
+        driver._wake()
+    assert driver._bell.qsize() == 1
 
 
 _CRASHES = """
