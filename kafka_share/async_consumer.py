@@ -19,7 +19,8 @@ from typing import Any, Generic, Self, TypeVar
 from uuid import UUID
 
 from kafka_share.application.arguments import acknowledge_type, not_a_record, topic_set
-from kafka_share.application.calls import LAST_OUTCOMES_MS, Steps, Wait
+from kafka_share.application.calls import LAST_OUTCOMES_MS, Steps
+from kafka_share.application.direct import Wait
 from kafka_share.application.facade import DEFAULT_CLOSE_TIMEOUT_MS, ITERATION_POLL_MS, ConsumerFacade
 from kafka_share.core.timeouts import checked_timeout
 from kafka_share.errors import ConcurrentUseError, ConsumerClosedError, IllegalStateError, KafkaShareError

@@ -44,7 +44,7 @@ MAY_IMPORT: Final[Mapping[str, set[str]]] = {
     "network": {"core", "native", "protocol"},
     "application": {"core", "native", "network", "protocol"},
     "opentelemetry": {"application", "consumer", "core"},
-    "consumer": {"application", "core", "network"},
+    "consumer": {"application", "core", "native", "network"},
     "async_consumer": {"application", "core", "network"},
     "handling": {"application", "async_consumer", "consumer", "network"},
     "worker": {"application", "handling", "network"},

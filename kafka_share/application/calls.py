@@ -19,9 +19,8 @@ import contextlib
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
-import attrs
-
 from kafka_share.application.awaited_outcomes import OnOutcome
+from kafka_share.application.direct import DirectPolls, Wait
 from kafka_share.application.reading import Reading
 from kafka_share.application.side import ApplicationSide
 from kafka_share.core.condition import Condition
@@ -50,6 +49,7 @@ from kafka_share.records import AcknowledgeType, ArrowRecords, ShareRecord, Shar
 
 if TYPE_CHECKING:
     from kafka_share.native import Places
+    from kafka_share.network.direct import DirectSession
 
 LAST_OUTCOMES_MS = 1_000
 """What close adds to its timeout for a background side that is late; usually it needs a millisecond of it."""
@@ -59,14 +59,6 @@ CommitResult: TypeAlias = dict[TopicIdPartition, KafkaShareError | None]
 T = TypeVar("T")
 
 
-@attrs.frozen
-class Wait:
-    """Go on when the mailbox has news, at `deadline_at_ms` at the latest. Batches are news only `with_records`."""
-
-    deadline_at_ms: int
-    with_records: bool = False
-
-
 Steps: TypeAlias = Generator[Wait, None, T]
 
 
@@ -74,6 +66,7 @@ class Arrivals(Protocol):
     """What a call needs of the mailbox."""
 
     condition: Condition
+    direct: DirectSession | None
 
     def arrived(self, *, with_records: bool, one_batch: bool = False) -> Sequence[Output]: ...
     def drop(self, output: Output) -> None: ...
@@ -94,7 +87,12 @@ class ConsumerCalls:
     """The calls of one consumer. `report` hears how acknowledgements ended; None: nobody wants to know."""
 
     def __init__(
-        self, application: ApplicationSide, background: Background, *, api_timeout_ms: int, sends_ahead: bool = False
+        self,
+        application: ApplicationSide,
+        background: Background,
+        *,
+        api_timeout_ms: int,
+        sends_ahead: bool = False,
     ) -> None:
         self.report: Callable[[AcknowledgementOutcome], None] | None = None
         self.is_closing: bool = False
@@ -103,6 +101,7 @@ class ConsumerCalls:
         self._background = background
         self._api_timeout_ms = api_timeout_ms
         self._sends_ahead = sends_ahead
+        self._direct = DirectPolls(application, background, background.mailbox)
         self._last_request_id = 0
         application.deliveries.announce = self._announce
         application.wake = background.mailbox.interrupt
@@ -114,6 +113,7 @@ class ConsumerCalls:
     def _begin(self) -> None:
         """The beginning of every call: it puts in order what an interrupted one has left."""
         self._application.begin_call()
+        self._direct.recover()
         if self._application.reading is not None and self._application.reading.is_over():
             self._application.end_reading()
         if self._has_open_poll:
@@ -175,8 +175,15 @@ class ConsumerCalls:
         self._raise_wakeup()
         application.accept_delivered()
         try:
-            has_asked = self._start_poll(deadline_at_ms)
+            direct, has_asked = self._start_poll(deadline_at_ms)
             try:
+                if direct is not None:
+                    has_come = yield from self._direct.wait(direct, deadline_at_ms)
+                    self._raise_wakeup()
+                    if not has_come:
+                        with application.guard:
+                            self._ask(deadline_at_ms)
+                        has_asked = True
                 records = yield from self._wait_for_records(deadline_at_ms, has_asked=has_asked)
                 if makes_objects:
                     records.make_objects()
@@ -196,16 +203,23 @@ class ConsumerCalls:
         """If `as_columns` raises, the records belong to the next poll, as after every interrupt."""
         return as_columns((yield from self.poll(timeout_ms, makes_objects=False)))
 
-    def _start_poll(self, deadline_at_ms: int) -> bool:
-        """Returns whether records were asked for, because none are at hand."""
+    def _start_poll(self, deadline_at_ms: int) -> tuple[DirectSession | None, bool]:
+        """Returns whether records were asked for, because none are at hand: directly, or by the core."""
         application = self._application
         application.begin_poll()
         self._post_subscription()
         with application.guard:
+            # What an interrupted call has gathered, the core may know already.
+            is_known_here_only = not application.has_unposted
             acknowledgements = application.gather()
             if not application.has_ready:
+                may_fetch = is_known_here_only and application.has_room
+                direct = self._direct.fetch(acknowledgements) if may_fetch else None
+                if direct is not None:
+                    application.posted()
+                    return direct, False
                 self._ask(deadline_at_ms, acknowledgements)
-                return True
+                return None, True
             # Records are at hand: nothing is fetched, and the acknowledgements do not wait for the next fetch, unless
             # that leaves when these records have been returned.
             if self._sends_ahead:
@@ -213,11 +227,11 @@ class ConsumerCalls:
                     PollStarted(self._background.now_ms(), acknowledgements, wants_records=False), wake=False
                 )
                 self._application.posted()
-                return False
+                return None, False
             if acknowledgements:
                 self._commit(acknowledgements, self._deadline(self._api_timeout_ms), wait=False)
         self._post_poll(PollStarted(self._background.now_ms(), wants_records=False), wake=False)
-        return False
+        return None, False
 
     def _post_poll(self, event: PollStarted, *, wake: bool = True) -> None:
         self._has_open_poll = True

@@ -4,7 +4,7 @@ Owned by `ApplicationSide`. With an open window other threads come in too: `guar
 brings along, makes each method here atomic, and is never held while something waits, decodes or calls the application.
 
 Acknowledgements leave in three steps: what is gathered is booked (`_leaving`, one store), then its traces are moved
-from one book to the other, and it stays in `_unposted` until `posted`. Whoever comes after an interrupt finishes what
+from one book to the other, and it stays in `unposted` until `posted`. Whoever comes after an interrupt finishes what
 was begun; an event that is posted twice has the same numbers, which the core takes once.
 """
 
@@ -89,7 +89,7 @@ class Deliveries:
         self._numbers = count(1)
         self._leaving: tuple[Delivery, Leaving] | None = None
         """Booked, and perhaps not moved from one book to the other."""
-        self._unposted: dict[int, GatheredAcknowledgements] = {}
+        self.unposted: dict[int, GatheredAcknowledgements] = {}
         self._awaited = AwaitedOutcomes()
         self._unreported: dict[int, tuple[AcknowledgementRun, ...]] = {}
         """The runs of each number that have no outcome that has reached the application."""
@@ -439,7 +439,7 @@ class Deliveries:
                 self._leaving = (delivery, leaving)
                 self._finish_leaving()
         self._open_short_way()
-        return tuple(self._unposted.values())
+        return tuple(self.unposted.values())
 
     def _finish_leaving(self) -> None:
         if self._leaving is None:
@@ -455,7 +455,7 @@ class Deliveries:
 
     def posted(self) -> None:
         """What was gathered has been posted."""
-        self._unposted.clear()
+        self.unposted.clear()
 
     def gather_early(self, awaited: Iterable[Record]) -> tuple[GatheredAcknowledgements, ...]:
         """The same for the background thread, between two polls; renews locks, too.
@@ -499,7 +499,7 @@ class Deliveries:
     def _book(
         self, gathered: GatheredAcknowledgements, delivery: Delivery, waiting: Waiting
     ) -> GatheredAcknowledgements:
-        self._unposted[gathered.number] = gathered
+        self.unposted[gathered.number] = gathered
         self._unreported[gathered.number] = gathered.runs
         self._awaited.add(gathered, delivery.lock, waiting, delivery.refuse_renewals)
         return gathered

@@ -105,7 +105,7 @@ class ConsumerFacade(ConsumerMetrics, abc.ABC, Generic[K, V]):
         self._callback_thread: int | None = None
         notify = self._make_guard()
         source = random.Random()
-        core = ShareConsumerCore(config, new_member_id(source), source)
+        core = ShareConsumerCore(config, new_member_id(source), source, lends=self._can_fetch_directly())
         self._driver = ConsumerBackground(core, config, application=self._application, notify=notify)
         self._calls = ConsumerCalls(
             self._application,
@@ -151,6 +151,10 @@ class ConsumerFacade(ConsumerMetrics, abc.ABC, Generic[K, V]):
             )
         demand_pyarrow(copy=copy)
         return partial(ArrowRecords, copy=copy)
+
+    def _can_fetch_directly(self) -> bool:
+        """Whether the thread that polls may fetch by itself: where it can wait for a socket that is not encrypted."""
+        return False
 
     # ---- what never waits
 
@@ -312,7 +316,10 @@ class ConsumerFacade(ConsumerMetrics, abc.ABC, Generic[K, V]):
                 try:
                     self._give_way()
                     left_ms = wait.deadline_at_ms - self._driver.now_ms()
-                    self._driver.mailbox.wait(max(0, left_ms), with_records=wait.with_records)
+                    if wait.direct is None:
+                        self._driver.mailbox.wait(max(0, left_ms), with_records=wait.with_records)
+                    else:
+                        self._driver.mailbox.wait_on(wait.direct, max(0, left_ms))
                 except BaseException as error:  # noqa: BLE001 - the call ends by it
                     wait = call.throw(error)
                 else:

@@ -384,6 +384,11 @@ class ApplicationSide:
         """All acknowledgements that have to be posted now, under the same `guard`; `posted` says that they were."""
         return self.deliveries.gather()
 
+    @property
+    def has_unposted(self) -> bool:
+        """Whether an interrupted call has gathered what it has perhaps not posted."""
+        return bool(self.deliveries.unposted)
+
     def posted(self) -> None:
         """What was gathered has been posted."""
         self.deliveries.posted()

@@ -31,6 +31,7 @@ from kafka_share.core.events import (
     PollStarted,
     RequestFailed,
     ResponseReceived,
+    SessionReturned,
     SubscriptionChanged,
     TellCondition,
     Unsubscribed,
@@ -46,7 +47,7 @@ from kafka_share.core.outage import Outage
 from kafka_share.core.outputs import Outputs, Requests
 from kafka_share.records import TopicPartition
 
-_AFTER_CLOSE = (PollEnded, WorkBegun, BatchReclaimed, AcknowledgementsMade)
+_AFTER_CLOSE = (PollEnded, WorkBegun, BatchReclaimed, AcknowledgementsMade, SessionReturned)
 """Commands of other threads, or posted before, that may come behind close; it has taken what they are about."""
 _END_OF_TIME_MS = 1 << 62
 
@@ -59,7 +60,9 @@ class ShareConsumerCore:
     `_control_at_ms`), and not for each batch of records. That is a third of what a step costs.
     """
 
-    def __init__(self, config: ShareConsumerConfig, member_id: str, source: random.Random) -> None:
+    def __init__(
+        self, config: ShareConsumerConfig, member_id: str, source: random.Random, *, lends: bool = False
+    ) -> None:
         self.measurements: Measurements = Measurements(config.metrics_num_samples, config.metrics_sample_window_ms)
         """What the client counts and times; the driver and the façade record into it as well."""
         self.measurements.labels.update(group_id=config.group_id, member_id=member_id)
@@ -73,7 +76,7 @@ class ShareConsumerCore:
         self._metadata = Metadata(context)
         self._coordinator = Coordinator(context, self._metadata)
         self._membership = Membership(context, self._metadata, self._coordinator)
-        self._fetching = Fetching(context, self._metadata, self._membership)
+        self._fetching = Fetching(context, self._metadata, self._membership, lends=lends)
         self._group_limit = GroupLimit(context, self._coordinator)
         self._telemetry = TelemetryPush(context, self._metadata, self._coordinator)
         self._topics: frozenset[str] = frozenset()
@@ -124,12 +127,15 @@ class ShareConsumerCore:
         | AcknowledgementsGathered
         | CommitRequested
         | CloseRequested
-        | BatchReclaimed,
+        | BatchReclaimed
+        | SessionReturned,
         now_ms: int,
     ) -> None:
         assert self._closing is None or isinstance(event, _AFTER_CLOSE), f"{event!r} after close"
         if isinstance(event, WorkBegun):
             self._fetching.work_begun(event, now_ms)
+        elif isinstance(event, SessionReturned):
+            self._fetching.session_returned(event, now_ms)
         elif isinstance(event, CommitRequested):
             self._fetching.commit(event)
         elif isinstance(event, AcknowledgementsMade):

@@ -232,6 +232,46 @@ class ClientInstanceIdWanted:
     """client_instance_id(): ask for it now, even if nothing has been polled; answered by `TellClientInstanceId`."""
 
 
+# ---- a session that is lent
+
+
+@attrs.define
+class Tally:
+    """What the application's thread has done with a session that was lent to it."""
+
+    fetches: int = 0
+    latency_ms: int = 0
+    """Of all fetches together."""
+    highest_latency_ms: int = 0
+    acknowledged: int = 0
+    records: int = 0
+    record_bytes: int = 0
+    request_bytes: int = 0
+    response_bytes: int = 0
+
+
+@attrs.frozen
+class Flight:
+    """A ShareFetch that the application's thread has sent, and whose answer it has not dealt with."""
+
+    acknowledgements: tuple[GatheredAcknowledgements, ...]
+    sent_at_ms: int
+    max_wait_ms: int
+
+
+@attrs.frozen
+class SessionReturned:
+    """What `Lend` has lent is the core's again; it may come twice."""
+
+    lend_id: int
+    epoch: int
+    """Of the share session: what its next request carries, or the one that is in flight."""
+    flight: Flight | None
+    tally: Tally
+    fetched_at_ms: int | None
+    """When it brought records last; None: never."""
+
+
 # ---- events: from the network
 
 
@@ -276,6 +316,50 @@ class Send:
     request: Message
     timeout_ms: int
     min_version: int = 0
+
+
+@attrs.frozen
+class Lend:
+    """The application's thread may fetch from this node by itself, until `Recall` or `ends_at_ms`.
+
+    Until `SessionReturned` the core sends nothing on the node's data connection, which has no request in flight. Where
+    that connection cannot be lent, the event follows at once.
+    """
+
+    lend_id: int
+    node: Node
+    session_id: int
+    epoch: int
+    partitions: tuple[tuple[TopicIdPartition, LockGeneration], ...]
+    """What is in the session, all of it."""
+    topics: frozenset[str]
+    """The subscription that it was lent under."""
+    ends_at_ms: int
+    group_id: str
+    member_id: str
+    limits: tuple[int, int, int, int]
+    """Of each fetch: the longest wait in milliseconds, the least and the most bytes, the most records."""
+
+
+@attrs.frozen
+class Recall:
+    """The core wants back what it has lent to this node id's data connection."""
+
+    node_id: int
+
+
+@attrs.frozen
+class Resume:
+    """The data connection of a node serves the core again.
+
+    With a `send_id` a request of the application's thread is in flight, whose answer is to be brought as the answer to
+    that id, or `RequestFailed`.
+    """
+
+    node: Node
+    send_id: int | None
+    sent_at_ms: int = 0
+    timeout_ms: int = 0
 
 
 @attrs.frozen
@@ -375,6 +459,7 @@ Event: TypeAlias = (
     | CloseRequested
     | BatchReclaimed
     | ClientInstanceIdWanted
+    | SessionReturned
     | ResponseReceived
     | RequestFailed
     | ConnectionLost
@@ -382,6 +467,9 @@ Event: TypeAlias = (
 
 Output: TypeAlias = (
     Send
+    | Lend
+    | Recall
+    | Resume
     | Disconnect
     | Deliver
     | Reclaim

@@ -92,6 +92,12 @@ class Requests:
         self._sent[self._last_send_id] = SentRequest(node.id, channel, on_response, on_failure)
         self._put(Send(self._last_send_id, node, channel, request, max(1, timeout_ms), min_version))
 
+    def adopt(self, node: Node, channel: Channel, on_response: OnResponse, on_failure: OnFailure) -> int:
+        """Expect the answer to a request that has been sent already; returns its id."""
+        self._last_send_id += 1
+        self._sent[self._last_send_id] = SentRequest(node.id, channel, on_response, on_failure)
+        return self._last_send_id
+
     def ready_at_ms(self, node_id: int, channel: Channel) -> int:
         """From when on the node may be asked on this channel; a time that has passed means now."""
         key = (node_id, channel)

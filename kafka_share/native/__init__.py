@@ -43,6 +43,10 @@ RecordBlock = _chosen.RecordBlock
 """None where nothing was compiled, and so is `Gate`: these only make shorter what has a long way too."""
 Gate = _chosen.Gate
 
+DirectLine = _chosen.DirectLine
+wait_for_lines: Final = _chosen.wait_for_lines
+read_plain_fetch: Final = _chosen.read_plain_fetch
+
 columns: Final = _chosen.columns
 listed: Final = _chosen.listed
 places: Final = _chosen.places

@@ -105,3 +105,4 @@ def crc32c_by_table(data, /):
 include "records.pxi"
 include "ledger.pxi"
 include "columns.pxi"
+include "direct.pxi"

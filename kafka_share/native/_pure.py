@@ -70,6 +70,18 @@ def places(runs: list[Run], mask: bytes | None) -> list[Places]:
     return [(*place, array("q", map(_offset_of, those))) for place, those in groupby(meant, _place_of)]
 
 
+DirectLine = None
+"""No thread but the network thread uses its connections."""
+
+
+def wait_for_lines(lines: list[Any], bell_fd: int, timeout_ms: int) -> None:
+    """There are none."""
+
+
+def read_plain_fetch(frame: bytes, correlation_id: int, range_type: Any) -> None:
+    """Everything goes through the general codec."""
+
+
 def shut_all_gates() -> None:
     """There is none."""
 

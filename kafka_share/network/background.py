@@ -53,6 +53,7 @@ class ConsumerBackground:
         """
         ends_at_ms = self.now_ms() + callbacks_timeout_ms
         self._driver.stop(timeout_ms)
+        self.mailbox.close()
         self._port.ended()  # once more, for a thread that does not end: nobody is left waiting
         self.callbacks.join(max(0, ends_at_ms - self.now_ms()))
 

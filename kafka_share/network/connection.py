@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import ssl
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -17,16 +18,27 @@ from typing import Any, Final, cast
 import attrs
 
 from kafka_share.config import ClientConfig
-from kafka_share.core.events import Channel, ConnectionLost, RequestFailed, ResponseReceived, Send
+from kafka_share.core.events import (
+    Channel,
+    ConnectionLost,
+    Lend,
+    RequestFailed,
+    ResponseReceived,
+    Resume,
+    Send,
+)
 from kafka_share.errors import AuthenticationError, KafkaShareError, RemoteProtocolError
+from kafka_share.native import DirectLine
 from kafka_share.network.blocking import BlockingCalls, call_in_thread
 from kafka_share.network.connections import ConnectionOwner
 from kafka_share.network.dialing import dial
+from kafka_share.network.direct import DirectSession
 from kafka_share.network.framing import MAX_FRAME_BYTES, MAX_HANDSHAKE_FRAME_BYTES, FrameReceiver
 from kafka_share.network.handshake import Challenge
 from kafka_share.network.sasl import SaslClient, ask_token, shows_secret
 from kafka_share.network.tls import tls_error
 from kafka_share.network.wire import Close, Dialogue, Opened, Served, Write
+from kafka_share.protocol.direct_fetch import FetchTemplate
 from kafka_share.records import Node
 
 log: logging.Logger = logging.getLogger(__name__)
@@ -64,6 +76,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
+        self._direct: DirectSession | None = None
+        """What was lent of this connection."""
         self._task: asyncio.Task[None] | None = None
         self._start(self._open)
         self._run(self._now_ms())
@@ -80,6 +94,50 @@ class Connection(asyncio.BufferedProtocol):
         """Close at once; what is in flight or waiting fails with `error`. Closing again does nothing."""
         self._dialogue.close(error, self._now_ms(), report_loss=report_loss, is_failure=is_failure)
         self._run(self._now_ms())
+
+    # ---- a session that is lent
+
+    def lend(self, lend: Lend) -> DirectSession | None:
+        """Stop using the socket, and have the application's thread use it; None where that cannot be."""
+        version = self._dialogue.version_of_fetches
+        transport = self._transport
+        is_plain = self._surroundings.ssl_context is None
+        if version is None or transport is None or not is_plain or self._receiver.is_mid_frame:
+            return None
+        transport.pause_reading()
+        line = DirectLine(os.dup(transport.get_extra_info("socket").fileno()))
+        client_id = self._surroundings.settings.client_id
+        template = FetchTemplate(version, client_id, lend.group_id, lend.member_id, lend.limits)
+        self._direct = DirectSession(lend, line, template, self._dialogue.correlation_id, self._now_ms)
+        return self._direct
+
+    def recall(self) -> bool:
+        """Have the session returned; False if the application's thread is at it, and has to be woken."""
+        return self._direct is None or self._direct.recall(self._owner.emit)
+
+    def resume(self, resume: Resume) -> None:
+        """The session is back: go on where the application's thread has come to."""
+        direct, self._direct = self._direct, None
+        assert direct is not None, "what was not lent comes back"
+        assert self._transport is not None
+        now_ms = self._now_ms()
+        self._dialogue.resume_at(direct.correlation_id, resume, now_ms)
+        if resume.send_id is not None:
+            if direct.line.unsent:
+                self._transport.write(direct.line.unsent)
+            self._feed(direct.line.leftover)
+        self._transport.resume_reading()
+        self._run(now_ms)
+
+    def _feed(self, received: bytes) -> None:
+        """Take what others have read as if it came now."""
+        left = memoryview(received)
+        while left and not self._dialogue.is_closed:
+            buffer = self._receiver.buffer()
+            count = min(len(left), len(buffer))
+            buffer[:count] = left[:count]
+            self._received(count, self._now_ms())
+            left = left[count:]
 
     # ---- opening
 
@@ -147,14 +205,17 @@ class Connection(asyncio.BufferedProtocol):
         if self._dialogue.is_closed:
             return
         now_ms = self._now_ms()
+        self._received(nbytes, now_ms)
+        self._run_all(now_ms)
+
+    def _received(self, count: int, now_ms: int) -> None:
         try:
-            for frame in self._receiver.received(nbytes):
+            for frame in self._receiver.received(count):
                 if log.isEnabledFor(logging.DEBUG):
                     self._log("received", bytes=len(frame))
                 self._dialogue.received(frame, now_ms)
         except (RemoteProtocolError, AuthenticationError) as error:
             self._dialogue.received_nonsense(error, now_ms)
-        self._run_all(now_ms)
 
     def pause_writing(self) -> None:
         self._dialogue.pause()
@@ -211,6 +272,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._timer is not None:
             self._timer.cancel()
         if self._transport is not None:
+            if self._direct is not None:
+                self._direct.line.shut()
             self._transport.abort()
         if self._task is not None and self._task is not asyncio.current_task(self._loop):
             self._task.cancel()

@@ -13,9 +13,21 @@ from typing import Protocol
 
 import attrs
 
-from kafka_share.core.events import Channel, ConnectionLost, Disconnect, RequestFailed, ResponseReceived, Send
+from kafka_share.core.events import (
+    Channel,
+    ConnectionLost,
+    Disconnect,
+    Lend,
+    Recall,
+    RequestFailed,
+    ResponseReceived,
+    Resume,
+    Send,
+    SessionReturned,
+)
 from kafka_share.core.metrics.measurements import Measurements
 from kafka_share.errors import AuthenticationError, BrokerUnreachableError, KafkaShareError
+from kafka_share.network.direct import DirectSession
 from kafka_share.network.logs import log_event
 from kafka_share.network.wire import Close
 from kafka_share.records import Node
@@ -29,13 +41,16 @@ class AnyConnection(Protocol):
 
     def send(self, send: Send) -> None: ...
     def close(self, error: KafkaShareError, *, report_loss: bool = True, is_failure: bool = True) -> None: ...
+    def lend(self, lend: Lend) -> DirectSession | None: ...
+    def recall(self) -> bool: ...
+    def resume(self, resume: Resume) -> None: ...
 
 
 @attrs.frozen
 class ConnectionOwner:
     """What a connection reports to."""
 
-    emit: Callable[[ResponseReceived | RequestFailed | ConnectionLost], None]
+    emit: Callable[[ResponseReceived | RequestFailed | ConnectionLost | SessionReturned], None]
     step: Callable[[], None]
     """Run the core: called at the end of each callback that emitted something."""
     opened: Callable[[AnyConnection], None]
@@ -59,7 +74,7 @@ class Connections:
     def __init__(
         self,
         open: Callable[[Node, Channel, ConnectionOwner], AnyConnection],  # noqa: A002
-        emit: Callable[[ResponseReceived | RequestFailed | ConnectionLost], None],
+        emit: Callable[[ResponseReceived | RequestFailed | ConnectionLost | SessionReturned], None],
         step: Callable[[], None],
         measurements: Measurements,
         log: Callable[..., None] = log_event,
@@ -68,6 +83,8 @@ class Connections:
         self._log = log
         self._owner = ConnectionOwner(emit, step, self._opened, self._served, self._exposed, self._closed, measurements)
         self._open: dict[tuple[int, Channel], AnyConnection] = {}
+        self._lent: dict[int, AnyConnection] = {}
+        """By node; perhaps closed meanwhile."""
         self._is_exposed = False
         self._failing: dict[tuple[str, int], None] = {}
         """Addresses that have failed and not served us since: one that stays down is one warning, whatever it says."""
@@ -89,6 +106,29 @@ class Connections:
             if connection is not None:
                 asked = BrokerUnreachableError(f"the connection to {connection.node} was closed by this client")
                 connection.close(asked, report_loss=False, is_failure=False)
+
+    def lend(self, lend: Lend) -> DirectSession | None:
+        """None where that cannot be."""
+        connection = self._open.get((lend.node.id, Channel.DATA))
+        direct = None if connection is None else connection.lend(lend)
+        if connection is not None and direct is not None:
+            self._lent[lend.node.id] = connection
+        return direct
+
+    def recall(self, recall: Recall) -> bool:
+        """False if the application's thread has to be woken for it."""
+        connection = self._lent.get(recall.node_id)
+        return connection is None or connection.recall()
+
+    def resume(self, resume: Resume) -> None:
+        """A connection that was lent; if it has been closed meanwhile, what it was to answer has failed."""
+        node, send_id = resume.node, resume.send_id
+        connection = self._lent.pop(node.id, None)
+        if connection is not None and self._open.get((node.id, Channel.DATA)) is connection:
+            connection.resume(resume)
+        elif send_id is not None:
+            gone = BrokerUnreachableError(f"the connection to {node} has ended before the answer came")
+            self._owner.emit(RequestFailed(send_id, gone))
 
     def close(self) -> None:
         """Close everything."""

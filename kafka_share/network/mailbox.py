@@ -11,6 +11,8 @@ what threads share are single operations of a deque and of dictionaries, and a w
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import threading
 import time
 from collections import deque
@@ -30,6 +32,7 @@ from kafka_share.core.events import (
     GatherAcknowledgements,
     Output,
     RaiseError,
+    Recall,
     Reclaim,
     ReportOutcomes,
     TellClientInstanceId,
@@ -37,6 +40,8 @@ from kafka_share.core.events import (
 )
 from kafka_share.core.metrics.measurements import Measurements
 from kafka_share.errors import ConsumerClosedError, InternalError
+from kafka_share.native import DirectLine, wait_for_lines
+from kafka_share.network.direct import DirectSession
 from kafka_share.network.futures import DoneCallbacks
 from kafka_share.network.process import Origin
 
@@ -77,6 +82,9 @@ class Mailbox:
     ) -> None:
         self.condition: Condition = Condition()
         """What holds of the consumer now. Any thread may read it; the network thread puts a new one in its place."""
+        self.direct: DirectSession | None = None
+        """What was lent last to the thread that polls; perhaps returned since."""
+        self._ear: DirectWait | None = None
         self._bell = threading.Lock()
         """Free while there may be news: who waits for news waits for this lock, and never gives it back."""
         self._bell.acquire()
@@ -112,6 +120,19 @@ class Mailbox:
                 break
             left = ends_at - time.monotonic()
         self.end_wait(with_records=with_records)
+
+    def wait_on(self, direct: DirectSession, timeout_ms: int) -> None:
+        """Wait for an answer on the connection that was lent, too; news of any kind end it."""
+        self._origin.demand()
+        if self._ear is None:
+            self._ear = DirectWait()
+        self._ear.wait(direct, timeout_ms, lambda: self.has_news(with_records=True) or direct.is_recalled)
+        self.end_wait(with_records=True)
+
+    def close(self) -> None:
+        """Nobody waits any more."""
+        if self._ear is not None:
+            self._ear.close()
 
     def end_wait(self, *, with_records: bool) -> None:
         """The end of a wait, for those who wait otherwise, until `has_news`. Raises as `wait` does."""
@@ -190,12 +211,12 @@ class Mailbox:
     def interrupt(self) -> None:
         """End the present or the next wait, and nothing else: there is something to look at. Any thread may call it."""
         self._interrupted = True
-        self._ring()
+        self.ring()
 
     def wakeup(self) -> None:
         """End the present or the next wait, and set the flag of `consume_wakeup`. Any thread may call it."""
         self._woken = self._interrupted = True
-        self._ring()
+        self.ring()
 
     # ---- the network thread's end
 
@@ -209,7 +230,7 @@ class Mailbox:
             self._waiting_since_ms = self._now_ms()
         self._pending.extend(map(_Mail, outputs))
         assert len(self._pending) <= MAX_PENDING, "the application is handed more than it can ever have asked for"
-        self._ring()
+        self.ring()
 
     def reclaim(self, batch_id: int) -> bool:
         """Take the `Deliver` of this batch back; False if the application has seen it."""
@@ -223,26 +244,62 @@ class Mailbox:
     def fail(self, exception: BaseException) -> None:
         """The network thread died of this: every `arrived` raises from now on. The first cause is kept."""
         self._failure = self._failure or exception
-        self._ring()
+        self.ring()
 
     def stop(self) -> None:
         """The network thread has ended as it should: what is pending can be taken, no wait will block again."""
         self._stopped = True
         self.condition = Condition()
-        self._ring()
+        self.ring()
 
     @property
     def is_stopped(self) -> bool:
         """Whether nothing more will be put in."""
         return self._stopped
 
-    def _ring(self) -> None:
+    def ring(self) -> None:
+        """End a wait, perhaps with nothing new."""
         try:
             self._bell.release()
         except RuntimeError:
             pass  # it rings already
+        if self._ear is not None:
+            self._ear.ring()
         if self._notify is not None:
             self._notify()
+
+
+class DirectWait:
+    """A bell that can be heard while waiting for sockets."""
+
+    def __init__(self) -> None:
+        self._bell, self._hearing = socket.socketpair()
+        self._bell.setblocking(False)
+        self._hearing.setblocking(False)
+        self._is_listening = self._has_rung = False
+
+    def ring(self) -> None:
+        """Any thread may call it."""
+        if self._is_listening and not self._has_rung:
+            self._has_rung = True
+            with contextlib.suppress(OSError):
+                self._bell.send(b"\0")
+
+    def wait(self, direct: DirectSession, timeout_ms: int, has_news: Callable[[], bool]) -> None:
+        # Listen first, look second: whoever has news after that rings.
+        self._is_listening = True
+        if not has_news():
+            assert isinstance(direct.line, DirectLine)
+            wait_for_lines([direct.line], self._hearing.fileno(), timeout_ms)
+        self._is_listening = False
+        if self._has_rung:
+            with contextlib.suppress(OSError):
+                self._hearing.recv(64)
+            self._has_rung = False
+
+    def close(self) -> None:
+        self._bell.close()
+        self._hearing.close()
 
 
 # ---- the way into it
@@ -278,6 +335,8 @@ class ConsumerPort:
             GatherAcknowledgements: self._gather_acknowledgements,
             TellClientInstanceId: self._tell_client_instance_id,
             TellCondition: self._tell_condition,
+            DirectSession: self._lend,
+            Recall: self._recall,
         }
 
     def take(self, output: Output, post: Post) -> None:
@@ -316,6 +375,12 @@ class ConsumerPort:
     def _tell_client_instance_id(self, output: TellClientInstanceId, _: Post) -> None:
         self.client_instance_id = output.client_instance_id
         self.has_instance_id.set()
+
+    def _lend(self, direct: DirectSession, _: Post) -> None:
+        self._mailbox.direct = direct
+
+    def _recall(self, _: Recall, __: Post) -> None:
+        self._mailbox.ring()
 
     def _tell_condition(self, output: TellCondition, _: Post) -> None:
         self._mailbox.condition = output.condition

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from kafka_share.core.events import Disconnect, FinishClose, Log, Send
+from kafka_share.core.events import Disconnect, FinishClose, Lend, Log, Recall, Resume, Send, SessionReturned, Tally
 from kafka_share.core.metrics.measurements import Measurements
 from kafka_share.network.connections import Connections
 
@@ -65,6 +65,9 @@ class Turns:
         self._perform: dict[type, Callable[[Any], None]] = {
             Send: lambda send: self.connections.to(send.node, send.channel).send(send),
             Disconnect: lambda disconnect: self.connections.disconnect(disconnect),
+            Lend: self._lend,
+            Recall: self._recall,
+            Resume: lambda resume: self.connections.resume(resume),
             Log: lambda event: log(event.event, event.fields, self._measurements.labels),
             FinishClose: self._finish,
         }
@@ -111,6 +114,17 @@ class Turns:
         application.flush()
         if has_commands:
             self._measurements.event_processing.record(self._now_ms() - now_ms, now_ms)
+
+    def _lend(self, output: Lend) -> None:
+        direct = self.connections.lend(output)
+        if direct is None:
+            self.inputs.append(SessionReturned(output.lend_id, output.epoch, None, Tally(), None))
+        else:
+            self._application.take(direct, self.inputs.append)
+
+    def _recall(self, output: Recall) -> None:
+        if not self.connections.recall(output):
+            self._application.take(output, self.inputs.append)
 
     def _finish(self, output: FinishClose) -> None:
         self._application.take(output, self.inputs.append)

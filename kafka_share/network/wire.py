@@ -23,12 +23,13 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from kafka_share.config import ClientConfig
-from kafka_share.core.events import Channel, ConnectionLost, RequestFailed, ResponseReceived, Send
+from kafka_share.core.events import Channel, ConnectionLost, RequestFailed, ResponseReceived, Resume, Send
 from kafka_share.core.metrics.measurements import Measurements
 from kafka_share.errors import AuthenticationError, BrokerUnreachableError, KafkaShareError, RemoteProtocolError
 from kafka_share.network.framing import LENGTH_BYTES
 from kafka_share.network.handshake import Challenge, Exchange, Steps, Token, agree_on_versions, authenticate
 from kafka_share.protocol import messages
+from kafka_share.protocol.share_fetch import ShareFetchRequest
 from kafka_share.protocol.versions import VersionRanges, choose_version
 from kafka_share.records import Node
 
@@ -218,6 +219,33 @@ class Dialogue:
         self._phase = Phase.OPEN
         self._setup_ends_at_ms = None
         self._active_at_ms = self.look_at_ms = now_ms
+
+    # ---- a connection that is lent
+
+    @property
+    def version_of_fetches(self) -> int | None:
+        """In which ShareFetch has been sent on this connection, if it could be sent by another now."""
+        if self._phase is not Phase.OPEN or self._in_flight or self._waiting or self._is_paused:
+            return None
+        return self._chosen.get((ShareFetchRequest, 0))
+
+    @property
+    def correlation_id(self) -> int:
+        """Of the latest request."""
+        return self._correlation_id
+
+    def resume_at(self, correlation_id: int, resume: Resume, now_ms: int) -> None:
+        """Others have sent requests up to this one, of which the last may await its answer."""
+        self._correlation_id = correlation_id
+        self._active_at_ms = now_ms
+        if resume.send_id is None:
+            return
+        version = self._chosen[ShareFetchRequest, 0]
+        deadline_at_ms = self._deadline(resume.sent_at_ms + resume.timeout_ms)
+        key, name = ShareFetchRequest.API_KEY, ShareFetchRequest.__name__
+        self._in_flight.append(
+            _SentRequest(correlation_id, key, name, version, resume.sent_at_ms, deadline_at_ms, resume.send_id)
+        )
 
     # ---- answers
 

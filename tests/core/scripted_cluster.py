@@ -28,14 +28,17 @@ from kafka_share.core.events import (
     FinishClose,
     GatherAcknowledgements,
     GatheredAcknowledgements,
+    Lend,
     Log,
     Output,
     PollStarted,
     RaiseError,
+    Recall,
     Reclaim,
     ReportOutcomes,
     RequestFailed,
     ResponseReceived,
+    Resume,
     Send,
     SubscriptionChanged,
     TellClientInstanceId,
@@ -204,11 +207,13 @@ def forgotten_in(request: Any) -> list[tuple[UUID, int]]:
 class Harness:
     """See the module's docstring; `now_ms` is the virtual clock."""
 
-    def __init__(self, leaders: dict[TopicIdPartition, int] | None = None, **settings: Any) -> None:
+    def __init__(
+        self, leaders: dict[TopicIdPartition, int] | None = None, *, lends: bool = False, **settings: Any
+    ) -> None:
         self.config = ShareConsumerConfig(
             **{"bootstrap_servers": "boot:9092", "group_id": "g", "enable_metrics_push": False, **settings}
         )
-        self.core = ShareConsumerCore(self.config, MEMBER_ID, random.Random(7))
+        self.core = ShareConsumerCore(self.config, MEMBER_ID, random.Random(7), lends=lends)
         self.now_ms = 1_000
         self.leaders = {tp(): 1} if leaders is None else leaders
         self.leader_epochs: dict[TopicIdPartition, int] = {}
@@ -232,6 +237,9 @@ class Harness:
         self.gathers: list[int] = []
         """When the core asked for what was acknowledged; the test answers with `AcknowledgementsGathered`."""
         self.disconnects: list[int] = []
+        self.lends: list[Lend] = []
+        self.recalls: list[int] = []
+        self.resumed: list[Resume] = []
         self.logs: list[Log] = []
         self.instance_ids: list[UUID | None] = []
         self.condition = Condition()
@@ -274,6 +282,12 @@ class Harness:
                 self.gathers.append(self.now_ms)
             elif isinstance(output, Disconnect):
                 self.disconnects.append(output.node_id)
+            elif isinstance(output, Lend):
+                self.lends.append(output)
+            elif isinstance(output, Recall):
+                self.recalls.append(output.node_id)
+            elif isinstance(output, Resume):
+                self.resumed.append(output)
             elif isinstance(output, Log):
                 self.logs.append(output)
             elif isinstance(output, TellClientInstanceId):

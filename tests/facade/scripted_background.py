@@ -9,9 +9,12 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
+from collections.abc import Iterable
 from functools import cache, singledispatchmethod
 from typing import Any
 from uuid import UUID
+
+from simulation.line import SimulatedLine
 
 from kafka_share.core.events import (
     AcknowledgementOutcome,
@@ -28,20 +31,28 @@ from kafka_share.core.events import (
     FetchedPartition,
     FinishClose,
     GatheredAcknowledgements,
+    Lend,
     PollEnded,
     PollStarted,
     ReportOutcomes,
+    SessionReturned,
     SubscriptionChanged,
     Unsubscribed,
 )
 from kafka_share.core.metrics.measurements import Measurements
+from kafka_share.locks import LockGeneration
+from kafka_share.network.direct import DirectSession
 from kafka_share.network.futures import DoneCallbacks
 from kafka_share.network.mailbox import Mailbox
+from kafka_share.protocol.direct_fetch import FetchTemplate
+from kafka_share.protocol.messages import encode_response
 from kafka_share.protocol.record_batches import encode_batch
+from kafka_share.protocol.share_fetch import ShareFetchResponse
 from kafka_share.protocol.share_values import AcquiredRange
-from kafka_share.records import AcknowledgeType, TopicIdPartition
+from kafka_share.records import AcknowledgeType, Node, TopicIdPartition
 
 PARTITIONS = [TopicIdPartition(UUID(int=1), "t", 0), TopicIdPartition(UUID(int=1), "t", 1)]
+NODE = Node(1, "broker", 9092)
 BATCH = 4
 """Offsets in one record batch; the third of them is a gap."""
 LOCK_MS = 60_000
@@ -80,7 +91,12 @@ class ScriptedBackground:
     def __init__(self, core: Any, config: Any, *, application: Any = None, notify: Any = None) -> None:
         self._now_ms = time.monotonic_ns() // 1_000_000
         self.measurements = Measurements()
-        self.mailbox = Mailbox(notify, self.measurements, self.now_ms)
+        self.mailbox = ScriptedMailbox(notify, self.measurements, self.now_ms)
+        self.lends = False
+        """Whether polls fetch by themselves as soon as they have got records."""
+        self._flown: int | None = None
+        """The batch that is in the answer to the fetch in flight."""
+        self._lend_id = 0
         self.callbacks = DoneCallbacks("nobody adds any")
         self.is_current_thread = False
         self.ledger = Ledger()
@@ -174,17 +190,35 @@ class ScriptedBackground:
         self.is_closed = True
         self.mailbox.put(FinishClose())
 
+    @_handle.register
+    def _(self, event: SessionReturned) -> None:
+        """As the core does: what comes back again has come back before."""
+        if event.lend_id != self._lend_id:
+            return
+        self._lend_id += 1
+        if event.flight is not None:
+            self._report(event.flight.acknowledgements)
+            if self._flown is not None:
+                self._deliver(self._flown)
+        self._flown = None
+
     def _take(self, acknowledgements: tuple[GatheredAcknowledgements, ...]) -> None:
         """As the core does: a number that comes again has been taken before."""
-        outcomes: list[AcknowledgementOutcome] = []
+        new = [one for one in acknowledgements if one.number not in self._numbers]
+        self._apply(new)
+        self._report(new)
+
+    def _apply(self, acknowledgements: Iterable[GatheredAcknowledgements]) -> None:
         for one in acknowledgements:
-            if one.number in self._numbers:
-                continue
             assert one.number > max(self._numbers, default=0), "numbers ascend"
             self._numbers.add(one.number)
             for first, last, kind in one.runs:
                 for offset in range(first, last + 1):
                     self.ledger.acknowledge((one.partition.partition, offset), kind)
+
+    def _report(self, acknowledgements: Iterable[GatheredAcknowledgements]) -> None:
+        outcomes: list[AcknowledgementOutcome] = []
+        for one in acknowledgements:
             ended = (EndedAcknowledgements(one.number, one.runs),)
             outcomes.append(AcknowledgementOutcome(one.partition, ended, None, LOCK_MS, self.now_ms()))
         if outcomes:
@@ -201,3 +235,56 @@ class ScriptedBackground:
             self.ledger.locked.update((partition.partition, base + i) for i in range(BATCH))
         self._poll_ends_at_ms = 0
         self.mailbox.put(Deliver(FetchedBatch(base, tuple(fetched), self.now_ms(), LOCK_MS)))
+        if self.lends:
+            self._lend()
+
+    # ---- polls that fetch by themselves
+
+    def _lend(self) -> None:
+        self._lend_id += 1
+        partitions = tuple((where, LockGeneration()) for where in PARTITIONS)
+        limits = (500, 1, 1_000_000, 500)
+        lend = Lend(self._lend_id, NODE, 1, 1, partitions, self._topics, 1 << 62, "g", "m", limits)
+        line = SimulatedLine(lambda _, flight: self._fly(line, flight), lambda: None)
+        template = FetchTemplate(2, "c", "g", "m", limits)
+        self.mailbox.direct = DirectSession(lend, line, template, 0, self.now_ms)
+
+    def _fly(self, line: SimulatedLine, flight: Any) -> None:
+        """The broker gets a fetch, and answers at once if it has something."""
+        tracing = sys.gettrace()
+        sys.settrace(None)
+        try:
+            self._apply(flight.acknowledgements)
+            self._flown = None
+            if self._waiting:
+                self._flown = self._waiting.popleft()
+                assert self.mailbox.direct is not None
+                line.received(_answer(self._flown, self.mailbox.direct.correlation_id))
+                places = {(p.partition, self._flown + i) for p in PARTITIONS for i in range(BATCH)}
+                self.ledger.locked.update(places)
+        finally:
+            sys.settrace(tracing)
+
+
+class ScriptedMailbox(Mailbox):
+    def wait_on(self, direct: DirectSession, timeout_ms: int) -> None:
+        """Whatever comes is there."""
+        self.end_wait(with_records=True)
+
+
+def _answer(base: int, correlation_id: int) -> bytes:
+    topic = ShareFetchResponse.ShareFetchableTopicResponse
+    acquired = topic.PartitionData.AcquiredRecords(first_offset=base, last_offset=base + BATCH - 1, delivery_count=1)
+    partitions = [
+        topic.PartitionData(
+            partition_index=where.partition,
+            current_leader=topic.PartitionData.LeaderIdAndEpoch(),
+            records=_encoded(base),
+            acquired_records=[acquired],
+        )
+        for where in PARTITIONS
+    ]
+    response = ShareFetchResponse(
+        acquisition_lock_timeout_ms=LOCK_MS, responses=[topic(topic_id=PARTITIONS[0].topic_id, partitions=partitions)]
+    )
+    return encode_response(correlation_id, response, 2)

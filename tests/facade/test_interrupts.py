@@ -26,6 +26,8 @@ from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
 
 LONG_MS = 60_000
+DIRECTLY = ", directly"
+"""Of a mode: polls fetch by themselves as soon as they have got records."""
 NEVER = sys.maxsize
 MAX_POLLS = 20
 ALIKE_EACH = 8
@@ -45,9 +47,10 @@ class Application:
     """One consumer with a scripted background side, and an application that works through everything there is."""
 
     def __init__(self, mode: str) -> None:
+        fetches_directly = mode.endswith(DIRECTLY)
         self.interrupt_deserializer_at = NEVER
         self.reported: set[tuple[Place, bool]] = set()
-        self.mode = mode
+        self.mode = mode = mode.removesuffix(DIRECTLY)
         self.may_release = False
         """Whether the call leaves the topic: what has been fetched and not returned is then given back."""
         self.where = "nowhere"
@@ -61,6 +64,7 @@ class Application:
         background: Any = self.consumer._driver
         assert isinstance(background, ScriptedBackground)
         self.background = background
+        background.lends = fetches_directly
         self.ledger = background.ledger
         self.consumer.set_acknowledgement_commit_callback(self._report)
         background.produce(2)
@@ -147,7 +151,7 @@ def prepared(mode: str, call: str) -> Application:
     application.records = []
     if call not in ("poll", "iterate"):
         application.poll()
-    if call in ("poll after work", "commit_sync", "commit_async") and mode != "implicit":
+    if call in ("poll after work", "commit_sync", "commit_async") and application.mode != "implicit":
         application.acknowledge()
     return application
 
@@ -163,9 +167,9 @@ CALLS: dict[str, Callable[[Application], Any]] = {
 }
 CASES = [
     (mode, call)
-    for mode in ("implicit", "explicit", "window")
+    for mode in ("implicit", "explicit", "window", "implicit, directly", "explicit, directly")
     for call in CALLS
-    if (mode, call) != ("implicit", "acknowledge")
+    if call != "acknowledge" or not mode.startswith("implicit")
 ]
 
 
@@ -253,7 +257,7 @@ def test_every_record_ends_once_when_a_call_is_interrupted_at_any_line(mode: str
 
 @pytest.mark.timeout(300)  # one run of the whole application for each line of the call
 @pytest.mark.usefixtures("scripted")
-@pytest.mark.parametrize("mode", ["implicit", "explicit"])
+@pytest.mark.parametrize("mode", ["implicit", "explicit", "implicit, directly"])
 @pytest.mark.parametrize("call", ["poll after work", "commit_sync"])
 def test_every_record_ends_once_when_a_call_is_interrupted_between_two_instructions(mode: str, call: str) -> None:
     """The same between instructions, a sample of which is tried: those of one line are not all alike."""

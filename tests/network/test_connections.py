@@ -28,6 +28,13 @@ class Opened:
     def close(self, error: KafkaShareError, *, report_loss: bool = True, is_failure: bool = True) -> None:
         self._owner.closed(self, Close(error, is_failure))
 
+    def lend(self, lend: Any) -> None: ...
+
+    def recall(self) -> bool:
+        return True
+
+    def resume(self, resume: Any) -> None: ...
+
     def serve(self) -> None:
         self._owner.served(self)
 

@@ -13,12 +13,13 @@ from typing import Any, Protocol
 from simulation.driver import SimulatedDriver
 from simulation.facade import Confidant, SimulatedFacade, Sleep, Steps
 from simulation.fault_profile import API_TIMEOUT_MS, POISON, SETUP_TIMEOUT_MS, ClientProfile
+from simulation.line import SimulatedLine
 from simulation.network import Network
 from simulation.trace import Trace
 from simulation.virtual_time import VirtualTime
 
-from kafka_share.application.calls import Wait
 from kafka_share.application.decoding import Decoder
+from kafka_share.application.direct import Wait
 from kafka_share.application.side import ApplicationSide
 from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.member_id import new_member_id
@@ -93,7 +94,7 @@ class SimulatedClient:
             send_ahead=profile.send_ahead,
         )
         self.driver = SimulatedDriver(
-            name, config, self.member_id, source, time, network, trace, self._on_news, ahead_ms
+            name, config, self.member_id, source, time, network, trace, self._on_news, ahead_ms, lends=profile.lends
         )
         self.facade: SimulatedFacade
 
@@ -133,7 +134,11 @@ class SimulatedClient:
         assert self._life is not None
         self._waits += 1
         if isinstance(self._wait, Wait):
-            self.driver.mailbox.wait(0, with_records=self._wait.with_records)  # it is over, and uses up an interrupt
+            # It is over, and uses up an interrupt.
+            if self._wait.direct is None:
+                self.driver.mailbox.wait(0, with_records=self._wait.with_records)
+            else:
+                self.driver.mailbox.end_wait(with_records=True)
         self._wait = None
         try:
             wait = next(self._life)
@@ -152,5 +157,14 @@ class SimulatedClient:
 
     def _on_news(self) -> None:
         wait, number = self._wait, self._waits
-        if isinstance(wait, Wait) and self.driver.mailbox.has_news(with_records=wait.with_records):
+        if isinstance(wait, Wait) and self._is_over(wait):
             self._time.after(0, lambda: self.driver.run(lambda: self._go_on(number)))
+
+    def _is_over(self, wait: Wait) -> bool:
+        """Whether a wait has anything to go on for before its time is up."""
+        if wait.direct is not None:
+            line = wait.direct.line
+            assert isinstance(line, SimulatedLine)
+            if wait.direct.is_recalled or line.is_ready:
+                return True
+        return self.driver.mailbox.has_news(with_records=wait.with_records)

@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from simulation.line import SimulatedLine
 from simulation.network import Network
 from simulation.virtual_time import VirtualTime
 
-from kafka_share.core.events import Channel, Send
+from kafka_share.core.events import Channel, Flight, Lend, Resume, Send
 from kafka_share.errors import AuthenticationError, KafkaShareError, RemoteProtocolError
 from kafka_share.network.connections import ConnectionOwner
+from kafka_share.network.direct import DirectSession
 from kafka_share.network.framing import FrameReceiver
 from kafka_share.network.handshake import Challenge
 from kafka_share.network.wire import Close, Dialogue, Opened, Served, Write
+from kafka_share.protocol.direct_fetch import FetchTemplate
 from kafka_share.records import Node
 
 if TYPE_CHECKING:
@@ -56,6 +59,8 @@ class SimulatedConnection:
         self._dialogue = Dialogue(node, channel, process.config, owner.measurements, process.now_ms())
         self._receiver = FrameReceiver()
         self._timer_at_ms: int | None = None
+        self._direct: DirectSession | None = None
+        self._line: SimulatedLine | None = None
         self._wire = network.open(process, number_of(node), self)
         self._run()
 
@@ -67,6 +72,40 @@ class SimulatedConnection:
         self._dialogue.close(error, self._process.now_ms(), report_loss=report_loss, is_failure=is_failure)
         self._run()
 
+    # ---- a session that is lent
+
+    def lend(self, lend: Lend) -> DirectSession | None:
+        version = self._dialogue.version_of_fetches
+        if version is None or self._receiver.is_mid_frame:
+            return None
+        template = FetchTemplate(version, self._process.config.client_id, lend.group_id, lend.member_id, lend.limits)
+        line = self._line = SimulatedLine(self._send_directly, self._process.line_has_news)
+        self._direct = DirectSession(lend, line, template, self._dialogue.correlation_id, self._process.now_ms)
+        return self._direct
+
+    def _send_directly(self, frame: bytes, flight: object) -> None:
+        assert isinstance(flight, Flight)
+        self._process.count("fetched by the application's thread")
+        self._process.sends_directly(flight)
+        self._network.send_up(self._wire, frame)
+
+    def recall(self) -> bool:
+        return self._direct is None or self._direct.recall(self._owner.emit)
+
+    def resume(self, resume: Resume) -> None:
+        if resume.send_id is not None:
+            self._process.count("taken back with a fetch in flight")
+        direct, line = self._direct, self._line
+        assert direct is not None
+        assert line is not None
+        self._direct = self._line = None
+        self._dialogue.resume_at(direct.correlation_id, resume, self._process.now_ms())
+        if line.leftover:
+            self._take(line.leftover)
+        if line.is_broken:
+            self._lose("the connection broke while it was lent")
+        self._run()
+
     # ---- called by the wire
 
     def opened(self) -> None:
@@ -75,12 +114,18 @@ class SimulatedConnection:
         self._run_all()
 
     def received(self, data: bytes) -> None:
+        if self._line is not None:
+            self._line.received(data)
+            return
+        self._take(data)
+        self._run_all()
+
+    def _take(self, data: bytes) -> None:
         try:
             for frame in self._frames(data):
                 self._dialogue.received(frame, self._process.now_ms())
         except (RemoteProtocolError, AuthenticationError) as error:
             self._dialogue.received_nonsense(error, self._process.now_ms())
-        self._run_all()
 
     def _frames(self, data: bytes) -> Iterator[memoryview]:
         """The frames that these bytes complete, cut as the product cuts them."""
@@ -92,9 +137,15 @@ class SimulatedConnection:
             yield from self._receiver.received(count)
 
     def broken(self, why: str) -> None:
+        if self._line is not None:
+            self._line.broken()  # nobody reads on the connection who would notice
+            return
+        self._lose(why)
+        self._run_all()
+
+    def _lose(self, why: str) -> None:
         is_mid_frame = self._receiver.is_mid_frame
         self._dialogue.lost(ConnectionError(why), self._process.now_ms(), is_mid_frame=is_mid_frame)
-        self._run_all()
 
     # ---- the dialogue's outputs
 
@@ -114,6 +165,8 @@ class SimulatedConnection:
                 elif isinstance(output, Close):
                     self._owner.closed(self, output)
                     self._network.close(self._wire)
+                    if self._line is not None:
+                        self._line.shut()
                 else:
                     assert not isinstance(output, Challenge), "simulated clients do not authenticate"
                     self._owner.emit(output)

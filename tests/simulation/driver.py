@@ -18,7 +18,8 @@ from simulation.virtual_time import CHECK_EVERY, Action, SpinError, VirtualTime
 
 from kafka_share.config import ClientConfig, ShareConsumerConfig
 from kafka_share.core.consumer import ShareConsumerCore
-from kafka_share.core.events import BatchReclaimed, Event, Output, Send
+from kafka_share.core.events import BatchReclaimed, Event, Flight, Output, Send
+from kafka_share.native import IS_COMPILED
 from kafka_share.network.connections import Connections
 from kafka_share.network.mailbox import Application, ConsumerPort, Mailbox
 from kafka_share.network.turns import ApplicationPort, Core, Turns
@@ -98,6 +99,11 @@ class SimulatedProcess:
         self._ahead_ms = ahead_ms
         self._is_scheduled = False
         self._armed_for_ms: int | None = None
+        self.count: Callable[[str], None] = trace.count
+        self.line_has_news: Callable[[], None] = _no_log
+        """Called when something has come on a connection that is lent."""
+        self.sends_directly: Callable[[Flight], None] = _no_log
+        """Called before the application's thread sends on it."""
         self.logs: list[tuple[str, dict[str, Any]]] = []
         """Name and fields of what the core logged."""
         self._port: ApplicationPort
@@ -199,9 +205,12 @@ class SimulatedDriver(SimulatedProcess):
         trace: Trace,
         notify: Callable[[], None],
         ahead_ms: int,
+        *,
+        lends: bool = False,
     ) -> None:
-        self.core = ShareConsumerCore(config, member_id, source)
+        self.core = ShareConsumerCore(config, member_id, source, lends=lends and IS_COMPILED)
         self.mailbox = Mailbox(notify)
+        self.line_has_news = notify
         super().__init__(name, config, self.core, time, network, trace, ahead_ms)
 
     def start(self, application: Application) -> None:

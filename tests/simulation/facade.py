@@ -13,9 +13,10 @@ import attrs
 from simulation.driver import SimulatedDriver
 from simulation.trace import ComplaintError
 
-from kafka_share.application.calls import ConsumerCalls, Records, Wait
+from kafka_share.application.calls import ConsumerCalls, Records
 from kafka_share.application.calls import Steps as WaitSteps
 from kafka_share.application.delivery import Record
+from kafka_share.application.direct import Wait
 from kafka_share.application.side import ApplicationSide
 from kafka_share.core.events import (
     AcknowledgementOutcome,
@@ -103,6 +104,7 @@ class SimulatedFacade:
         self._background = _Overheard(driver, side, auditor)
         self._calls = ConsumerCalls(side, self._background, api_timeout_ms=api_timeout_ms, sends_ahead=sends_ahead)
         self._calls.report = auditor.reported
+        driver.sends_directly = lambda flight: auditor.posted(flight.acknowledgements)
         self.subscribe = self._calls.subscribe
         self.unsubscribe = self._calls.unsubscribe
         self.commit_async = self._calls.commit_async

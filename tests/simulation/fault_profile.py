@@ -88,6 +88,8 @@ class ClientProfile:
     """Whether it takes its records from a loop over the consumer."""
     metrics_push: bool = False
     send_ahead: bool = False
+    lends: bool = False
+    """The core lends its share session to the thread that polls, where the extension is compiled."""
 
 
 def draw_cluster(source: random.Random) -> ClusterProfile:
@@ -140,4 +142,9 @@ def draw_client(source: random.Random, cluster: ClusterProfile, group: str) -> C
     )
     # From a source of its own, so that whatever else happens in a history is what it was before there was this.
     may_send_ahead = not (drawn.window_records or drawn.record_limit)
-    return attrs.evolve(drawn, send_ahead=may_send_ahead and random.Random(repr(drawn)).random() < 0.4)
+    # Each by a chance of its own: the rest of a history does not depend on them.
+    return attrs.evolve(
+        drawn,
+        send_ahead=may_send_ahead and random.Random(repr(drawn)).random() < 0.4,
+        lends=random.Random(f"lends {drawn!r}").random() < 0.7,
+    )

@@ -150,6 +150,16 @@ class Acknowledgements:
         self._last_number += 1
         return self._last_number
 
+    def adopt(self, made: Iterable[GatheredAcknowledgements]) -> Units:
+        """Take over what has been sent already; nobody has seen it here."""
+        units: Units = {}
+        for gathered in made:
+            self._last_gathered = max(self._last_gathered, gathered.number)
+            unit = Unit(self._new_number(), gathered, False, False, 0, _has_renewal(gathered.runs))
+            self._open[unit.number] = unit
+            units.setdefault(gathered.partition, []).append(unit)
+        return units
+
     # ---- what may be sent
 
     def due(self, node_id: int, now_ms: int) -> tuple[int | None, bool]:

@@ -26,11 +26,13 @@ from kafka_share.core.events import (
     Output,
     PollStarted,
     Reclaim,
+    SessionReturned,
     WorkBegun,
 )
 from kafka_share.core.fetching.acknowledgements import Acknowledgements
 from kafka_share.core.fetching.ahead import FetchingAhead
 from kafka_share.core.fetching.last_deliveries import LastDeliveries
+from kafka_share.core.fetching.lending import SHORTEST_LOCK_MS, Lending
 from kafka_share.core.fetching.losses import LossNotes
 from kafka_share.core.fetching.node_exchange import NodeExchange
 from kafka_share.core.fetching.offsets import AcknowledgementRun, count_of
@@ -58,7 +60,7 @@ class Fetching:
     round is asked for records, in turn; the others get a request only to carry acknowledgements or changes.
     """
 
-    def __init__(self, context: CoreContext, metadata: Metadata, membership: Membership) -> None:
+    def __init__(self, context: CoreContext, metadata: Metadata, membership: Membership, *, lends: bool) -> None:
         self._last_deliveries = LastDeliveries(context)
         self.acknowledgements: Acknowledgements = Acknowledgements(context, self._last_deliveries)
         self._context = context
@@ -72,6 +74,8 @@ class Fetching:
         self._untaken = UntakenBatches()
         self._sends_ahead = context.config.send_ahead
         self._ahead = FetchingAhead(is_on=self._sends_ahead)
+        is_plain = not (self._has_window or self._has_record_limit or self._sends_ahead)
+        self._lending = Lending(context, is_on=lends and is_plain)
         self._session_ids = itertools.count(1)
         self._batch_ids = itertools.count(1)
         self._poll_ends_at_ms: int | None = None
@@ -152,6 +156,15 @@ class Fetching:
         if exchange is not None and channel is Channel.DATA:
             exchange.connection_lost()
 
+    def session_returned(self, event: SessionReturned, now_ms: int) -> None:
+        if self._lending.returned(event, now_ms):
+            self.acknowledgements.flush(now_ms)
+            if event.fetched_at_ms is not None:
+                self._pause.poll_started(now_ms)
+                self._membership.poll_ended(now_ms)
+                if self._config.protect_locks:
+                    self._gather_by(now_ms + GATHER_PAUSE_MS)
+
     def close(self, deadline_at_ms: int) -> None:
         """Send what is queued with the end of each session; `is_closed` is true when all have ended."""
         self._closing_until_ms = deadline_at_ms
@@ -181,12 +194,16 @@ class Fetching:
         # This runs at every step, so what has nothing to do is not asked: that would cost as much as the work itself.
         if self._checked_version != self._metadata.version:
             self._look_at_metadata()
+        if self._lending.exchange is not None:
+            self._look_at_lent(now_ms)
         if self.acknowledgements.queues:
             self._fail_unsendable()
         is_closing = self._closing_until_ms is not None
         if self._gather_at_ms is not None and now_ms >= self._gather_at_ms and not is_closing:
             self._gather(now_ms)
         self.next_at_ms = None if is_closing else self._gather_at_ms
+        if self._lending.exchange is not None:
+            self._wake(self._lending.wake_at_ms())
         if self._lost.places:
             self._lost.poll(now_ms)
             self._wake(self._lost.wake_at_ms())
@@ -204,6 +221,17 @@ class Fetching:
             self._send_due(now_ms)
         self._wake(self.acknowledgements.poll(now_ms))
         return self.acknowledgements.has_renewed and self._end_poll_after_renewal()
+
+    def _look_at_lent(self, now_ms: int) -> None:
+        is_needed = bool(
+            self.acknowledgements.queues
+            or self._poll_ends_at_ms is not None
+            or self._is_poll_new
+            or self._closing_until_ms is not None
+            or self._membership.is_abandoned
+            or self._checked_version != self._metadata.version
+        )
+        self._lending.look(self._wanted.now(), now_ms, is_needed=is_needed)
 
     def _gather(self, now_ms: int) -> None:
         latest_at_ms = self._gather_latest_at_ms
@@ -380,6 +408,14 @@ class Fetching:
             self._poll_ends_at_ms = None
             self._is_poll_new = False
             self._membership.poll_ended(now_ms)
+            if is_awaited and self._lending.is_on and batch.acquisition_lock_timeout_ms >= SHORTEST_LOCK_MS:
+                self._lend(now_ms)
+
+    def _lend(self, now_ms: int) -> None:
+        """Unless there is something to be done first."""
+        if self.acknowledgements.queues or self._pause.ready_at_ms > now_ms:
+            return
+        self._lending.lend([*self._exchanges.values()], self._wanted.now(), self._membership.subscription, now_ms)
 
     # ---- the end
 
@@ -397,6 +433,7 @@ class Fetching:
 
     def check(self) -> None:
         self.acknowledgements.check()
+        self._lending.check()
         for exchange in self._exchanges.values():
             exchange.check()
         real = [exchange for exchange in self._exchanges.values() if exchange.is_fetching]

@@ -13,7 +13,7 @@ from uuid import UUID
 import attrs
 
 from kafka_share.core.context import CoreContext
-from kafka_share.core.events import Channel, FetchedBatch, FetchedPartition
+from kafka_share.core.events import Channel, FetchedBatch, FetchedPartition, Flight, Resume, SessionReturned
 from kafka_share.core.fetching.acknowledgements import Acknowledgements, Unit, Units
 from kafka_share.core.fetching.answers import Find, PartitionAnswer, node_endpoints, read_acknowledge, read_fetch
 from kafka_share.core.fetching.offsets import AcknowledgementRun, count_of
@@ -88,10 +88,14 @@ class NodeExchange:
         self._pacing = Pacing(context)
         self._reported = ReportedErrors()
         self._open: OpenRequest | None = None
+        self.is_lent: bool = False
+        """The session is the application's thread's now (`fetching.lending`)."""
+        self._is_lost = False
+        """The connection broke while the session was lent."""
 
     @property
     def is_busy(self) -> bool:
-        return self._open is not None
+        return self._open is not None or self.is_lent
 
     @property
     def is_fetching(self) -> bool:
@@ -116,12 +120,15 @@ class NodeExchange:
         is_bare = max_records > 0 and not units and not session.differs_from(wanted)
         request = session.fetch(wanted, self._runs(units, now_ms), max_records=max_records, max_wait_ms=max_wait_ms)
         self._open = OpenRequest(units, now_ms, max_records > 0, is_bare, max_wait_ms)
-        timeout_ms = self._config.request_timeout_ms
-        if timeout_ms <= max_wait_ms:
-            timeout_ms += max_wait_ms  # the broker may hold the answer back for max_wait_ms
+        timeout_ms = self._fetch_timeout_ms(max_wait_ms)
         self._requests.send(
             self.node, Channel.DATA, request, timeout_ms, self._fetched, self._fetch_failed, self._min_version
         )
+
+    def _fetch_timeout_ms(self, max_wait_ms: int) -> int:
+        timeout_ms = self._config.request_timeout_ms
+        # The broker may hold the answer back for max_wait_ms.
+        return timeout_ms + max_wait_ms if timeout_ms <= max_wait_ms else timeout_ms
 
     def acknowledge(self, *, is_final: bool, timeout_ms: int, now_ms: int) -> None:
         """Send all acknowledgements that may go as ShareAcknowledge; a final one closes the session."""
@@ -154,6 +161,28 @@ class NodeExchange:
             count += count_of(of_one)
         self._measurements.acknowledged(count, now_ms)
         return runs
+
+    # ---- the session that was lent
+
+    def take_back(self, event: SessionReturned, now_ms: int) -> None:
+        """Go on where the application's thread has come to; what it has sent is an open request from now on."""
+        self.is_lent = False
+        self.session.epoch = event.epoch
+        self._measurements.fetched_directly(self.node.id, event.tally, now_ms)
+        if event.flight is None:
+            self._outputs.add(Resume(self.node, None))  # where nothing was lent it changes nothing
+            if self._is_lost:
+                self.reset()
+        else:
+            self._adopt(event.flight)
+        self._is_lost = False
+
+    def _adopt(self, flight: Flight) -> None:
+        units = self._acknowledgements.adopt(flight.acknowledgements)
+        is_bare = not units
+        self._open = OpenRequest(units, flight.sent_at_ms, True, is_bare, flight.max_wait_ms)
+        send_id = self._requests.adopt(self.node, Channel.DATA, self._fetched, self._fetch_failed)
+        self._outputs.add(Resume(self.node, send_id, flight.sent_at_ms, self._fetch_timeout_ms(flight.max_wait_ms)))
 
     # ---- failures
 
@@ -189,7 +218,9 @@ class NodeExchange:
 
     def connection_lost(self) -> None:
         """An idle connection broke, and the share session with it."""
-        if self._open is None:
+        if self.is_lent:
+            self._is_lost = True
+        elif self._open is None:
             self.reset()
 
     def leave(self) -> None:
@@ -393,6 +424,7 @@ class NodeExchange:
 
     def check(self) -> None:
         self.session.check()
+        assert not (self.is_lent and self._open is not None), "a request on a session that is lent"
         if self._open is not None:
             assert self._requests.is_busy(self.node.id, Channel.DATA), "an open request that nobody sent"
 

@@ -8,9 +8,12 @@ and may be read by any: reading changes nothing, and at worst misses what is bei
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
+
+if TYPE_CHECKING:
+    from kafka_share.core.events import Tally
 
 MAX_NODES: Final = 1_000
 """Nodes whose numbers are told apart; what further ones do is in the sums only."""
@@ -57,6 +60,17 @@ class Sampled:
             sample.sum += value
             if value > sample.highest:
                 sample.highest = value
+
+    def record_many(self, total: float, highest: float, count: int, now_ms: int) -> None:
+        """The same for so many values at once."""
+        if not count:
+            return
+        sample = self._sample
+        if now_ms >= sample.ends_at_ms:
+            sample = self._next(now_ms)
+        sample.sum += total
+        sample.count += count
+        sample.highest = max(sample.highest, highest)
 
     def _next(self, now_ms: int) -> _Sample:
         total, count, samples = self._kept
@@ -280,6 +294,21 @@ class Measurements:
 
     def assignment_changed(self, now_ms: int) -> None:
         self.rebalances.record(1, now_ms)
+
+    def fetched_directly(self, node_id: int, tally: Tally, now_ms: int) -> None:
+        """The application's thread has fetched by itself, and counted."""
+        fetches = tally.fetches
+        if not fetches:
+            return
+        self.fetch_latency.record_many(tally.latency_ms, tally.highest_latency_ms, fetches, now_ms)
+        self.fetch_throttle.record_many(0, 0, fetches, now_ms)
+        self.fetch_bytes.record_many(tally.record_bytes, tally.record_bytes / fetches, fetches, now_ms)
+        self.fetch_records.record_many(tally.records, tally.records / fetches, fetches, now_ms)
+        self.acknowledgements_sent.record_many(tally.acknowledged, tally.acknowledged / fetches, fetches, now_ms)
+        traffic = self.nodes.get(node_id) or self._node(node_id)
+        traffic.requests.record_many(tally.request_bytes, tally.request_bytes / fetches, fetches, now_ms)
+        traffic.responses.record_many(tally.response_bytes, tally.response_bytes / fetches, fetches, now_ms)
+        traffic.latency.record_many(tally.latency_ms, tally.highest_latency_ms, fetches, now_ms)
 
     # ---- the network thread
 

@@ -1,0 +1,264 @@
+# The application's thread on a connection of its own for a while: one request, its answer, and nothing in Python between.
+
+cdef extern from "direct_line.h" nogil:
+    enum:
+        KS_HAS_DIRECT_LINE
+        KS_MOST_WAITED
+    struct ks_waited:
+        int fd
+        int wants_to_write
+    long ks_send(int fd, const char *data, size_t count)
+    long ks_receive(int fd, char *data, size_t count)
+    int ks_wait(ks_waited *waited, int count, int timeout_ms)
+    void ks_close(int fd)
+    void ks_shut(int fd)
+
+cdef extern from "Python.h":
+    int PyErr_CheckSignals() except -1
+
+cdef enum:
+    FRAME_LENGTH_BYTES = 4
+    DIRECT_STAGING_BYTES = 65536
+    MOST_DIRECT_BYTES = 0x4000000
+
+cdef class DirectLine:
+    """A socket, and at most one request on it. Takes `fd` over and closes it in the end.
+
+    Each method does what it does as a whole: no signal handler runs inside, so that an interrupt finds either all of it
+    or nothing. A line that is broken, by its peer or by an answer longer than 64 MiB, says so, and no more: whoever
+    goes on with `leftover` and the socket finds out why.
+    """
+
+    cdef int fd
+    cdef readonly bint awaits, is_broken
+    cdef readonly object request, answer
+    cdef readonly long answered
+    cdef bytes sending
+    cdef size_t sent
+    cdef char *staging
+    cdef size_t staged
+    cdef bytes frame
+    cdef size_t filled
+
+    def __cinit__(self, int fd):
+        self.fd, self.sending = -1, b""
+        self.staging = <char *>PyMem_Malloc(DIRECT_STAGING_BYTES)
+        if self.staging == NULL:
+            raise MemoryError
+        self.fd = fd
+
+    def __dealloc__(self):
+        if self.fd >= 0:
+            ks_close(self.fd)
+        PyMem_Free(self.staging)
+
+    def send(self, bytes frame, request):
+        """Send a frame; `request` is kept beside it until the answer is `done` with."""
+        assert not self.awaits, "one request at a time"
+        self.sending, self.sent, self.request, self.awaits = frame, 0, request, True
+        self.push()
+
+    def receive(self):
+        """Read what is there. Whether there is an answer now, or will be none."""
+        if self.sent < <size_t>PyBytes_GET_SIZE(self.sending):
+            self.push()
+        while self.answer is None and not self.is_broken and self.read_some():
+            pass
+        return self.answer is not None or self.is_broken
+
+    def shut(self):
+        """End the connection for everybody who has its socket; any thread may call it."""
+        ks_shut(self.fd)
+
+    def receive_all(self):
+        """The same, but False if the line is broken, which the core has to see."""
+        self.receive()
+        return self.answer is not None
+
+    def done(self):
+        """The answer has been dealt with."""
+        self.awaits, self.request, self.answer = False, None, None
+        self.answered += 1
+
+    @property
+    def unsent(self):
+        """What the peer has not taken of the request."""
+        return self.sending[self.sent:] if self.awaits else b""
+
+    @property
+    def leftover(self):
+        """What has been read, from the length of the answer on."""
+        if self.answer is not None:
+            return len(self.answer).to_bytes(FRAME_LENGTH_BYTES, "big") + self.answer
+        if self.frame is not None:
+            length = PyBytes_GET_SIZE(self.frame).to_bytes(FRAME_LENGTH_BYTES, "big")
+            return length + self.frame[:self.filled]
+        return PyBytes_FromStringAndSize(self.staging, <Py_ssize_t>self.staged)
+
+    cdef void push(self) noexcept:
+        cdef size_t total = <size_t>PyBytes_GET_SIZE(self.sending)
+        cdef long count
+        while self.sent < total:
+            count = ks_send(self.fd, PyBytes_AS_STRING(self.sending) + self.sent, total - self.sent)
+            if count <= 0:
+                self.is_broken = self.is_broken or count < 0
+                return
+            self.sent += <size_t>count
+
+    cdef bint read_some(self) except -1:
+        """Whether something came."""
+        cdef long count
+        cdef size_t length
+        if self.frame is not None:
+            length = <size_t>PyBytes_GET_SIZE(self.frame)
+            count = ks_receive(self.fd, PyBytes_AS_STRING(self.frame) + self.filled, length - self.filled)
+            if count > 0:
+                self.filled += <size_t>count
+                if self.filled == length:
+                    self.answer, self.frame = self.frame, None
+        else:
+            count = ks_receive(self.fd, self.staging + self.staged, DIRECT_STAGING_BYTES - self.staged)
+            if count > 0:
+                self.staged += <size_t>count
+                self.begin_frame()
+        if count < 0:
+            self.is_broken = True
+        return count > 0
+
+    cdef int begin_frame(self) except -1:
+        """Once the length is there: move what there is to where the answer will be as a whole."""
+        cdef size_t length
+        cdef unsigned char *p = <unsigned char *>self.staging
+        if self.staged < FRAME_LENGTH_BYTES:
+            return 0
+        length = (<size_t>p[0] << 24) | (<size_t>p[1] << 16) | (<size_t>p[2] << 8) | <size_t>p[3]
+        if not 0 < length <= MOST_DIRECT_BYTES or self.staged - FRAME_LENGTH_BYTES > length or not self.awaits:
+            self.is_broken = True
+            return 0
+        frame = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>length)
+        self.filled = self.staged - FRAME_LENGTH_BYTES
+        memcpy(PyBytes_AS_STRING(frame), self.staging + FRAME_LENGTH_BYTES, self.filled)
+        self.staged = 0
+        if self.filled == length:
+            self.answer = frame
+        else:
+            self.frame = frame
+        return 0
+
+
+def wait_for_lines(list lines, int bell_fd, int timeout_ms):
+    """Wait until one of the lines has something to do, or `bell_fd` something to read; milliseconds.
+
+    May end early. What a signal handler raises passes through.
+    """
+    cdef ks_waited waited[KS_MOST_WAITED]
+    cdef DirectLine line
+    cdef int count = 1, result
+    assert len(lines) < KS_MOST_WAITED, "too many lines"
+    waited[0].fd, waited[0].wants_to_write = bell_fd, 0
+    for one in lines:
+        line = one
+        waited[count].fd = line.fd
+        waited[count].wants_to_write = line.sent < <size_t>PyBytes_GET_SIZE(line.sending)
+        count += 1
+    with nogil:
+        result = ks_wait(waited, count, timeout_ms)
+    if result < 0:
+        PyErr_CheckSignals()
+
+
+cdef class _Answer:
+    """A place in an answer that is read; every step beyond its end makes `is_odd` true."""
+
+    cdef const uint8_t *p
+    cdef size_t at, end
+    cdef bint is_odd
+
+    cdef int64_t number(self, int size) noexcept:
+        cdef uint64_t value = 0
+        cdef int i
+        if self.end - self.at < <size_t>size:
+            self.is_odd, self.at = True, self.end
+            return 0
+        for i in range(size):
+            value = (value << 8) | self.p[self.at + i]
+        self.at += size
+        if size < 8 and value >> (8 * size - 1):
+            value |= ~<uint64_t>0 << (8 * size)
+        return <int64_t>value
+
+    cdef size_t length(self) noexcept:
+        """Of a compact array or bytes; null is odd."""
+        cdef uint64_t value = 0
+        cdef int shift
+        for shift in range(0, 35, 7):
+            if self.at >= self.end:
+                break
+            byte = self.p[self.at]
+            self.at += 1
+            value |= <uint64_t>(byte & 0x7F) << shift
+            if not byte & 0x80:
+                if value == 0 or value - 1 > <uint64_t>(self.end - self.at):
+                    break
+                return <size_t>(value - 1)
+        self.is_odd, self.at = True, self.end
+        return 0
+
+    cdef void nothing(self, int size) noexcept:
+        """Bytes that are 0 in an answer in which all is well."""
+        cdef int i
+        for i in range(size):
+            if self.at >= self.end or self.p[self.at]:
+                self.is_odd, self.at = True, self.end
+                return
+            self.at += 1
+
+
+def read_plain_fetch(bytes frame, int correlation_id, range_type):
+    """The answer to a ShareFetch (versions 1 and 2) if all is well in it and it says nothing beside its records.
+
+    Returns the lock time in milliseconds, and for each partition its topic id, number, records and acquired ranges,
+    which are made by `range_type(first, last, delivery_count)`. None for an answer with an error, a throttle time,
+    leaders, tags, or one that makes no sense: the general codec reads it.
+    """
+    cdef _Answer answer = _Answer.__new__(_Answer)
+    cdef size_t topics, partitions, ranges, size, start
+    answer.p, answer.end = <const uint8_t *>PyBytes_AS_STRING(frame), <size_t>PyBytes_GET_SIZE(frame)
+    if answer.number(4) != correlation_id:
+        return None
+    answer.nothing(8)  # tags of the header, throttle time, error, its text
+    lock_ms = answer.number(4)
+    whole = memoryview(frame)
+    found = []
+    topics = answer.length()
+    while topics and not answer.is_odd:
+        topics -= 1
+        start = answer.at
+        answer.number(8)
+        answer.number(8)
+        topic_id = frame[start:answer.at]
+        partitions = answer.length()
+        while partitions and not answer.is_odd:
+            partitions -= 1
+            number = answer.number(4)
+            answer.nothing(6)  # error, its text, error of the acknowledgements, its text
+            answer.number(8)  # leader and epoch, which mean something with an error only
+            answer.nothing(1)
+            size = answer.length()
+            start = answer.at
+            if answer.is_odd:
+                return None
+            answer.at += size
+            ranges = answer.length()
+            acquired = []
+            while ranges and not answer.is_odd:
+                ranges -= 1
+                first, last, count = answer.number(8), answer.number(8), answer.number(2)
+                answer.nothing(1)
+                acquired.append(range_type(first, last, count))
+            answer.nothing(1)
+            found.append((topic_id, number, whole[start:start + size], acquired))
+        answer.nothing(1)
+    if answer.is_odd or answer.end - answer.at != 2 or answer.number(2) != 0x100:
+        return None
+    return lock_ms, found

@@ -1,0 +1,218 @@
+"""A share session that was lent to the application's thread: it sends and receives on the connection by itself.
+
+Made by `connection.Connection` for a `Lend` of the core, put into the mailbox, and used by `application.direct`. Two
+threads share it, and at each moment it is one's: `enter` makes it the application's for one poll, `recall` the network
+thread's for good, each by one store that an interrupt cannot divide. What is not plain goes back with the session, the
+unread answer included, and the core reads it: here nobody judges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+from kafka_share.core.events import (
+    AcknowledgementOutcome,
+    Deliver,
+    EndedAcknowledgements,
+    FetchedBatch,
+    FetchedPartition,
+    Flight,
+    GatheredAcknowledgements,
+    Lend,
+    ReportOutcomes,
+    SessionReturned,
+    Tally,
+)
+from kafka_share.core.fetching.answers import clean_acquired
+from kafka_share.core.fetching.offsets import AcknowledgementRun, count_of
+from kafka_share.core.fetching.share_session import encode_runs
+from kafka_share.native import read_plain_fetch
+from kafka_share.network.framing import LENGTH_BYTES
+from kafka_share.protocol.direct_fetch import FetchTemplate
+from kafka_share.protocol.share_values import MAX_EPOCH, AcquiredRange
+from kafka_share.records import AcknowledgeType, TopicIdPartition
+
+Post = Callable[[SessionReturned], None]
+
+_APPLICATION: Final = object()
+_CORE: Final = object()
+_PLAIN_TYPES: Final = frozenset((0, int(AcknowledgeType.ACCEPT), int(AcknowledgeType.REJECT)))
+"""GAP, ACCEPT, REJECT: for the others the core has more to do than to send them."""
+
+
+class Line(Protocol):
+    """What is needed of a socket: `native.DirectLine`, and what simulates one."""
+
+    @property
+    def awaits(self) -> bool: ...
+    @property
+    def answered(self) -> int: ...
+    @property
+    def request(self) -> Any: ...
+    @property
+    def answer(self) -> bytes | None: ...
+    @property
+    def unsent(self) -> bytes: ...
+    @property
+    def leftover(self) -> bytes: ...
+    def send(self, frame: bytes, request: object) -> None: ...
+    def receive_all(self) -> bool: ...
+    def done(self) -> None: ...
+    def shut(self) -> None: ...
+
+
+class DirectSession:
+    """See the module's docstring. `correlation_id`: of the latest request on this connection."""
+
+    def __init__(
+        self, lend: Lend, line: Line, template: FetchTemplate, correlation_id: int, now_ms: Callable[[], int]
+    ) -> None:
+        self.line: Line = line
+        self.correlation_id = correlation_id
+        self._lend = lend
+        self._template = template
+        self._now_ms = now_ms
+        self._owner: dict[None, object] = {}
+        self._is_recalled = False
+        self._tally = Tally()
+        self._fetched_at_ms: int | None = None
+        self._taken: list[ReportOutcomes | Deliver] = []
+        """What the answer means, once it is known."""
+        self._places = {(w.topic_id.bytes, w.partition): (w, locks) for w, locks in lend.partitions}
+
+    # ---- whose it is
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it is the application's at this moment."""
+        return self._owner.get(None) is _APPLICATION
+
+    @property
+    def is_recalled(self) -> bool:
+        return self._is_recalled
+
+    def enter(self, topics: frozenset[str], post: Post) -> bool:
+        """A poll begins, on the application's thread; False if it is not to be used any more."""
+        if self._owner.setdefault(None, _APPLICATION) is not _APPLICATION:
+            return False
+        if self._is_recalled or topics != self._lend.topics or self._now_ms() >= self._lend.ends_at_ms:
+            self.give_back(post)
+            return False
+        return True
+
+    def leave(self, post: Post) -> None:
+        """The poll has ended, with nothing in flight."""
+        assert not self.line.awaits, "an answer is awaited"
+        del self._owner[None]
+        if self._is_recalled and self._owner.setdefault(None, _APPLICATION) is _APPLICATION:
+            self.give_back(post)
+
+    def give_back(self, post: Post) -> None:
+        """The application is done with it for good; an interrupt inside makes it come twice, which the core knows."""
+        post(self._returned())
+        self._owner[None] = _CORE
+
+    def recall(self, post: Post) -> bool:
+        """The core wants it back, on the network thread; False if a poll has to be woken for it."""
+        self._is_recalled = True
+        if self._owner.setdefault(None, _CORE) is not _CORE:
+            return False
+        post(self._returned())
+        return True
+
+    def _returned(self) -> SessionReturned:
+        flight = self.line.request if self.line.awaits else None
+        return SessionReturned(self._lend.lend_id, self._epoch(), flight, self._tally, self._fetched_at_ms)
+
+    def _epoch(self) -> int:
+        """Each answer that was dealt with took it on by one; the line counts them."""
+        return (self._lend.epoch - 1 + self.line.answered) % MAX_EPOCH + 1
+
+    # ---- one fetch
+
+    def fetch(self, acknowledgements: Sequence[GatheredAcknowledgements]) -> bool:
+        """Send it; False if it is not plain, and nothing was sent."""
+        runs: dict[TopicIdPartition, list[AcknowledgementRun]] = {}
+        for gathered in acknowledgements:
+            is_here = gathered.session_id == self._lend.session_id and gathered.node_id == self._lend.node.id
+            if not is_here or gathered.is_late or gathered.is_own or gathered.partition in runs:
+                return False
+            if any(run.type not in _PLAIN_TYPES for run in gathered.runs):
+                return False
+            runs[gathered.partition] = list(gathered.runs)
+        pieces = [(where.topic_id, where.partition, encode_runs(of_one)) for where, of_one in runs.items()]
+        correlation_id = (self.correlation_id + 1) & 0x7FFFFFFF
+        frame = self._template.frame(correlation_id, self._epoch(), pieces)
+        if frame is None:
+            return False
+        self._taken = []
+        self.correlation_id = correlation_id
+        self.line.send(frame, Flight(tuple(acknowledgements), self._now_ms(), self._lend.limits[0]))
+        self._tally.request_bytes += len(frame)
+        return True
+
+    def read(self) -> bool:
+        """Read the answer, which is there; False if it is not plain."""
+        answer = (
+            None if self.line.answer is None else read_plain_fetch(self.line.answer, self.correlation_id, AcquiredRange)
+        )
+        if answer is None:
+            return False
+        lock_ms, parts = answer
+        fetched, named = self._fetched(parts)
+        flight: Flight = self.line.request
+        if not fetched or any(g.partition not in named for g in flight.acknowledgements):
+            return False
+        outcomes = tuple(
+            AcknowledgementOutcome(g.partition, (EndedAcknowledgements(g.number, g.runs),), None)
+            for g in flight.acknowledgements
+        )
+        taken: list[ReportOutcomes | Deliver] = [ReportOutcomes(outcomes)] if outcomes else []
+        taken.append(Deliver(FetchedBatch(0, fetched, flight.sent_at_ms, lock_ms)))
+        self._taken = taken
+        return True
+
+    def _fetched(self, parts: Sequence[Any]) -> tuple[tuple[FetchedPartition, ...], set[TopicIdPartition]]:
+        """What was acquired, and what is named at all; nothing, if that is not plain."""
+        fetched: list[FetchedPartition] = []
+        named: set[TopicIdPartition] = set()
+        lend = self._lend
+        for topic_id, partition, records, ranges in parts:
+            place = self._places.get((topic_id, partition))
+            if place is None or place[0] in named:
+                return (), set()
+            where, locks = place
+            named.add(where)
+            acquired, is_odd = clean_acquired(ranges)
+            limit = locks.delivery_limit.value
+            if is_odd or (limit is not None and any(r.delivery_count >= limit for r in acquired)):
+                return (), set()
+            if acquired:
+                fetched.append(FetchedPartition(where, lend.node.id, lend.session_id, records, acquired, locks))
+        return tuple(fetched), named
+
+    @property
+    def taken(self) -> Sequence[ReportOutcomes | Deliver]:
+        """What the answer that was read brings the application; the same objects until `done`."""
+        return self._taken if self.line.awaits else ()
+
+    def done(self) -> None:
+        """The application has taken all of it. One step of the line says so, and nothing is in between."""
+        flight: Flight = self.line.request
+        answer, batch = self.line.answer, self._taken[-1]
+        assert answer is not None
+        assert isinstance(batch, Deliver)
+        self.line.done()
+        tally, now_ms = self._tally, self._now_ms()
+        took_ms = now_ms - flight.sent_at_ms
+        tally.fetches += 1
+        tally.latency_ms += took_ms
+        tally.highest_latency_ms = max(tally.highest_latency_ms, took_ms)
+        tally.response_bytes += len(answer) + LENGTH_BYTES
+        for g in flight.acknowledgements:
+            tally.acknowledged += count_of(g.runs)
+        for p in batch.batch.partitions:
+            tally.records += count_of(p.acquired)
+            tally.record_bytes += len(p.records)
+        self._fetched_at_ms = now_ms

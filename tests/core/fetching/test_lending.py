@@ -1,0 +1,174 @@
+"""The core lends its share session to the thread that polls, and gets it back as it has become."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from core.scripted_cluster import Harness, batches, fetch_answer, fetch_data, said_in, tp
+
+from kafka_share.core.events import (
+    Channel,
+    CloseRequested,
+    CommitRequested,
+    ConnectionLost,
+    Flight,
+    GatheredAcknowledgements,
+    Lend,
+    PollStarted,
+    ResponseReceived,
+    SessionReturned,
+    Tally,
+)
+from kafka_share.core.fetching.lending import LENT_MS
+from kafka_share.errors import BrokerUnreachableError
+from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
+from kafka_share.protocol.share_fetch import ShareFetchRequest
+
+
+def lent(leaders: Any = None, **settings: Any) -> Harness:
+    """A consumer that has got a batch, so that its session is lent if it can be."""
+    h = Harness(leaders, lends=True, **settings).joined()
+    h.answer(h.fetch(), fetch_answer(fetch_data(tp(), (0, 9, 1))))
+    return h
+
+
+def returned(
+    lend: Lend, *, fetches: int = 0, flight: Flight | None = None, at_ms: int | None = None
+) -> SessionReturned:
+    return SessionReturned(lend.lend_id, lend.epoch + fetches, flight, Tally(fetches=fetches), at_ms)
+
+
+def numbered(h: Harness, number: int) -> GatheredAcknowledgements:
+    said = h.said((0, 9, 1))
+    return GatheredAcknowledgements(said.partition, said.node_id, said.session_id, said.runs, number=number)
+
+
+@pytest.mark.behaviour("fetching")
+def test_the_session_is_lent_when_a_poll_has_got_records() -> None:
+    """While all is well, the thread that polls fetches by itself; the core does for many polls at once what is left."""
+    h = lent()
+    (lend,) = h.lends
+    assert (lend.node.id, lend.epoch) == (1, 1)
+    assert [where for where, _ in lend.partitions] == [tp()]
+    assert not h.data_pending
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"send_ahead": True}, {"share_acquire_mode": "record_limit"}, {"explicit_window_records": 10}],
+    ids=["send_ahead", "record_limit", "window"],
+)
+def test_nothing_is_lent_when_the_core_has_more_to_do_for_each_fetch(settings: dict[str, Any]) -> None:
+    if "explicit_window_records" in settings:
+        settings["share_acknowledgement_mode"] = "explicit"
+    assert not lent(**settings).lends
+
+
+def test_nothing_is_lent_when_two_nodes_are_asked() -> None:
+    h = Harness({tp(): 1, tp(1): 2}, lends=True).joined()
+    h.answer(h.fetch(1), fetch_answer(fetch_data(tp(), (0, 9, 1))))
+    assert not h.lends
+
+
+def test_nothing_is_lent_when_nobody_waits_for_the_records() -> None:
+    h = Harness(lends=True).joined(timeout_ms=10)
+    h.advance(20)
+    h.answer(h.fetch(), fetch_answer(fetch_data(tp(), (0, 9, 1))))
+    assert not h.lends
+
+
+def test_the_session_is_recalled_once_when_its_time_is_over() -> None:
+    h = lent()
+    h.advance(LENT_MS - 1)
+    assert not h.recalls
+    h.advance(LENT_MS)
+    assert h.recalls == [1]
+
+
+def test_the_core_goes_on_with_the_epoch_that_comes_back() -> None:
+    h = lent()
+    h.handle(returned(h.lends[-1], fetches=3, at_ms=h.now_ms))
+    assert h.resumed[-1].send_id is None
+    h.start_poll()
+    assert h.fetch().request.share_session_epoch == 4
+
+
+def test_what_comes_back_twice_changes_nothing_the_second_time() -> None:
+    h = lent()
+    event = returned(h.lends[-1], fetches=3)
+    h.handle(event, event)
+    assert len(h.resumed) == 1
+
+
+def test_a_fetch_in_flight_is_the_cores_own_from_then_on() -> None:
+    h = lent()
+    said = numbered(h, 1)
+    h.handle(returned(h.lends[-1], fetches=1, flight=Flight((said,), h.now_ms, 500)))
+    h.start_poll()
+    assert not h.data_pending, "one request at a time"
+    send_id = h.resumed[-1].send_id
+    assert send_id is not None
+    h.handle(ResponseReceived(send_id, fetch_answer(fetch_data(tp(), (10, 19, 1)))))
+    assert [o.error for o in h.outcomes] == [None]
+    assert h.outcomes[-1].ended[0].number == 1
+    assert h.delivered[-1].partitions[0].acquired[0].first == 10
+    assert h.lends[-1].epoch == 3
+
+
+def test_acknowledgements_that_were_sent_are_not_sent_again_when_they_are_posted_again() -> None:
+    """An interrupt may strike between sending a fetch and noting that its acknowledgements have left."""
+    h = lent()
+    said = numbered(h, 1)
+    h.handle(returned(h.lends[-1], flight=Flight((said,), h.now_ms, 500)), PollStarted(h.now_ms + 1_000, (said,)))
+    send_id = h.resumed[-1].send_id
+    assert send_id is not None
+    h.handle(ResponseReceived(send_id, fetch_answer(fetch_data(tp()))))
+    assert len(h.outcomes) == 1
+    assert said_in(h.fetch().request) == {}
+
+
+def test_the_session_is_recalled_when_a_commit_wants_to_be_sent() -> None:
+    h = lent()
+    said = numbered(h, 1)
+    h.handle(CommitRequested(1, (said,), h.now_ms + 1_000, wait=True))
+    assert h.recalls == [1]
+    assert not h.data_pending
+    h.handle(returned(h.lends[-1]))
+    assert said_in(h.only(ShareAcknowledgeRequest).request) == {(tp().topic_id, 0): batches((0, 9, [1]))}
+
+
+def test_the_session_is_recalled_and_ended_when_the_consumer_closes() -> None:
+    h = lent()
+    h.handle(CloseRequested((), h.now_ms + 1_000))
+    assert h.recalls == [1]
+    h.handle(returned(h.lends[-1], fetches=2))
+    assert h.only(ShareAcknowledgeRequest).request.share_session_epoch == -1
+
+
+def test_the_session_is_recalled_when_a_poll_asks_the_core() -> None:
+    h = lent()
+    h.start_poll()
+    assert h.recalls == [1]
+    h.handle(returned(h.lends[-1]))
+    assert len(h.sent_of(ShareFetchRequest)) == 2
+
+
+def test_the_session_begins_anew_when_its_connection_broke_while_it_was_lent() -> None:
+    h = lent()
+    h.handle(ConnectionLost(1, Channel.DATA, BrokerUnreachableError("gone")), returned(h.lends[-1]))
+    h.start_poll()
+    assert h.fetch().request.share_session_epoch == 0
+    assert h.delivered[-1].partitions[0].locks.has_ended
+
+
+def test_what_was_done_meanwhile_is_counted() -> None:
+    h = lent()
+    before = h.core.measurements.fetch_records.sum
+    tally = Tally(4, 40, 20, 2_000, 2_000, 200_000, 4_000, 210_000)
+    h.handle(SessionReturned(h.lends[-1].lend_id, 5, None, tally, h.now_ms))
+    measured = h.core.measurements
+    assert measured.fetch_records.sum == before + 2_000
+    assert measured.fetch_latency.max(h.now_ms) >= 20
+    assert measured.nodes[1].requests.count == 4
+    assert measured.acknowledgements_sent.sum == 2_000

@@ -1,0 +1,234 @@
+"""The socket that the thread that polls uses by itself, and the answers that it reads; both exist compiled only."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from native.implementations import implementation
+
+from kafka_share.protocol.messages import encode_response
+from kafka_share.protocol.share_fetch import ShareFetchResponse
+from kafka_share.protocol.share_values import AcquiredRange
+
+_Topic = ShareFetchResponse.ShareFetchableTopicResponse
+_Data = _Topic.PartitionData
+TOPIC_ID = uuid.UUID(int=7 << 64 | 9)
+
+
+@pytest.fixture
+def compiled() -> Any:
+    return implementation("compiled")
+
+
+@pytest.fixture
+def pair(compiled: Any) -> Iterator[tuple[Any, socket.socket]]:
+    """A line and its peer."""
+    ours, peer = socket.socketpair()
+    with ours, peer:
+        yield compiled.DirectLine(os.dup(ours.fileno())), peer
+
+
+def framed(content: bytes) -> bytes:
+    return len(content).to_bytes(4, "big") + content
+
+
+def received(line: Any, peer: socket.socket, data: bytes) -> bool:
+    peer.sendall(data)
+    return bool(line.receive_all())
+
+
+# ---- the line
+
+
+def test_a_request_is_sent_and_its_answer_read(pair: tuple[Any, socket.socket]) -> None:
+    line, peer = pair
+    line.send(b"question", "kept")
+    assert peer.recv(100) == b"question"
+    assert (line.awaits, line.request, line.unsent) == (True, "kept", b"")
+    assert not line.receive_all()
+    assert received(line, peer, framed(b"answer"))
+    assert line.answer == b"answer"
+    line.done()
+    assert (line.awaits, line.request, line.answer, line.leftover) == (False, None, None, b"")
+
+
+@pytest.mark.parametrize("size", [1, 65_531, 65_532, 65_533, 300_000])
+def test_an_answer_of_any_size_is_read_in_pieces(pair: tuple[Any, socket.socket], size: int) -> None:
+    line, peer = pair
+    content = random.Random(size).randbytes(size)
+    whole = framed(content)
+    for _ in range(2):
+        line.send(b"?", None)
+        at = 0
+        for step in (1, 2, 3, *[20_000] * 20):
+            assert line.answer is None or at >= len(whole)
+            peer.sendall(whole[at : at + step])
+            at += step
+            line.receive_all()
+        assert line.answer == content
+        line.done()
+
+
+def test_what_has_come_of_an_answer_can_be_taken_over(pair: tuple[Any, socket.socket]) -> None:
+    line, peer = pair
+    whole = framed(bytes(100_000))
+    line.send(b"?", None)
+    for stop in (0, 3, 4, 5, 70_000, len(whole)):
+        peer.sendall(whole[len(line.leftover) : stop])
+        line.receive_all()
+        assert line.leftover == whole[:stop]
+
+
+def test_what_the_peer_has_not_taken_can_be_taken_over_and_is_sent_later(pair: tuple[Any, socket.socket]) -> None:
+    line, peer = pair
+    question = random.Random(1).randbytes(2_000_000)
+    line.send(question, None)
+    taken = len(question) - len(line.unsent)
+    assert 0 < taken < len(question)
+    got = b""
+    while len(got) < len(question):
+        got += peer.recv(1 << 20)
+        line.receive_all()
+    assert got == question
+    assert line.unsent == b""
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"\0\0\0\0", b"\xff\xff\xff\xff", (0x4000001).to_bytes(4, "big"), framed(b"answer") + b"x"],
+    ids=["no bytes", "negative", "too long", "more than one answer"],
+)
+def test_a_line_is_broken_when_the_bytes_make_no_sense(pair: tuple[Any, socket.socket], data: bytes) -> None:
+    line, peer = pair
+    line.send(b"?", None)
+    assert not received(line, peer, data)
+    assert line.is_broken
+    assert line.leftover == data, "who goes on finds out what is wrong"
+
+
+def test_a_line_is_broken_when_its_peer_has_gone(pair: tuple[Any, socket.socket]) -> None:
+    line, peer = pair
+    line.send(b"?", None)
+    peer.sendall(b"\0\0")
+    peer.close()
+    assert not line.receive_all()
+    assert line.is_broken
+    line.done()
+    line.send(b"?", None)
+    assert line.is_broken
+
+
+def test_a_line_that_is_shut_has_no_peer_any_more(pair: tuple[Any, socket.socket]) -> None:
+    line, peer = pair
+    line.send(b"?", None)
+    line.shut()
+    assert not line.receive_all()
+    assert line.is_broken
+    assert peer.recv(10) == b"?"
+    assert peer.recv(10) == b""
+
+
+def test_a_second_request_is_refused_while_one_is_under_way(pair: tuple[Any, socket.socket]) -> None:
+    line, _ = pair
+    line.send(b"?", None)
+    with pytest.raises(AssertionError, match="one request at a time"):
+        line.send(b"?", None)
+
+
+def test_a_wait_ends_when_an_answer_comes_or_the_bell_rings(compiled: Any, pair: tuple[Any, socket.socket]) -> None:
+    line, peer = pair
+    bell, ear = socket.socketpair()
+    with bell, ear:
+        line.send(b"?", None)
+        compiled.wait_for_lines([line], ear.fileno(), 1)
+        assert not line.receive_all()
+        peer.sendall(framed(b"answer"))
+        compiled.wait_for_lines([line], ear.fileno(), 60_000)
+        assert line.receive_all()
+        line.done()
+        bell.send(b"!")
+        compiled.wait_for_lines([line], ear.fileno(), 60_000)
+
+
+# ---- what it reads
+
+
+def response(**changes: Any) -> Any:
+    data: dict[str, Any] = {
+        "partition_index": 3,
+        "error_code": 0,
+        "error_message": None,
+        "acknowledge_error_code": 0,
+        "acknowledge_error_message": None,
+        "current_leader": _Data.LeaderIdAndEpoch(leader_id=1, leader_epoch=5),
+        "records": b"some records",
+        "acquired_records": [_Data.AcquiredRecords(first_offset=1 << 40, last_offset=(1 << 40) + 9, delivery_count=2)],
+    }
+    whole: dict[str, Any] = {
+        "throttle_time_ms": 0,
+        "error_code": 0,
+        "error_message": None,
+        "acquisition_lock_timeout_ms": 30_000,
+    }
+    data.update({key: value for key, value in changes.items() if key in data})
+    whole.update({key: value for key, value in changes.items() if key in whole})
+    partitions = [_Data(**data), _Data(**{**data, "partition_index": 4, "acquired_records": [], "records": b""})]
+    topics = [_Topic(topic_id=TOPIC_ID, partitions=partitions)]
+    return ShareFetchResponse(responses=topics, node_endpoints=changes.get("node_endpoints", []), **whole)
+
+
+def frame_of(**changes: Any) -> bytes:
+    return encode_response(77, response(**changes), 2)[4:]
+
+
+def test_an_answer_in_which_all_is_well_is_read_as_it_is(compiled: Any) -> None:
+    lock_ms, parts = compiled.read_plain_fetch(frame_of(), 77, AcquiredRange)
+    assert lock_ms == 30_000
+    read = [(topic_id, partition, bytes(records), ranges) for topic_id, partition, records, ranges in parts]
+    assert read == [
+        (TOPIC_ID.bytes, 3, b"some records", [AcquiredRange(1 << 40, (1 << 40) + 9, 2)]),
+        (TOPIC_ID.bytes, 4, b"", []),
+    ]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"throttle_time_ms": 1},
+        {"error_code": 3},
+        {"error_code": 3, "error_message": "text"},
+        {"acknowledge_error_code": 121},
+        {"acknowledge_error_message": "text"},
+        {"node_endpoints": [ShareFetchResponse.NodeEndpoint(node_id=1, host="h", port=1, rack=None)]},
+    ],
+    ids=lambda changes: ", ".join(changes),
+)
+def test_an_answer_that_says_more_is_left_to_the_general_codec(compiled: Any, changes: dict[str, Any]) -> None:
+    assert compiled.read_plain_fetch(frame_of(**changes), 77, AcquiredRange) is None
+
+
+def test_an_answer_to_another_request_is_left_to_the_general_codec(compiled: Any) -> None:
+    assert compiled.read_plain_fetch(frame_of(), 78, AcquiredRange) is None
+
+
+def test_an_answer_that_is_cut_or_too_long_is_left_to_the_general_codec(compiled: Any) -> None:
+    frame = frame_of()
+    for stop in range(len(frame)):
+        assert compiled.read_plain_fetch(frame[:stop], 77, AcquiredRange) is None
+    assert compiled.read_plain_fetch(frame + b"\0", 77, AcquiredRange) is None
+
+
+def test_no_changed_byte_brings_down_the_reader(compiled: Any) -> None:
+    frame, chance = frame_of(), random.Random(5)
+    for _ in range(20_000):
+        changed = bytearray(frame)
+        for _ in range(chance.randrange(1, 4)):
+            changed[chance.randrange(len(changed))] = chance.randrange(256)
+        found = compiled.read_plain_fetch(bytes(changed), 77, AcquiredRange)
+        assert found is None or sum(len(part[2]) for part in found[1]) <= len(changed)

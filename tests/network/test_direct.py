@@ -1,0 +1,199 @@
+"""A session that is lent: whose it is, what it sends, and what it takes for plain."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+from simulation.line import SimulatedLine
+
+from kafka_share.core.events import Deliver, GatheredAcknowledgements, Lend, ReportOutcomes, SessionReturned
+from kafka_share.core.fetching.offsets import AcknowledgementRun
+from kafka_share.locks import DeliveryLimit, LockGeneration
+from kafka_share.native import IS_COMPILED
+from kafka_share.network.direct import DirectSession
+from kafka_share.protocol.direct_fetch import FetchTemplate
+from kafka_share.protocol.messages import encode_response
+from kafka_share.protocol.share_fetch import ShareFetchResponse
+from kafka_share.records import Node, TopicIdPartition
+
+WHERE = TopicIdPartition(uuid.UUID(int=5), "t", 0)
+OTHER = TopicIdPartition(uuid.UUID(int=5), "t", 1)
+TOPICS = frozenset({"t"})
+LIMITS = (500, 1, 1_000_000, 500)
+
+_Topic = ShareFetchResponse.ShareFetchableTopicResponse
+_Data = _Topic.PartitionData
+
+compiled = pytest.mark.skipif(not IS_COMPILED, reason="answers are read directly by the compiled module only")
+
+
+class Lent:
+    """A session that was lent at 0 ms until 100 ms."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self.sent: list[bytes] = []
+        self.posted: list[SessionReturned] = []
+        self.limit = DeliveryLimit()
+        self.limit.value = 5
+        self.line = SimulatedLine(lambda frame, _: self.sent.append(frame), lambda: None)
+        locks = tuple((where, LockGeneration(self.limit)) for where in (WHERE, OTHER))
+        lend = Lend(1, Node(1, "h", 9092), 7, 3, locks, TOPICS, 100, "g", "m", LIMITS)
+        template = FetchTemplate(2, "c", "g", "m", LIMITS)
+        self.session = DirectSession(lend, self.line, template, 40, lambda: self.now_ms)
+
+    def entered(self) -> DirectSession:
+        assert self.session.enter(TOPICS, self.posted.append)
+        return self.session
+
+    def answer(self, *changes: Any, partitions: tuple[int, ...] = (0,), **of_data: Any) -> None:
+        of_data = {
+            "acquired_records": [_Data.AcquiredRecords(first_offset=0, last_offset=9, delivery_count=1)]
+        } | of_data
+        datas = [
+            _Data(partition_index=partition, records=b"batches", current_leader=_Data.LeaderIdAndEpoch(), **of_data)
+            for partition in partitions
+        ]
+        whole = ShareFetchResponse(
+            acquisition_lock_timeout_ms=30_000, responses=[_Topic(topic_id=WHERE.topic_id, partitions=datas)]
+        )
+        self.line.received(encode_response(self.session.correlation_id, whole, 2))
+        assert self.line.receive_all()
+
+
+def said(kind: int = 1, where: TopicIdPartition = WHERE, **changes: Any) -> GatheredAcknowledgements:
+    values = {"node_id": 1, "session_id": 7, "number": 9} | changes
+    return GatheredAcknowledgements(where, runs=(AcknowledgementRun(0, 9, kind),), **values)
+
+
+# ---- whose it is
+
+
+def test_it_is_the_applications_for_one_poll_at_a_time() -> None:
+    lent = Lent()
+    session = lent.entered()
+    assert session.is_held
+    session.leave(lent.posted.append)
+    assert not session.is_held
+    assert lent.entered()
+    assert not lent.posted
+
+
+def test_the_core_gets_it_at_once_when_no_poll_uses_it() -> None:
+    lent = Lent()
+    assert lent.session.recall(lent.posted.append)
+    assert [event.epoch for event in lent.posted] == [3]
+    assert not lent.session.enter(TOPICS, lent.posted.append)
+    assert len(lent.posted) == 1
+
+
+def test_the_core_gets_it_behind_the_poll_that_uses_it() -> None:
+    lent = Lent()
+    session = lent.entered()
+    assert not session.recall(lent.posted.append)
+    assert session.is_recalled
+    assert not lent.posted
+    session.leave(lent.posted.append)
+    assert len(lent.posted) == 1
+    assert not session.enter(TOPICS, lent.posted.append)
+
+
+def test_it_is_given_back_when_its_time_is_over_or_the_subscription_is_another() -> None:
+    late, other = Lent(), Lent()
+    late.now_ms = 100
+    assert not late.session.enter(TOPICS, late.posted.append)
+    assert not other.session.enter(frozenset({"u"}), other.posted.append)
+    assert len(late.posted) == len(other.posted) == 1
+
+
+# ---- what it sends
+
+
+def test_what_is_in_flight_goes_back_with_it() -> None:
+    lent = Lent()
+    session = lent.entered()
+    assert session.fetch([said()])
+    session.give_back(lent.posted.append)
+    flight = lent.posted[0].flight
+    assert flight is not None
+    assert flight.acknowledgements == (said(),)
+    assert session.correlation_id == 41
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        [said(2)],
+        [said(4)],
+        [said(is_late=True)],
+        [said(is_own=True)],
+        [said(session_id=6)],
+        [said(node_id=2)],
+        [said(), said(number=10)],
+    ],
+    ids=["release", "renew", "late", "own", "another session", "another node", "a partition twice"],
+)
+def test_nothing_is_sent_when_the_core_has_more_to_do_with_an_acknowledgement(
+    made: list[GatheredAcknowledgements],
+) -> None:
+    lent = Lent()
+    assert not lent.entered().fetch(made)
+    assert not lent.sent
+    assert not lent.line.awaits
+
+
+# ---- what it reads
+
+
+@compiled
+def test_an_answer_brings_outcomes_and_records_and_the_next_epoch() -> None:
+    lent = Lent()
+    session = lent.entered()
+    session.fetch([said(), said(3, OTHER, number=10)])
+    lent.now_ms = 8
+    lent.answer(partitions=(0, 1))
+    assert session.read()
+    outcomes, deliver = session.taken
+    assert isinstance(outcomes, ReportOutcomes)
+    assert [(o.partition, o.ended[0].number, o.error) for o in outcomes.outcomes] == [
+        (WHERE, 9, None),
+        (OTHER, 10, None),
+    ]
+    assert isinstance(deliver, Deliver)
+    assert [p.partition for p in deliver.batch.partitions] == [WHERE, OTHER]
+    assert deliver.batch.acquired_at_ms == 0
+    session.done()
+    session.leave(lent.posted.append)
+    session.recall(lent.posted.append)
+    (event,) = lent.posted
+    assert (event.epoch, event.flight, event.fetched_at_ms) == (4, None, 8)
+    tally = event.tally
+    assert (tally.fetches, tally.records, tally.acknowledged, tally.latency_ms) == (1, 20, 20, 8)
+
+
+@compiled
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"acquired_records": []},
+        {"acquired_records": [_Data.AcquiredRecords(first_offset=9, last_offset=0, delivery_count=1)]},
+        {"acquired_records": [_Data.AcquiredRecords(first_offset=0, last_offset=9, delivery_count=5)]},
+        {"error_code": 6},
+        {"partitions": (2,)},
+        {"partitions": (0, 0)},
+        {"partitions": (1,)},
+    ],
+    ids=["nothing", "reversed", "last delivery", "error", "not asked for", "named twice", "no outcome"],
+)
+def test_the_core_reads_what_is_not_plain(change: dict[str, Any]) -> None:
+    lent = Lent()
+    session = lent.entered()
+    session.fetch([said()])
+    lent.answer(**change)
+    assert not session.read()
+    assert not session.taken
+    session.give_back(lent.posted.append)
+    assert lent.posted[0].flight is not None
+    assert lent.line.leftover, "the answer goes back unread"
