@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from kafka_share.errors import InvalidArgumentError
-from kafka_share.native import ShareRecord, columns, listed
+from kafka_share.native import ShareRecord, columns, listed, unpacked
 
 if TYPE_CHECKING:
     from kafka_share.native import Column, Run
@@ -49,8 +49,7 @@ def mask_of(rows: Any) -> bytes | None:
         raise InvalidArgumentError(
             "the mask in rows has nulls: say with fill_null(False) or fill_null(True) what they mean"
         )
-    bytes_ = rows.cast(pa.uint8())
-    return bytes(bytes_.buffers()[1])[bytes_.offset : bytes_.offset + len(rows)] if len(rows) else b""
+    return unpacked(memoryview(rows.buffers()[1]), rows.offset, len(rows)) if len(rows) else b""
 
 
 def _taken(

@@ -50,6 +50,7 @@ read_plain_fetch: Final = _chosen.read_plain_fetch
 columns: Final = _chosen.columns
 listed: Final = _chosen.listed
 places: Final = _chosen.places
+unpacked: Final = _chosen.unpacked
 shut_all_gates: Final = _chosen.shut_all_gates
 
 record_methods.unpickle_as(ShareRecord)

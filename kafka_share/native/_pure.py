@@ -29,6 +29,7 @@ __all__ = [
     "listed",
     "places",
     "shut_all_gates",
+    "unpacked",
     "with_values",
 ]
 
@@ -58,6 +59,14 @@ def listed(runs: list[Run]) -> list[ShareRecord[Any, Any]]:
 
 def columns(runs: list[Run], views: bool) -> None:
     """There are no blocks whose bytes could be copied at once, or referred to."""
+
+
+def unpacked(bits: bytes | memoryview, start: int, count: int) -> bytes:
+    """A byte, 0 or 1, for each of `count` bits from one on, as Arrow packs masks. Raises ValueError beyond the last."""
+    packed = memoryview(bits)
+    if start < 0 or count < 0 or start > packed.nbytes * 8 - count:
+        raise ValueError("there are fewer bits")
+    return bytes(packed[at >> 3] >> (at & 7) & 1 for at in range(start, start + count))
 
 
 def places(runs: list[Run], mask: bytes | None) -> list[Places]:

@@ -166,6 +166,25 @@ cdef tuple view_column(Places places, bint is_key):
     return validity, views, sources
 
 
+def unpacked(bits, Py_ssize_t start, Py_ssize_t count):
+    """A byte, 0 or 1, for each of `count` bits from one on, as Arrow packs masks. Raises ValueError beyond the last."""
+    cdef Py_buffer view
+    cdef Py_ssize_t at
+    cdef bytes found
+    cdef uint8_t *out
+    PyObject_GetBuffer(bits, &view, PyBUF_SIMPLE)
+    try:
+        if start < 0 or count < 0 or start > view.len * 8 - count:
+            raise ValueError("there are fewer bits")
+        found = PyBytes_FromStringAndSize(NULL, count)
+        out = <uint8_t *>PyBytes_AS_STRING(found)
+        for at in range(count):
+            out[at] = (<const uint8_t *>view.buf)[(start + at) >> 3] >> ((start + at) & 7) & 1
+        return found
+    finally:
+        PyBuffer_Release(&view)
+
+
 def places(list runs, mask):
     """Where records stand, for `Ledger.acknowledge_each`: (lock, topic, partition, offsets) of neighbours in one block.
 

@@ -124,3 +124,15 @@ def test_a_ledger_takes_runs_and_lists_in_turn(native: ModuleType) -> None:
     ledger.add(runs[2])
     ledger.check()
     assert [r.value for r in ledger.records_at(range(9))] == [b"5"]
+
+
+@given(st.binary(max_size=5), st.integers(0, 40), st.integers(0, 40))
+def test_a_packed_mask_has_a_bit_for_each_row(bits: bytes, start: int, count: int) -> None:
+    every = [int(bit) for byte in bits for bit in f"{byte:08b}"[::-1]]
+    for name in ("compiled", "pure"):
+        native = implementation(name)
+        if start + count <= len(every):
+            assert native.unpacked(bits, start, count) == bytes(every[start : start + count])
+        else:
+            with pytest.raises(ValueError, match="fewer bits"):
+                native.unpacked(memoryview(bits), start, count)
