@@ -95,11 +95,16 @@ def form(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def broker() -> Iterator[ReferenceBroker]:
-    config = {"group.share.min.record.lock.duration.ms": LOCK_MS, "group.share.record.lock.duration.ms": LOCK_MS}
-    with ReferenceBroker(config=config) as running:
+    with ReferenceBroker(config={"group.share.min.record.lock.duration.ms": LOCK_MS}) as running:
         running.create_topic("t")
         running.set_group_config(GROUP, {"share.auto.offset.reset": "earliest"})
         yield running
+
+
+@pytest.fixture
+def short_locks(broker: ReferenceBroker) -> None:
+    """Locks of a second, where a test waits for their end."""
+    broker.set_group_config(GROUP, {"share.record.lock.duration.ms": LOCK_MS})
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""ShareWorker on a reference broker, with handlers on threads and as tasks. Locks last a second here."""
+"""ShareWorker on a reference broker, with handlers on threads and as tasks."""
 
 from __future__ import annotations
 
@@ -144,6 +144,7 @@ def test_a_release_with_a_delay_is_delivered_again_and_the_last_failure_is_a_rej
 # ---- leases
 
 
+@pytest.mark.usefixtures("short_locks")
 def test_a_handler_that_takes_several_lock_times_is_delivered_once(form: str, broker: ReferenceBroker) -> None:
     """The worker renews the lock, of records that wait behind it too."""
     produce(broker, 2)
@@ -166,6 +167,7 @@ def test_a_handler_that_takes_several_lock_times_is_delivered_once(form: str, br
     assert running.deliveries == {(0, 1): 1, (1, 1): 1}
 
 
+@pytest.mark.usefixtures("short_locks")
 def test_a_record_whose_session_was_lost_is_ended_and_handled_again(form: str, broker: ReferenceBroker) -> None:
     """Its handler is cancelled or told, and is not said to have handled it."""
     produce(broker, 1)
@@ -188,6 +190,7 @@ def test_a_record_whose_session_was_lost_is_ended_and_handled_again(form: str, b
     assert (counts.accepted, counts.lost, counts.redelivered) == (1, 1, 1)
 
 
+@pytest.mark.usefixtures("short_locks")
 def test_a_lease_ends_when_it_has_lasted_long_enough(form: str, broker: ReferenceBroker) -> None:
     """A handler that hangs keeps its record no longer than that; the lock then ends by itself."""
     produce(broker, 1)
@@ -203,6 +206,7 @@ def test_a_lease_ends_when_it_has_lasted_long_enough(form: str, broker: Referenc
     assert running.deliveries == {(0, 1): 1, (0, 2): 1}
 
 
+@pytest.mark.usefixtures("short_locks")
 def test_a_handler_knows_its_deadline_when_locks_cannot_be_renewed(
     form: str, broker: ReferenceBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
