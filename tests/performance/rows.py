@@ -231,6 +231,10 @@ def _on_brokers() -> Iterator[Row]:
             busy = "100 B, a handler that computes (200 turns)"
             yield row("100-busy", busy, work=200, contestants=PAIR, causes=_BUSY)
             yield row("100-busy-ahead", busy + _AHEAD, work=200, send_ahead=True, contestants=PAIR, causes=_BUSY)
+            long = "100 B, a handler that computes for about 4 µs (400 turns)" + _AHEAD
+            yield row(
+                "100-long-ahead", long, work=400, send_ahead=True, contestants=PAIR, records=200_000, causes=_BUSY
+            )
             yield row("1000-implicit", "1 kB, implicit", settings=Settings(shape=Shape(1_000)), records=150_000)
 
 
