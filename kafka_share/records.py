@@ -156,7 +156,7 @@ class ShareRecords(Sequence[ShareRecord[K, V]]):
         range stays what it is.
 
         `copy=False`: keys and values are binary_view, and stay in what the broker sent (or what was decompressed),
-        which lives as long as the columns. That saves most of the cost of large values; pyarrow computes little with
+        which lives as long as the columns. That pays from about a kilobyte per value on; pyarrow computes little with
         the type, and has to be 20 or later.
 
         Raises ImportError without such a pyarrow, and TypeError if keys or values were made by deserializers and are
