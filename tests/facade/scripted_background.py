@@ -199,7 +199,7 @@ class ScriptedBackground:
         if event.flight is not None:
             self._report(event.flight.acknowledgements)
             if self._flown is not None:
-                self._deliver(self._flown)
+                self._waiting.appendleft(self._flown)  # the answer ends the poll that is about to ask
         self._flown = None
 
     def _take(self, acknowledgements: tuple[GatheredAcknowledgements, ...]) -> None:
