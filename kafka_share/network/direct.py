@@ -69,7 +69,7 @@ class DirectSession:
         self, lend: Lend, line: Line, template: FetchTemplate, correlation_id: int, now_ms: Callable[[], int]
     ) -> None:
         self.line: Line = line
-        self.correlation_id = correlation_id
+        self.correlation_id: int = correlation_id
         self._lend = lend
         self._template = template
         self._now_ms = now_ms
