@@ -66,7 +66,7 @@ class DirectPolls:
             yield Wait(deadline_at_ms, with_records=True, direct=direct)
             if direct.line.receive_all() and direct.read():
                 self._take(direct)
-                direct.leave(self._post)
+                direct.leave(self._background.post)
                 return True
         except BaseException:
             self.recover()
@@ -80,7 +80,8 @@ class DirectPolls:
         if direct is not None and direct.is_held:
             if direct.taken:
                 self._take(direct)
-            self._give_back(direct)
+            direct.give_back(self._background.post)  # nothing that follows would wake the core
+            self._lender.direct = None
 
     def _take(self, direct: DirectSession) -> None:
         for output in direct.taken:
@@ -92,4 +93,5 @@ class DirectPolls:
         self._lender.direct = None
 
     def _post(self, event: Event) -> None:
+        """What follows wakes the core."""
         self._background.post(event, wake=False)

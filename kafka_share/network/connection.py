@@ -99,16 +99,18 @@ class Connection(asyncio.BufferedProtocol):
 
     def lend(self, lend: Lend) -> DirectSession | None:
         """Stop using the socket, and have the application's thread use it; None where that cannot be."""
-        version = self._dialogue.version_of_fetches
         transport = self._transport
-        is_plain = self._surroundings.ssl_context is None
-        if version is None or transport is None or not is_plain or self._receiver.is_mid_frame:
+        if transport is None or self._surroundings.ssl_context is not None or self._receiver.is_mid_frame:
             return None
+        lent = self._dialogue.lend()
+        if lent is None:
+            return None
+        version, correlation_id = lent
         transport.pause_reading()
         line = DirectLine(os.dup(transport.get_extra_info("socket").fileno()))
         client_id = self._surroundings.settings.client_id
         template = FetchTemplate(version, client_id, lend.group_id, lend.member_id, lend.limits)
-        self._direct = DirectSession(lend, line, template, self._dialogue.correlation_id, self._now_ms)
+        self._direct = DirectSession(lend, line, template, correlation_id, self._now_ms)
         return self._direct
 
     def recall(self) -> bool:
@@ -121,7 +123,7 @@ class Connection(asyncio.BufferedProtocol):
         assert direct is not None, "what was not lent comes back"
         assert self._transport is not None
         now_ms = self._now_ms()
-        self._dialogue.resume_at(direct.correlation_id, resume, now_ms)
+        self._dialogue.take_back(direct.correlation_id, resume, now_ms)
         if resume.send_id is not None:
             if direct.line.unsent:
                 self._transport.write(direct.line.unsent)

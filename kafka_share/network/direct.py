@@ -8,6 +8,7 @@ unread answer included, and the core reads it: here nobody judges.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
@@ -32,6 +33,8 @@ from kafka_share.network.framing import LENGTH_BYTES
 from kafka_share.protocol.direct_fetch import FetchTemplate
 from kafka_share.protocol.share_values import MAX_EPOCH, AcquiredRange
 from kafka_share.records import AcknowledgeType, TopicIdPartition
+
+log: logging.Logger = logging.getLogger(__name__)
 
 Post = Callable[[SessionReturned], None]
 
@@ -148,6 +151,8 @@ class DirectSession:
             return False
         self._taken = []
         self.correlation_id = correlation_id
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("sent api=ShareFetch by the thread that polls node=%d bytes=%d", self._lend.node.id, len(frame))
         self.line.send(frame, Flight(tuple(acknowledgements), self._now_ms(), self._lend.limits[0]))
         self._tally.request_bytes += len(frame)
         return True
@@ -204,6 +209,8 @@ class DirectSession:
         assert answer is not None
         assert isinstance(batch, Deliver)
         self.line.done()
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("received by the thread that polls node=%d bytes=%d", self._lend.node.id, len(answer))
         tally, now_ms = self._tally, self._now_ms()
         took_ms = now_ms - flight.sent_at_ms
         tally.fetches += 1

@@ -112,7 +112,7 @@ class Dialogue:
         self._measurements = measurements
         self._address = f"{node.host}:{node.port}"
         self._phase = Phase.CONNECTING
-        self._has_opened = self._has_answered = self._is_paused = False
+        self._has_opened = self._has_answered = self._is_paused = self._is_lent = False
         self._steps: Steps[Any] | None = None
         self._setup_ends_at_ms: int | None = now_ms + settings.socket_connection_setup_timeout_ms
         self._sasl_began_at_ms = now_ms
@@ -136,6 +136,7 @@ class Dialogue:
 
     def send(self, send: Send, now_ms: int) -> None:
         """A request, to be sent as soon as can be. `send.timeout_ms` runs from now."""
+        assert not self._is_lent, "a request on a connection that is lent"
         assert self._phase is not Phase.CLOSED, "a request for a connection that is closed"
         if len(self._waiting) < MAX_WAITING:
             self._waiting.append((send, self._deadline(now_ms + send.timeout_ms)))
@@ -222,22 +223,22 @@ class Dialogue:
 
     # ---- a connection that is lent
 
-    @property
-    def version_of_fetches(self) -> int | None:
-        """In which ShareFetch has been sent on this connection, if it could be sent by another now."""
-        if self._phase is not Phase.OPEN or self._in_flight or self._waiting or self._is_paused:
+    def lend(self) -> tuple[int, int] | None:
+        """Somebody else sends ShareFetch from now on, until `resume`. Until then nothing is sent and nothing closed.
+
+        Returns the version it is sent in, and the latest correlation id; None: it cannot be lent now.
+        """
+        version = self._chosen.get((ShareFetchRequest, 0))
+        if version is None or self._phase is not Phase.OPEN or not self._is_idle or self._is_paused:
             return None
-        return self._chosen.get((ShareFetchRequest, 0))
+        self._is_lent = True
+        return version, self._correlation_id
 
-    @property
-    def correlation_id(self) -> int:
-        """Of the latest request."""
-        return self._correlation_id
-
-    def resume_at(self, correlation_id: int, resume: Resume, now_ms: int) -> None:
+    def take_back(self, correlation_id: int, resume: Resume, now_ms: int) -> None:
         """Others have sent requests up to this one, of which the last may await its answer."""
+        self._is_lent = False
         self._correlation_id = correlation_id
-        self._active_at_ms = now_ms
+        self._active_at_ms = self.look_at_ms = now_ms
         if resume.send_id is None:
             return
         version = self._chosen[ShareFetchRequest, 0]
@@ -319,7 +320,7 @@ class Dialogue:
 
     @property
     def _is_idle(self) -> bool:
-        return self._phase is Phase.OPEN and not self._in_flight and not self._waiting
+        return self._phase is Phase.OPEN and not (self._in_flight or self._waiting or self._is_lent)
 
     def _fail_late_waiting(self, now_ms: int) -> None:
         for entry in [entry for entry in self._waiting if entry[1] <= now_ms]:
@@ -331,7 +332,7 @@ class Dialogue:
     def _drain_when_due(self, now_ms: int) -> None:
         """Before the session ends: hold new requests back until the old ones are answered."""
         due_at_ms = self._reauthenticate_at_ms
-        if self._phase is Phase.OPEN and due_at_ms is not None and due_at_ms <= now_ms:
+        if self._phase is Phase.OPEN and due_at_ms is not None and due_at_ms <= now_ms and not self._is_lent:
             self._phase = Phase.DRAINING
 
     def _authenticate_again(self, now_ms: int) -> None:
@@ -350,7 +351,7 @@ class Dialogue:
         times += [deadline_at_ms for _, deadline_at_ms in self._waiting]
         if self._setup_ends_at_ms is not None:
             times.append(self._setup_ends_at_ms)
-        if self._phase is Phase.OPEN and self._reauthenticate_at_ms is not None:
+        if self._phase is Phase.OPEN and self._reauthenticate_at_ms is not None and not self._is_lent:
             times.append(self._reauthenticate_at_ms)
         if self._is_idle:
             times.append(self._active_at_ms + self._settings.connections_max_idle_ms)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_share.config import ClientConfig
-from kafka_share.core.events import Channel, ConnectionLost, RequestFailed, ResponseReceived, Send
+from kafka_share.core.events import Channel, ConnectionLost, RequestFailed, ResponseReceived, Resume, Send
 from kafka_share.core.metrics.measurements import Measurements
 from kafka_share.errors import (
     AuthenticationError,
@@ -28,6 +28,7 @@ from kafka_share.network.wire import Close, Dialogue, Opened, Phase, Served, Wir
 from kafka_share.protocol.cluster import MetadataRequest, MetadataResponse
 from kafka_share.protocol.handshake import ApiVersionsResponse, SaslAuthenticateResponse, SaslHandshakeResponse
 from kafka_share.protocol.messages import decode_request, encode_response
+from kafka_share.protocol.share_fetch import ShareFetchRequest, ShareFetchResponse
 from kafka_share.records import Node
 
 NODE = Node(1, "broker.example", 9092)
@@ -484,6 +485,50 @@ def test_authentication_is_not_repeated_without_end_when_a_session_lasts_for_a_m
     before_ms = talk.now_ms
     talk.sleep_until_woken()
     assert talk.now_ms - before_ms == 850
+
+
+def has_fetched(*, sasl: bool = False) -> Talk:
+    """A dialogue that could be lent: a fetch has been answered, and nothing else is under way."""
+    talk = Talk(sasl=sasl)
+    talk.connect()
+    talk.answer(versions(RANGES | {78: (1, 2)}))
+    if sasl:
+        talk.log_in(lifetime_ms=20_000)
+    talk.dialogue.send(Send(1, NODE, Channel.DATA, ShareFetchRequest(group_id="g", member_id="m"), REQUEST_MS), 1_000)
+    talk.poll()
+    talk.answer(ShareFetchResponse())
+    return talk
+
+
+def test_nothing_is_sent_or_closed_while_it_is_lent_when_its_times_are_over() -> None:
+    """Two who write on one connection would take each other's answers."""
+    talk = has_fetched(sasl=True)
+    assert talk.dialogue.lend() is not None
+    assert talk.dialogue.wake_at_ms() is None
+    talk.now_ms += IDLE_MS
+    assert talk.poll() == []
+    talk.dialogue.take_back(40, Resume(NODE, None), talk.now_ms)
+    assert names(talk.poll()) == ["Write"]
+    assert [write.api_name for write in talk.unanswered] == ["SaslHandshakeRequest"]
+    assert talk.unanswered[0].correlation_id == 41
+
+
+def test_a_request_of_others_is_answered_and_has_its_time_when_it_comes_back() -> None:
+    talk = has_fetched()
+    version, correlation_id = talk.dialogue.lend() or (0, 0)
+    talk.dialogue.take_back(correlation_id + 3, Resume(NODE, 7, talk.now_ms - 10, REQUEST_MS), talk.now_ms)
+    assert talk.poll() == []
+    assert talk.dialogue.wake_at_ms() == talk.now_ms - 10 + REQUEST_MS
+    (output,) = talk.receive(encode_response(correlation_id + 3, ShareFetchResponse(), version)[4:])
+    assert isinstance(output, ResponseReceived)
+    assert output.send_id == 7
+
+
+def test_it_is_not_lent_when_something_is_under_way_or_no_fetch_was_ever_sent() -> None:
+    assert opened().dialogue.lend() is None
+    talk = has_fetched()
+    talk.ask()
+    assert talk.dialogue.lend() is None
 
 
 def test_it_is_lost_when_authenticating_again_is_refused() -> None:

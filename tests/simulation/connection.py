@@ -75,12 +75,13 @@ class SimulatedConnection:
     # ---- a session that is lent
 
     def lend(self, lend: Lend) -> DirectSession | None:
-        version = self._dialogue.version_of_fetches
-        if version is None or self._receiver.is_mid_frame:
+        lent = None if self._receiver.is_mid_frame else self._dialogue.lend()
+        if lent is None:
             return None
+        version, correlation_id = lent
         template = FetchTemplate(version, self._process.config.client_id, lend.group_id, lend.member_id, lend.limits)
         line = self._line = SimulatedLine(self._send_directly, self._process.line_has_news)
-        self._direct = DirectSession(lend, line, template, self._dialogue.correlation_id, self._process.now_ms)
+        self._direct = DirectSession(lend, line, template, correlation_id, self._process.now_ms)
         return self._direct
 
     def _send_directly(self, frame: bytes, flight: object) -> None:
@@ -99,7 +100,7 @@ class SimulatedConnection:
         assert direct is not None
         assert line is not None
         self._direct = self._line = None
-        self._dialogue.resume_at(direct.correlation_id, resume, self._process.now_ms())
+        self._dialogue.take_back(direct.correlation_id, resume, self._process.now_ms())
         if line.leftover:
             self._take(line.leftover)
         if line.is_broken:
