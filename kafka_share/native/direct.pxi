@@ -66,9 +66,16 @@ cdef class DirectLine:
             pass
         return self.answer is not None or self.is_broken
 
+    def close(self):
+        """Give the socket up. What was read stays to be looked at."""
+        if self.fd >= 0:
+            ks_close(self.fd)
+        self.fd = -1
+
     def shut(self):
         """End the connection for everybody who has its socket; any thread may call it."""
-        ks_shut(self.fd)
+        if self.fd >= 0:
+            ks_shut(self.fd)
 
     def receive_all(self):
         """The same, but False if the line is broken, which the core has to see."""

@@ -27,7 +27,7 @@ from kafka_share.core.events import (
     Resume,
     Send,
 )
-from kafka_share.errors import AuthenticationError, KafkaShareError, RemoteProtocolError
+from kafka_share.errors import AuthenticationError, BrokerUnreachableError, KafkaShareError, RemoteProtocolError
 from kafka_share.native import DirectLine
 from kafka_share.network.blocking import BlockingCalls, call_in_thread
 from kafka_share.network.connections import ConnectionOwner
@@ -118,9 +118,15 @@ class Connection(asyncio.BufferedProtocol):
         return self._direct is None or self._direct.recall(self._owner.emit)
 
     def resume(self, resume: Resume) -> None:
-        """The session is back: go on where the application's thread has come to."""
+        """The session is back: go on where the application's thread has come to, unless this was closed meanwhile."""
         direct, self._direct = self._direct, None
         assert direct is not None, "what was not lent comes back"
+        direct.line.close()  # a peer sees the end of a connection when nobody has its socket any more
+        if self._dialogue.is_closed:
+            if resume.send_id is not None:
+                gone = BrokerUnreachableError(f"the connection to {self.node} has ended before the answer came")
+                self._owner.emit(RequestFailed(resume.send_id, gone))
+            return
         assert self._transport is not None
         now_ms = self._now_ms()
         self._dialogue.take_back(direct.correlation_id, resume, now_ms)

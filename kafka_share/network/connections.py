@@ -121,14 +121,10 @@ class Connections:
         return connection is None or connection.recall()
 
     def resume(self, resume: Resume) -> None:
-        """A connection that was lent; if it has been closed meanwhile, what it was to answer has failed."""
-        node, send_id = resume.node, resume.send_id
-        connection = self._lent.pop(node.id, None)
-        if connection is not None and self._open.get((node.id, Channel.DATA)) is connection:
+        """A connection that was lent serves the core again, or says that it was closed meanwhile."""
+        connection = self._lent.pop(resume.node.id, None)
+        if connection is not None:
             connection.resume(resume)
-        elif send_id is not None:
-            gone = BrokerUnreachableError(f"the connection to {node} has ended before the answer came")
-            self._owner.emit(RequestFailed(send_id, gone))
 
     def close(self) -> None:
         """Close everything."""

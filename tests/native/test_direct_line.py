@@ -134,6 +134,18 @@ def test_a_line_that_is_shut_has_no_peer_any_more(pair: tuple[Any, socket.socket
     assert peer.recv(10) == b""
 
 
+def test_the_peer_sees_the_end_when_a_line_that_was_the_last_is_closed(compiled: Any) -> None:
+    ours, peer = socket.socketpair()
+    with peer:
+        line = compiled.DirectLine(ours.detach())
+        line.send(b"?", None)
+        received(line, peer, b"\0\0\0")
+        line.close()
+        line.close()
+        assert (peer.recv(10), peer.recv(10)) == (b"?", b"")
+        assert line.leftover == b"\0\0\0"
+
+
 def test_a_second_request_is_refused_while_one_is_under_way(pair: tuple[Any, socket.socket]) -> None:
     line, _ = pair
     line.send(b"?", None)

@@ -13,8 +13,8 @@ from simulation.line import SimulatedLine
 from simulation.network import Network
 from simulation.virtual_time import VirtualTime
 
-from kafka_share.core.events import Channel, Flight, Lend, Resume, Send
-from kafka_share.errors import AuthenticationError, KafkaShareError, RemoteProtocolError
+from kafka_share.core.events import Channel, Flight, Lend, RequestFailed, Resume, Send
+from kafka_share.errors import AuthenticationError, BrokerUnreachableError, KafkaShareError, RemoteProtocolError
 from kafka_share.network.connections import ConnectionOwner
 from kafka_share.network.direct import DirectSession
 from kafka_share.network.framing import FrameReceiver
@@ -100,6 +100,10 @@ class SimulatedConnection:
         assert direct is not None
         assert line is not None
         self._direct = self._line = None
+        if self._dialogue.is_closed:
+            if resume.send_id is not None:
+                self._owner.emit(RequestFailed(resume.send_id, BrokerUnreachableError("closed while it was lent")))
+            return
         self._dialogue.take_back(direct.correlation_id, resume, self._process.now_ms())
         if line.leftover:
             self._take(line.leftover)

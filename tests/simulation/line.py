@@ -46,6 +46,9 @@ class SimulatedLine:
         self.awaits, self.request, self.answer, self._received = False, None, None, b""
         self.answered += 1
 
+    def close(self) -> None:
+        """There is no socket that others could have."""
+
     def shut(self) -> None:
         self.broken()
 
