@@ -333,16 +333,18 @@ def test_being_woken_often_leaves_nothing_behind(broker: ReferenceBroker) -> Non
 
 
 _CRASHES = """
-import os, sys
+import os, signal, sys
 from kafka_share.worker import ShareWorker
-ShareWorker("t", lambda record: os._exit(7), bootstrap_servers=sys.argv[1], group_id=sys.argv[2]).run()
+def handle(record):
+    os.kill(os.getpid(), signal.SIGKILL)
+ShareWorker("t", handle, bootstrap_servers=sys.argv[1], group_id=sys.argv[2]).run()
 """
 
 
 def test_the_records_of_a_process_that_died_come_back(broker: ReferenceBroker) -> None:
     produce(broker, 20)
     command = [sys.executable, "-c", _CRASHES, broker.bootstrap_servers, GROUP]
-    assert subprocess.run(command, check=False, timeout=patience_s()).returncode == 7
+    assert subprocess.run(command, check=False, timeout=patience_s()).returncode == -signal.SIGKILL
     with Running("threads", broker, lambda record, lease: None) as running:
         running.wait_for(lambda: running.worker.inspect().counts.accepted == 20)
     assert running.handled == dict.fromkeys(range(20), 1)
