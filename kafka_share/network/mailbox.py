@@ -269,6 +269,10 @@ class Mailbox:
             self._notify()
 
 
+LONGEST_DIRECT_WAIT_MS: Final = 10_000
+"""What poll(2) takes is an int, and no session is lent for so long."""
+
+
 class DirectWait:
     """A bell that can be heard while waiting for sockets."""
 
@@ -290,7 +294,7 @@ class DirectWait:
         self._is_listening = True
         if not has_news():
             assert isinstance(direct.line, DirectLine)
-            wait_for_lines([direct.line], self._hearing.fileno(), timeout_ms)
+            wait_for_lines([direct.line], self._hearing.fileno(), min(timeout_ms, LONGEST_DIRECT_WAIT_MS))
         self._is_listening = False
         if self._has_rung:
             with contextlib.suppress(OSError):

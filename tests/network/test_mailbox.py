@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import signal
+import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TypeVar
+from types import SimpleNamespace
+from typing import Any, TypeVar
 
 import pytest
 
 from kafka_share.core.events import CompleteCommit, Deliver, FetchedBatch, FinishClose, Output
 from kafka_share.errors import ConsumerClosedError, InternalError
+from kafka_share.native import IS_COMPILED, DirectLine
 from kafka_share.network import mailbox as mailbox_module
 from kafka_share.network.mailbox import Mailbox
 
@@ -226,3 +229,24 @@ def test_one_batch_at_a_time_can_be_taken_and_the_others_taken_back() -> None:
     assert mailbox.arrived(one_batch=True) == outputs[:3]
     assert not mailbox.reclaim(1), "it has been shown"
     assert mailbox.reclaim(2)
+
+
+@pytest.mark.skipif(not IS_COMPILED, reason="polls wait for sockets in the compiled module only")
+def test_a_wait_for_a_socket_ends_when_something_is_put_or_an_answer_comes() -> None:
+    """However long it may last: what poll(2) takes is an int."""
+    mailbox = Mailbox()
+    ours, peer = socket.socketpair()
+    with peer:
+        line = DirectLine(ours.detach())
+        direct: Any = SimpleNamespace(line=line, is_recalled=False)
+        line.send(b"?", None)
+        thread = threading.Thread(target=lambda: mailbox.put(FinishClose()))
+        thread.start()
+        mailbox.wait_on(direct, 1 << 62)
+        thread.join()
+        assert mailbox.take(0) == [FinishClose()]
+        peer.sendall(b"\0\0\0\x06answer")
+        mailbox.wait_on(direct, 1 << 62)
+        assert line.receive_all()
+        line.close()
+    mailbox.close()
