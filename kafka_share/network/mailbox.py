@@ -292,9 +292,13 @@ class DirectWait:
     def wait(self, direct: DirectSession, timeout_ms: int, has_news: Callable[[], bool]) -> None:
         # Listen first, look second: whoever has news after that rings.
         self._is_listening = True
-        if not has_news():
-            assert isinstance(direct.line, DirectLine)
-            wait_for_lines([direct.line], self._hearing.fileno(), min(timeout_ms, LONGEST_DIRECT_WAIT_MS))
+        line, ends_at = direct.line, time.monotonic() + min(timeout_ms, LONGEST_DIRECT_WAIT_MS) / 1000
+        assert isinstance(line, DirectLine)
+        while not (has_news() or self._has_rung):
+            left_ms = int((ends_at - time.monotonic()) * 1000)
+            wait_for_lines([line], self._hearing.fileno(), max(0, left_ms))
+            if line.receive() or left_ms <= 0:  # a large answer comes in many pieces
+                break
         self._is_listening = False
         if self._has_rung:
             with contextlib.suppress(OSError):

@@ -245,8 +245,11 @@ def test_a_wait_for_a_socket_ends_when_something_is_put_or_an_answer_comes() -> 
         mailbox.wait_on(direct, 1 << 62)
         thread.join()
         assert mailbox.take(0) == [FinishClose()]
-        peer.sendall(b"\0\0\0\x06answer")
+        peer.sendall(b"\0\0\0\x06ans")
+        thread = threading.Thread(target=lambda: peer.sendall(b"wer"))
+        thread.start()
         mailbox.wait_on(direct, 1 << 62)
-        assert line.receive_all()
+        thread.join()
+        assert line.answer == b"answer"
         line.close()
     mailbox.close()
