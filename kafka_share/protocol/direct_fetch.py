@@ -12,6 +12,8 @@ from uuid import UUID
 
 import attrs
 
+from kafka_share.protocol.varint import unsigned
+
 _HEAD: Final = struct.Struct(">ihhi").pack
 _NUMBER: Final = struct.Struct(">i").pack
 _BATCH: Final = struct.Struct(">qqb").pack
@@ -81,8 +83,4 @@ class FetchTemplate:
 def _text(value: str) -> bytes:
     """A compact string."""
     content = value.encode()
-    length, size = b"", len(content) + 1
-    while size >= 0x80:
-        length += bytes((size & 0x7F | 0x80,))
-        size >>= 7
-    return length + bytes((size,)) + content
+    return unsigned(len(content) + 1) + content
