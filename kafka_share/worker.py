@@ -24,6 +24,7 @@ from kafka_share.errors import ConfigurationError, IllegalStateError
 from kafka_share.handling.driver import Driver, Plan
 from kafka_share.handling.jobs import Counts
 from kafka_share.handling.lease import Lease
+from kafka_share.handling.leasing import Leasing
 from kafka_share.handling.policy import OnError, Policy, Reject, Release, Retry
 from kafka_share.handling.tasks import TaskDriver
 from kafka_share.handling.threads import ThreadDriver
@@ -229,6 +230,15 @@ class ShareWorker(Generic[K, V]):
             return "stopped"
         return self._driver.jobs.phase.value if self._has_begun else "new"
 
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """The numbers of the worker and of its consumer: group → name → value. Empty before the start. Any thread.
+
+        Those of the worker are in the group `consumer-share-worker-metrics`; docs/observability.md has them all. Also
+        after the end; does not wait. Raises `IllegalStateError` in a forked child.
+        """
+        consumer = self._driver.consumer
+        return {} if consumer is None else consumer.metrics()
+
     def is_healthy(self) -> bool:
         """For a liveness probe: whether the worker works, or could if there were records. Any thread.
 
@@ -244,6 +254,11 @@ class ShareWorker(Generic[K, V]):
 
     def __repr__(self) -> str:
         return f"<ShareWorker {self._phase()} topics={list(self._driver.plan.topics)}>"
+
+
+def consumer_of(worker: ShareWorker[Any, Any]) -> Leasing | None:
+    """The consumer of a worker, for those who collect metrics; None before the start."""
+    return worker._driver.consumer
 
 
 def _consumer_settings(given: dict[str, Any], concurrency: int, window_records: int | None) -> dict[str, Any]:

@@ -48,7 +48,7 @@ from kafka_share.cli.watch.command import watch as watch_command
 from kafka_share.cli.worker.command import worker as worker_command
 from kafka_share.config import ShareAdminConfig, ShareConsumerConfig
 from kafka_share.core.log_events import LOG_EVENTS
-from kafka_share.core.metrics.metric_table import METRICS, NODE_METRICS
+from kafka_share.core.metrics.metric_table import METRICS, NODE_METRICS, WORKER_METRICS
 from kafka_share.errors import ConfigurationError
 from kafka_share.foreign_settings import REFUSED_BY_ALL, REFUSED_BY_CONSUMERS, RENAMED
 from kafka_share.protocol.messages import MESSAGES
@@ -398,7 +398,8 @@ def test_the_page_beside_confluents_consumer_names_its_methods_and_no_other() ->
 def test_the_table_of_metrics_has_every_metric_with_its_meaning() -> None:
     """The page of metrics names each group and metric that `metrics()` answers, in the words of the code."""
     rows = [tuple(cell.strip("`") for cell in row) for row in table_below(OBSERVABILITY, "| group | metric |")]
-    assert rows == [(metric.group, metric.name, metric.meaning) for metric in (*METRICS, *NODE_METRICS)]
+    metrics = (*METRICS, *NODE_METRICS, *WORKER_METRICS)
+    assert rows == [(metric.group, metric.name, metric.meaning) for metric in metrics]
 
 
 def test_the_table_of_log_events_has_every_event_with_its_fields() -> None:

@@ -15,7 +15,9 @@ from typing import Any, Final
 
 import attrs
 
+from kafka_share.config import ShareConsumerConfig
 from kafka_share.config_checks import whole_number
+from kafka_share.core.metrics.measurements import WorkerMeasurements
 from kafka_share.errors import (
     CallerError,
     ConsumerClosedError,
@@ -71,11 +73,13 @@ class Driver(abc.ABC):
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
+        config = ShareConsumerConfig.from_mapping(plan.settings)
         self.jobs: Jobs = Jobs(
             plan.policy,
             concurrency=plan.concurrency,
             max_lease_ms=plan.max_lease_ms,
             drain_timeout_ms=plan.drain_timeout_ms,
+            measured=WorkerMeasurements(config.metrics_num_samples, config.metrics_sample_window_ms),
         )
         self.consumer: Leasing | None = None
         self._stops = 0
@@ -104,6 +108,16 @@ class Driver(abc.ABC):
             counts.add_outcome(job.kind, error)
         return counts
 
+    def _measured(self) -> WorkerMeasurements:
+        """What metrics are read from: any thread may call its functions."""
+        jobs, measured = self.jobs, self.jobs.measured
+        measured.counts = self.counts
+        measured.ready = lambda: jobs.ready
+        measured.waiting = lambda: jobs.waiting
+        measured.running = lambda: len(jobs.running())
+        measured.running_since_ms = lambda: min((job.since_ms for job in jobs.running()), default=None)
+        return measured
+
     @abc.abstractmethod
     def _wake(self) -> None:
         """End the wait of the loop. Any thread, signal handlers too: it takes no lock."""
@@ -112,6 +126,7 @@ class Driver(abc.ABC):
 
     def _open(self, consumer: Leasing) -> None:
         consumer.keep_locks(lambda: self.jobs.leased(clock_ms()))
+        consumer.measure(self._measured())
         self.consumer = consumer
 
     def _look(self) -> bool:

@@ -21,6 +21,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
+from kafka_share.core.metrics.measurements import WorkerMeasurements
 from kafka_share.errors import KafkaShareError
 from kafka_share.handling.policy import Policy, Reject, Release, Retry
 from kafka_share.records import AcknowledgeType, ShareRecord
@@ -169,8 +170,17 @@ class Counts:
 class Jobs:
     """The records that one worker has, and what is to be done with each."""
 
-    def __init__(self, policy: Policy, *, concurrency: int, max_lease_ms: int, drain_timeout_ms: int) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        concurrency: int,
+        max_lease_ms: int,
+        drain_timeout_ms: int,
+        measured: WorkerMeasurements | None = None,
+    ) -> None:
         self.counts: Counts = Counts()
+        self.measured: WorkerMeasurements = measured or WorkerMeasurements()
         self.phase: Phase = Phase.RUNNING
         self._policy = policy
         self._concurrency = concurrency
@@ -209,6 +219,7 @@ class Jobs:
         """The handler has returned, or raised this."""
         assert job.stage is Stage.RUNNING, f"{job} does not run"
         self._running -= 1
+        self.measured.handled(now_ms - job.since_ms, now_ms - job.lease_ends_at_ms + self._max_lease_ms, now_ms)
         if job.is_lost:
             self._end(job)
             if error is None:

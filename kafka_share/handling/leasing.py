@@ -11,6 +11,7 @@ from typing import Any
 from kafka_share.application.facade import ConsumerFacade
 from kafka_share.async_consumer import AsyncShareConsumer
 from kafka_share.consumer import KafkaShareConsumer
+from kafka_share.core.metrics.measurements import WorkerMeasurements
 from kafka_share.errors import KafkaShareError
 from kafka_share.records import AcknowledgeType, ShareRecord
 
@@ -23,6 +24,10 @@ class Leasing(ConsumerFacade[Any, Any]):
     def keep_locks(self, leased: Callable[[], Sequence[Record]]) -> None:
         """Renew the locks of what `leased` returns, when that is due. It is called on the background thread."""
         self._application.leased = leased
+
+    def measure(self, worker: WorkerMeasurements) -> None:
+        """Have `metrics` show the numbers of a worker beside those of the consumer."""
+        self._own_driver().measurements.worker = worker
 
     def settle(
         self, record: Record, kind: AcknowledgeType, on_outcome: Callable[[KafkaShareError | None], None]

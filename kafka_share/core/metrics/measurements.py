@@ -181,6 +181,32 @@ class AllTraffic:
     responses: SampledTogether
 
 
+class WorkerMeasurements:
+    """What a worker on a consumer counts and times. The worker records, and sets where the numbers are found."""
+
+    def __init__(self, num_samples: int = 2, window_ms: int = 30_000) -> None:
+        self.handler_times: Sampled = Sampled(num_samples, window_ms)
+        """Milliseconds of each call of the handler."""
+        self.lock_ages: Sampled = Sampled(num_samples, window_ms)
+        """Milliseconds from the receipt of a record to the end of a call with it."""
+        self.ready: Callable[[], int] = int
+        self.running: Callable[[], int] = int
+        self.waiting: Callable[[], int] = int
+        self.running_since_ms: Callable[[], int | None] = _never
+        """When the call that has taken longest began; None if there is none."""
+        self.counts: Callable[[], object] = object
+        """Records by what happened to them, as attributes."""
+
+    def handled(self, took_ms: int, age_ms: int, now_ms: int) -> None:
+        """A call of the handler has ended, in whatever way."""
+        self.handler_times.record(max(0, took_ms), now_ms)
+        self.lock_ages.record(max(0, age_ms), now_ms)
+
+
+def _never() -> None:
+    """No call takes long where there is none."""
+
+
 class Measurements:
     """All numbers of one client. Spans are milliseconds.
 
@@ -242,6 +268,8 @@ class Measurements:
         self.mail_waiting: Callable[[], int] = int
         self.window_records: Callable[[], int] = int
         self.held_records: Callable[[], int] = int
+        # recorded by a worker, if one uses the client
+        self.worker: WorkerMeasurements | None = None
 
     # ---- the façade
 

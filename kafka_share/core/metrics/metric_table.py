@@ -15,13 +15,14 @@ import attrs
 from kafka_share.core.metrics.measurements import Measurements, Sampled, SampledTogether
 
 Reader: TypeAlias = Callable[[Any, int], float]
-"""(Measurements, or Traffic or AllTraffic for a metric of nodes; now_ms) -> value"""
+"""(Measurements, or Traffic, AllTraffic or WorkerMeasurements where a metric is about these; now_ms) -> value"""
 
 SHARE: Final = "consumer-share-metrics"
 COORDINATOR: Final = "consumer-share-coordinator-metrics"
 FETCH: Final = "consumer-share-fetch-manager-metrics"
 GENERAL: Final = "consumer-metrics"
 NODE: Final = "consumer-node-metrics"
+WORKER: Final = "consumer-share-worker-metrics"
 COUNT: Final = "kafka-metrics-count"
 
 NEVER: Final = -1.0
@@ -99,6 +100,21 @@ def _seconds_since(field: str) -> Reader:
     return read
 
 
+def _now(field: str) -> Reader:
+    """What a function says."""
+    return lambda source, _: float(getattr(source, field)())
+
+
+def _counted(field: str) -> Reader:
+    """Of what a worker counts."""
+    return lambda source, _: float(getattr(source.counts(), field))
+
+
+def _longest_call(source: Any, now_ms: int) -> float:
+    since_ms: int | None = source.running_since_ms()
+    return 0.0 if since_ms is None else max(0, now_ms - since_ms)
+
+
 def _all_nodes(read: Reader) -> Reader:
     return lambda source, now_ms: read(source.traffic, now_ms)
 
@@ -126,7 +142,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric(SHARE, "poll-idle-ratio-avg", "Part of the time that the application spends inside poll, 0 to 1.",
            _avg("poll_idle_ratio")),
     Metric(SHARE, "application-event-queue-size", "Commands of the application that wait for the network thread.",
-           lambda m, _: float(m.events_waiting())),
+           _now("events_waiting")),
     Metric(SHARE, "application-event-queue-time-avg", "Average time that a command waits so, ms.",
            _avg("event_waits")),
     Metric(SHARE, "application-event-queue-time-max", "Longest such time, ms.", _max("event_waits")),
@@ -136,7 +152,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric(SHARE, "application-events-expired-count", "Commits whose time ran out.",
            lambda m, _: float(m.events_expired)),
     Metric(SHARE, "background-event-queue-size", "Results that wait for the application to take them.",
-           lambda m, _: float(m.mail_waiting())),
+           _now("mail_waiting")),
     Metric(SHARE, "background-event-queue-time-avg", "Average time that the oldest of them waits, ms.",
            _avg("mail_waits")),
     Metric(SHARE, "background-event-queue-time-max", "Longest such time, ms.", _max("mail_waits")),
@@ -149,8 +165,8 @@ METRICS: Final[tuple[Metric, ...]] = (
            _avg("unsent_waits")),
     Metric(SHARE, "unsent-requests-queue-time-max", "Longest such time, ms.", _max("unsent_waits")),
     Metric(SHARE, "window-records", "Records of the open window that have no final acknowledgement.",
-           lambda m, _: float(m.window_records())),
-    Metric(SHARE, "held-records", "Records that wait for their release.", lambda m, _: float(m.held_records())),
+           _now("window_records")),
+    Metric(SHARE, "held-records", "Records that wait for their release.", _now("held_records")),
     Metric(COORDINATOR, "heartbeat-rate", "Heartbeats answered per second.", _often("heartbeats")),
     Metric(COORDINATOR, "heartbeat-total", "Heartbeats answered.", _times("heartbeats")),
     Metric(COORDINATOR, "heartbeat-response-time-max", "Longest time until the answer to a heartbeat, ms.",
@@ -223,6 +239,35 @@ NODE_METRICS: Final[tuple[Metric, ...]] = (
 )
 """The metrics of each node; a bootstrap address has a negative id."""
 
+WORKER_METRICS: Final[tuple[Metric, ...]] = (
+    Metric(WORKER, "records-ready", "Records that wait for their turn.", _now("ready")),
+    Metric(WORKER, "records-running", "Records whose handlers run.", _now("running")),
+    Metric(WORKER, "records-waiting", "Records that wait to be tried again.", _now("waiting")),
+    Metric(WORKER, "handler-time-avg", "Average time of a call of the handler, ms.", _avg("handler_times")),
+    Metric(WORKER, "handler-time-max", "Longest call that has ended, ms.", _max("handler_times")),
+    Metric(WORKER, "handler-running-max", "How long the longest call that has not ended takes so far, ms.",
+           _longest_call),
+    Metric(WORKER, "handler-calls-rate", "Calls of the handler that ended, per second.", _often("handler_times")),
+    Metric(WORKER, "handler-calls-total", "Calls of the handler that ended.", _times("handler_times")),
+    Metric(WORKER, "handler-time-total", "Time of all of them, ms.", _total("handler_times")),
+    Metric(WORKER, "lock-age-avg", "Average time from the receipt of a record to the end of a call with it, ms.",
+           _avg("lock_ages")),
+    Metric(WORKER, "lock-age-max", "Longest such time, ms.", _max("lock_ages")),
+    Metric(WORKER, "received-total", "Records delivered to the worker.", _counted("received")),
+    Metric(WORKER, "redelivered-total", "Of these, on their second or a later delivery.", _counted("redelivered")),
+    Metric(WORKER, "accepted-total", "Records accepted.", _counted("accepted")),
+    Metric(WORKER, "released-total", "Records released.", _counted("released")),
+    Metric(WORKER, "rejected-total", "Records rejected.", _counted("rejected")),
+    Metric(WORKER, "failed-total", "How often a handler raised, or a value could not be deserialized.",
+           _counted("failed")),
+    Metric(WORKER, "retried-total", "How often a handler was to be called again under the same lock.",
+           _counted("retried")),
+    Metric(WORKER, "lost-total", "Records whose lock was lost before they were settled.", _counted("lost")),
+    Metric(WORKER, "unknown-total", "Acknowledgements that failed, or whose outcome is not known.",
+           _counted("unknown")),
+)  # fmt: skip
+"""The metrics of a worker; a client without one has none of them."""
+
 
 def readings(measurements: Measurements, now_ms: int) -> Iterator[Reading]:
     """All metrics as they are now."""
@@ -231,6 +276,9 @@ def readings(measurements: Measurements, now_ms: int) -> Iterator[Reading]:
     for node_id, traffic in tuple(measurements.nodes.items()):
         for metric in NODE_METRICS:
             yield Reading(metric, node_id, metric.read(traffic, now_ms))
+    if measurements.worker is not None:
+        for metric in WORKER_METRICS:
+            yield Reading(metric, None, metric.read(measurements.worker, now_ms))
 
 
 def as_mapping(measurements: Measurements, now_ms: int) -> dict[str, dict[str, float]]:
