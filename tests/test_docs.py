@@ -2,13 +2,16 @@
 
 A comment before a Python block says how it is run. None: as a program of its own. `uses: …`: with those names given.
 `runs until interrupted`: as a process that gets a SIGINT. `runs until stopped`: the same, and it ends by itself.
+`serves PATH`: as an ASGI application, of which the path is asked.
 `not run: why`: compiled only.
 """
 
 from __future__ import annotations
 
 import ast
+import asyncio
 import inspect
+import json
 import logging
 import re
 import shlex
@@ -25,8 +28,9 @@ import attrs
 import click
 import pytest
 import trustme
+from support.asgi import serving
 from support.documentation import ROOT, Block, anchors, blocks_of, environment, links_of, pages, prose_of, table_below
-from support.waiting import wait_until
+from support.waiting import patience_s, wait_until
 from test_architecture import MAY_IMPORT, VALUES
 
 import kafka_share.broker
@@ -182,7 +186,7 @@ def test_security_settings_are_accepted_when_the_files_exist(
 @pytest.mark.parametrize("block", marked("runs until"))
 def test_a_block_works_until_it_is_interrupted_or_stopped(block: Block, broker: ReferenceBroker) -> None:
     """A worker ends by itself, and its handlers print in any order."""
-    code = block.code.replace("localhost:9092", broker.bootstrap_servers)
+    code = block.code.replace("localhost:9092", broker.bootstrap_servers).replace("8080", "0")
     with subprocess.Popen(
         [sys.executable, "-u", "-W", "error", "-c", code], env=environment(), stdout=subprocess.PIPE, text=True,
         stderr=subprocess.PIPE,
@@ -198,6 +202,27 @@ def test_a_block_works_until_it_is_interrupted_or_stopped(block: Block, broker: 
     else:
         assert errors.rstrip().endswith("KeyboardInterrupt")
     assert lines == ["order 1\n", "order 2\n", "order 3\n"], errors
+    assert left_over(broker) == []
+
+
+@pytest.mark.parametrize("block", marked("serves "))
+def test_a_service_handles_records_until_its_lifespan_ends(
+    block: Block, broker: ReferenceBroker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The route says that the worker is healthy; what was handled is not delivered again."""
+    names: dict[str, Any] = {"__name__": "service"}
+    code = block.code.replace("localhost:9092", broker.bootstrap_servers)
+    exec(compile("\n" * block.line + code, str(block.page), "exec"), names)
+
+    async def main() -> None:
+        async with serving(names["app"]) as service, asyncio.timeout(patience_s()):
+            while len(broker.requests(ShareFetchRequest.API_KEY)) < 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)  # nothing tells
+            status, body = await service.get(block.mark.removeprefix("serves "))
+            assert (status, json.loads(body)["phase"]) == (200, "running")
+
+    asyncio.run(main())
+    assert sorted(capsys.readouterr().out.splitlines()) == [f"order {order!r}" for order in ORDERS]
     assert left_over(broker) == []
 
 
@@ -225,7 +250,8 @@ def test_a_block_is_valid_python_when_it_is_not_run(block: Block) -> None:
 def test_every_mark_is_known() -> None:
     uses = ("uses: admin", "uses: consumer", "uses: broker, explicit consumer", "uses: tls")
     known = ("", *uses, "runs until interrupted", "runs until stopped")
-    assert [b.place for b in PYTHON if b.mark not in known and not b.mark.startswith("not run: ")] == []
+    starts = ("not run: ", "serves ")
+    assert [b.place for b in PYTHON if b.mark not in known and not b.mark.startswith(starts)] == []
 
 
 # ---- commands
