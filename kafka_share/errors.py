@@ -22,6 +22,9 @@ Everything that the package raises on purpose derives from `KafkaShareError`::
     │   └── LocalProtocolError           …that we were asked to send
     ├── OperationTimeoutError            time ran out                                            (TimeoutError)
     ├── WakeupError                      `wakeup()` was called
+    ├── LockLostError                    a handler succeeded when its record was not ours any more
+    ├── HandlerProcessError              the process that ran a handler died
+    ├── BatchError                       raised by a handler: these records of its batch have failed
     ├── BrokerError                      a broker answered with an error code; one subclass for each code
     │   └── …                            see `ERRORS`
     └── InternalError                    a defect of kafka_share itself: please report it
@@ -188,6 +191,27 @@ class OperationTimeoutError(KafkaShareError, TimeoutError):
 
 class WakeupError(KafkaShareError):
     """`wakeup()` was called while, or before, the consumer was blocking."""
+
+
+class LockLostError(KafkaShareError):
+    """A handler of a worker has returned, and the lock of its record had been lost: the record is delivered again."""
+
+
+class HandlerProcessError(KafkaShareError):
+    """The process that ran a handler of a worker died, or could not begin. The message says how it ended."""
+
+
+class BatchError(KafkaShareError):
+    """Raised by a handler of batches: these records have failed, each with its exception; the others have succeeded.
+
+    Attribute: `failures` (dict of `ShareRecord` to exception). Raises `InvalidArgumentError` if there are none.
+    """
+
+    def __init__(self, failures: Mapping[Any, Exception]) -> None:
+        if not failures:
+            raise InvalidArgumentError("a BatchError names at least one record that has failed")
+        super().__init__(f"{len(failures)} records of the batch have failed")
+        self.failures = dict(failures)
 
 
 class InternalError(KafkaShareError):

@@ -10,22 +10,32 @@ import asyncio
 import inspect
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Generator, Iterable
+from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, Final, Generic, TypeAlias, Unpack
+from typing import Any, Final, Generic, Literal, TypeAlias, Unpack
 
 import attrs
 
 from kafka_share.application.arguments import topic_set
 from kafka_share.config import ShareConsumerConfig
 from kafka_share.deserializers import Deserializer, PlainDeserializer
-from kafka_share.errors import ConfigurationError, IllegalStateError
-from kafka_share.handling.driver import Driver, Plan
+from kafka_share.errors import (
+    BatchError,
+    ConfigurationError,
+    HandlerProcessError,
+    IllegalStateError,
+    KafkaShareError,
+    LockLostError,
+)
+from kafka_share.handling.driver import Driver
+from kafka_share.handling.job import Job
 from kafka_share.handling.jobs import Counts
 from kafka_share.handling.lease import Lease
 from kafka_share.handling.leasing import Leasing
+from kafka_share.handling.plan import Plan
 from kafka_share.handling.policy import OnError, Policy, Reject, Release, Retry
+from kafka_share.handling.processes import ProcessDriver
 from kafka_share.handling.tasks import TaskDriver
 from kafka_share.handling.threads import ThreadDriver
 from kafka_share.health import Health
@@ -33,14 +43,22 @@ from kafka_share.network.clock import clock_ms
 from kafka_share.records import K, ShareRecord, V
 from kafka_share.settings import ShareConsumerSettings
 
-__all__ = ["Counts", "Lease", "Reject", "Release", "Retry", "RunningRecord", "ShareWorker", "WorkerState"]
+__all__ = [
+    "BatchError", "Counts", "HandlerProcessError", "Lease", "LockLostError", "Reject", "Release", "Retry",
+    "RunningRecord", "ShareWorker", "WorkerState",
+]  # fmt: skip
 
 Handler: TypeAlias = (
-    Callable[[ShareRecord[K, V]], Awaitable[None] | None] | Callable[[ShareRecord[K, V], Lease], Awaitable[None] | None]
+    Callable[[ShareRecord[K, V]], Awaitable[None] | None]
+    | Callable[[ShareRecord[K, V], Lease], Awaitable[None] | None]
+    | Callable[[list[ShareRecord[K, V]]], Awaitable[None] | None]
+    | Callable[[list[ShareRecord[K, V]], Lease], Awaitable[None] | None]
 )
 
 RECORDS_PER_HANDLER: Final = 5
 """The window, unless it is set: so many records for each that may be in work."""
+BATCHES_PER_HANDLER: Final = 2
+"""The same with batches."""
 TROUBLE_MS: Final = 120_000
 """How long an error may last until a worker counts as unhealthy."""
 
@@ -64,6 +82,8 @@ class RunningRecord:
     running_for_ms: int
     is_lost: bool
     """Whether its lock was lost, so that its result counts for nothing."""
+    is_slow: bool
+    """Whether its handler runs longer than `expected_ms`."""
 
 
 @attrs.frozen
@@ -98,7 +118,18 @@ class ShareWorker(Generic[K, V]):
       them. The closest class counts. It adds to the default: `Retry()` for every exception, and `Release(5_000)` for a
       value that cannot be deserialized.
     - `max_deliveries`: on this delivery of a record, and on the group's last one, a release becomes a rejection.
-    - `window_records`: how many records may be here at a time, waiting and running. Default: five for each handler.
+    - `window_records`: how many records may be here at a time, waiting and running. Default: five for each handler, two
+      batches for each with batches.
+    - `processes`: run a plain handler in so many processes, for work that needs the CPU; it takes the place of
+      `concurrency`. The handler and its records are pickled, so it is a function of a module. A process that dies is a
+      failure of its record: `HandlerProcessError`.
+    - `batch_records`: the handler gets a list of up to so many records, which come together within `batch_wait_ms`.
+      What it raises is the failure of all of them, unless it is a `BatchError`.
+    - `ordered_by`: "key", or a function of a record that returns a key. Records of equal key are handled one after
+      another here, others at the same time; those without a key (None) are not ordered.
+    - `expected_ms`: a handler that takes longer is named in a WARNING, again each time that the span has doubled.
+    - `on_not_accepted`: called with a record and an error when a handler has returned and the record was not accepted:
+      with a `LockLostError` if its lock had been lost.
     - `drain_timeout_ms`: how long `stop` lets handlers run before it cancels them.
 
     The others are the settings of `KafkaShareConsumer`. Of these the worker sets `share_acknowledgement_mode`,
@@ -116,9 +147,15 @@ class ShareWorker(Generic[K, V]):
         on_error: OnError | None = None,
         max_deliveries: int | None = None,
         concurrency: int = 10,
+        processes: int | None = None,
+        batch_records: int | None = None,
+        batch_wait_ms: int = 100,
+        ordered_by: Literal["key"] | Callable[[ShareRecord[K, V]], Hashable] | None = None,
         window_records: int | None = None,
         max_lease_ms: int = 900_000,
+        expected_ms: int | None = None,
         drain_timeout_ms: int = 25_000,
+        on_not_accepted: Callable[[ShareRecord[K, V], KafkaShareError], object] | None = None,
         key_deserializer: Deserializer[K] | PlainDeserializer[K] | None = None,
         value_deserializer: Deserializer[V] | PlainDeserializer[V] | None = None,
         **settings: Unpack[ShareConsumerSettings],
@@ -130,18 +167,24 @@ class ShareWorker(Generic[K, V]):
             raise ConfigurationError("a worker needs at least one topic")
         given: dict[str, Any] = {**settings, "key_deserializer": key_deserializer}
         given["value_deserializer"] = value_deserializer
-        self._is_async = _is_async(handler)
         plan = Plan(
             topics=tuple(sorted(names)),
             handler=handler,
             takes_lease=_takes_lease(handler),
             policy=Policy(on_error, max_deliveries),
             concurrency=concurrency,
+            processes=processes,
+            batch_records=batch_records,
+            batch_wait_ms=batch_wait_ms,
+            ordered_by=ordered_by,
             max_lease_ms=max_lease_ms,
+            expected_ms=expected_ms,
             drain_timeout_ms=drain_timeout_ms,
-            settings=_consumer_settings(given, concurrency, window_records),
+            on_not_accepted=on_not_accepted,
+            settings=given,
         )
-        self._driver: Driver = TaskDriver(plan) if self._is_async else ThreadDriver(plan)
+        plan.settings.update(_consumer_settings(plan, window_records))
+        self._driver: Driver = _driver(plan)
         self._has_begun = False
         self._has_ended = False
 
@@ -209,12 +252,7 @@ class ShareWorker(Generic[K, V]):
     def inspect(self) -> WorkerState:
         """What the worker does now, and what it has done. Any thread."""
         jobs, now_ms = self._driver.jobs, clock_ms()
-        running = tuple(
-            RunningRecord(
-                job.record.topic, job.record.partition, job.record.offset, max(0, now_ms - job.since_ms), job.is_lost
-            )
-            for job in jobs.running()
-        )
+        running = tuple(self._running_record(job, max(0, now_ms - job.since_ms)) for job in jobs.running())
         consumer = self._driver.consumer
         return WorkerState(
             phase=self._phase(),
@@ -224,6 +262,11 @@ class ShareWorker(Generic[K, V]):
             counts=self._driver.counts(),
             consumer=None if consumer is None else consumer.health(),
         )
+
+    def _running_record(self, job: Job, running_for_ms: int) -> RunningRecord:
+        record, expected_ms = job.record, self._driver.plan.expected_ms
+        is_slow = expected_ms is not None and running_for_ms >= expected_ms
+        return RunningRecord(record.topic, record.partition, record.offset, running_for_ms, job.is_lost, is_slow)
 
     def _phase(self) -> str:
         if self._has_ended:
@@ -250,7 +293,7 @@ class ShareWorker(Generic[K, V]):
             return False
         if state.consumer.is_fatal or (state.consumer.error_for_ms or 0) > TROUBLE_MS:
             return False
-        return sum(one.is_lost for one in state.running) < self._driver.plan.concurrency
+        return not self._driver.jobs.is_stuck
 
     def __repr__(self) -> str:
         return f"<ShareWorker {self._phase()} topics={list(self._driver.plan.topics)}>"
@@ -261,20 +304,34 @@ def consumer_of(worker: ShareWorker[Any, Any]) -> Leasing | None:
     return worker._driver.consumer
 
 
-def _consumer_settings(given: dict[str, Any], concurrency: int, window_records: int | None) -> dict[str, Any]:
+def _driver(plan: Plan) -> Driver:
+    if _is_async(plan.handler):
+        if plan.processes is not None:
+            raise ConfigurationError("processes run plain handlers, and this one is async def")
+        return TaskDriver(plan)
+    return ThreadDriver(plan) if plan.processes is None else ProcessDriver(plan)
+
+
+def _consumer_settings(plan: Plan, window_records: int | None) -> dict[str, Any]:
     """The settings of the worker's consumer. Raises `ConfigurationError`."""
+    given = plan.settings
     names = {name.replace(".", "_") for name in given}
     for name in (*_OWN, "explicit_window_records"):
         if name in names:
             hint = ": use window_records" if name == "explicit_window_records" else ""
             raise ConfigurationError(f"{name} cannot be set on a worker, which sets it itself{hint}")
-    window = RECORDS_PER_HANDLER * concurrency if window_records is None else window_records
+    batch = plan.batch_records
+    per_handler = RECORDS_PER_HANDLER if batch is None else BATCHES_PER_HANDLER * batch
+    window = per_handler * plan.handlers if window_records is None else window_records
     settings: dict[str, Any] = {**given, **_OWN, "explicit_window_records": window}
     if "share_acquire_mode" not in names:
         settings["share_acquire_mode"] = "record_limit"
     ShareConsumerConfig.from_mapping(settings)  # says now what would be wrong later
-    if window < concurrency:
-        raise ConfigurationError(f"window_records is {window}: it is at least concurrency, {concurrency}")
+    if window < plan.handlers:
+        name = "concurrency" if plan.processes is None else "processes"
+        raise ConfigurationError(f"window_records is {window}: it is at least {name}, {plan.handlers}")
+    if batch is not None and window < batch:
+        raise ConfigurationError(f"window_records is {window}: it is at least batch_records, {batch}")
     return settings
 
 

@@ -83,7 +83,8 @@ NOT_MACHINES: Final = {
     "native/__init__.py",  # the variable that chooses
 }
 ALSO_MACHINES: Final = {
-    "handling/jobs.py", "handling/policy.py", "network/wire.py", "spark/lease.py", "spark/lease_book.py",
+    "handling/job.py", "handling/jobs.py", "handling/policy.py", "handling/slowness.py", "handling/turns.py",
+    "network/wire.py", "spark/lease.py", "spark/lease_book.py",
     "spark/offsets.py",
 }  # fmt: skip
 

@@ -9,14 +9,12 @@ from __future__ import annotations
 import abc
 import logging
 from collections import deque
-from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import attrs
 
 from kafka_share.config import ShareConsumerConfig
-from kafka_share.config_checks import whole_number
 from kafka_share.core.metrics.measurements import WorkerMeasurements
 from kafka_share.errors import (
     CallerError,
@@ -26,10 +24,11 @@ from kafka_share.errors import (
     KafkaShareError,
     UnsupportedVersionError,
 )
-from kafka_share.handling.jobs import Command, Counts, Event, Job, Jobs, Settle, Start, Tell
+from kafka_share.handling.job import Call, Job, Record
+from kafka_share.handling.jobs import ACCEPT, Command, Counts, Event, Jobs, Settle, Start, Tell
 from kafka_share.handling.lease import Lease
 from kafka_share.handling.leasing import Leasing
-from kafka_share.handling.policy import Policy
+from kafka_share.handling.plan import Plan
 from kafka_share.harmless import excerpt
 from kafka_share.network.clock import clock_ms
 from kafka_share.records import AcknowledgeType
@@ -38,7 +37,6 @@ log: logging.Logger = logging.getLogger("kafka_share.worker")
 
 LOOK_EVERY_MS: Final = 1_000
 """How long a poll lasts, after which locks are looked at."""
-MOST_HANDLERS: Final = 10_000
 CLOSE_TIMEOUT_MS: Final = 30_000
 CLOSE_AT_ONCE_MS: Final = 1_000
 
@@ -47,22 +45,6 @@ _LEVELS: Final = {
     Event.LAST_DELIVERY: logging.ERROR,
 }
 """Of what is logged; all else is a WARNING."""
-
-
-@attrs.frozen(kw_only=True)
-class Plan:
-    """What a worker was made with. Raises `ConfigurationError` for what is out of range."""
-
-    topics: tuple[str, ...]
-    handler: Callable[..., Any]
-    takes_lease: bool
-    """Whether the handler has a second parameter."""
-    policy: Policy
-    concurrency: int = attrs.field(validator=whole_number(1, MOST_HANDLERS))
-    max_lease_ms: int = attrs.field(validator=whole_number(1))
-    drain_timeout_ms: int = attrs.field(validator=whole_number(0))
-    settings: dict[str, Any]
-    """Of the consumer."""
 
 
 class Driver(abc.ABC):
@@ -76,9 +58,11 @@ class Driver(abc.ABC):
         config = ShareConsumerConfig.from_mapping(plan.settings)
         self.jobs: Jobs = Jobs(
             plan.policy,
-            concurrency=plan.concurrency,
+            plan.turns(),
+            concurrency=plan.handlers,
             max_lease_ms=plan.max_lease_ms,
             drain_timeout_ms=plan.drain_timeout_ms,
+            expected_ms=plan.expected_ms,
             measured=WorkerMeasurements(config.metrics_num_samples, config.metrics_sample_window_ms),
         )
         self.consumer: Leasing | None = None
@@ -88,7 +72,7 @@ class Driver(abc.ABC):
         """Why the worker has ended by itself."""
         self._outcomes: deque[tuple[Job, KafkaShareError | None]] = deque()
         """What the background thread has told."""
-        self._leases: dict[Job, Lease] = {}
+        self._leases: dict[Call, Lease] = {}
         self._trouble = ""
         """What a poll has raised last, and no record has come since."""
         self._looks_at_ms = 0
@@ -150,32 +134,32 @@ class Driver(abc.ABC):
             job, error = self._outcomes.popleft()
             self.jobs.settled(job, error)
 
-    def _finished(self, job: Job, error: BaseException | None) -> None:
-        del self._leases[job]
+    def _finished(self, call: Call, error: BaseException | None) -> None:
+        del self._leases[call]
         now_ms = clock_ms()
-        self.jobs.finished(job, error, now_ms)
+        self.jobs.finished(call, error, now_ms)
         self._perform(self.jobs.poll(now_ms))
 
     def _perform(self, commands: list[Command]) -> None:
         for command in commands:
             if isinstance(command, Start):
-                lease = self._leases[command.job] = Lease(command.job)
-                self._start(command.job, lease)
+                lease = self._leases[command.call] = Lease(command.call.records, command.call.tries)
+                self._start(command.call, lease)
             elif isinstance(command, Settle):
                 self._settle(command.job, command.kind, command.delay_ms)
             elif isinstance(command, Tell):
                 self._tell(command)
             else:
-                self._leases[command.job].end(command.reason)
-                self._cancel(command.job, command.reason)
+                self._leases[command.call].end(command.reason)
+                self._cancel(command.call, command.reason)
 
     @abc.abstractmethod
-    def _start(self, job: Job, lease: Lease) -> None:
+    def _start(self, call: Call, lease: Lease) -> None:
         """Have the handler called; `_finished` tells how it went."""
 
     @abc.abstractmethod
-    def _cancel(self, job: Job, reason: str) -> None:
-        """End the handler of this record, if it can be ended. Its lease has ended already."""
+    def _cancel(self, call: Call, reason: str) -> None:
+        """End this call of the handler, if it can be ended. Its lease has ended already."""
 
     def _settle(self, job: Job, kind: AcknowledgeType, delay_ms: int) -> None:
         assert self.consumer is not None
@@ -192,8 +176,11 @@ class Driver(abc.ABC):
     def _on_outcome(self, job: Job, error: KafkaShareError | None) -> None:
         self._outcomes.append((job, error))
 
-    def _arguments(self, job: Job, lease: Lease) -> tuple[object, ...]:
-        return (job.record, lease) if self.plan.takes_lease else (job.record,)
+    def _arguments(self, call: Call, lease: Lease) -> tuple[object, ...]:
+        return (self._argument(call), lease) if self.plan.takes_lease else (self._argument(call),)
+
+    def _argument(self, call: Call) -> Record | list[Record]:
+        return call.jobs[0].record if self.plan.batch_records is None else call.records
 
     # ---- what goes wrong
 
@@ -209,22 +196,35 @@ class Driver(abc.ABC):
         self._trouble = text
 
     def _tell(self, command: Tell) -> None:
+        self._log(command)
+        told = self.plan.on_not_accepted
+        is_late = command.event is Event.RESULT_LOST
+        is_refused = command.event is Event.NOT_ACKNOWLEDGED and command.job.kind is ACCEPT
+        if told is None or not (is_late or is_refused):
+            return
+        assert isinstance(command.error, KafkaShareError)
+        try:
+            told(command.job.record, command.error)
+        except Exception:
+            log.exception("on_not_accepted raised for %s", command.job.place)
+
+    def _log(self, command: Tell) -> None:
         level = _LEVELS.get(command.event, logging.WARNING)
         if not log.isEnabledFor(level):
             return
-        text = f"{self._handler_name} {command.job.place} (delivery {command.job.record.delivery_count}): "
-        text += command.event.value
+        job, error = command.job, command.error
+        text = f"{self.plan.handler_name} {job.place} (delivery {job.record.delivery_count})"
+        if command.more:
+            text += f" and {command.more} more of its batch"
+        text += f": {command.event.value}"
+        if command.running_for_ms:
+            text += f", {command.running_for_ms} ms so far"
         if command.pause_ms:
             text += f", in {command.pause_ms} ms"
-        error = command.error
         if error is None or level < logging.WARNING or isinstance(error, KafkaShareError):
             log.log(level, "%s%s", text, "" if error is None else f": {excerpt(repr(error))}")
         else:
             log.log(level, "%s", text, exc_info=error)
-
-    @property
-    def _handler_name(self) -> str:
-        return getattr(self.plan.handler, "__qualname__", None) or type(self.plan.handler).__name__
 
     # ---- the end
 

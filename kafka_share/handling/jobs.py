@@ -1,7 +1,7 @@
 """The rules of a worker, as a machine: records go in, and what to start, cancel and acknowledge comes out.
 
 A driver tells it what has happened (`arrived`, `finished`, `lock_lost`, `settled`, `drain`, `abort`), performs what
-`poll` returns, and looks again at `wake_at_ms` at the latest. One caller at a time; only `leased` and `state` may be
+`poll` returns, and looks again at `wake_at_ms` at the latest. One caller at a time; only `leased` and `running` may be
 called by any thread, as they read. There is no clock here, no thread, no consumer, and nothing waits.
 
 A record's way:
@@ -10,23 +10,37 @@ A record's way:
                  ▲         │           ▲
                  └─ WAITING ◄──────────┘   WAITING: its handler failed, and is called again after a pause
     A lost lock ends READY and WAITING at once; RUNNING is cancelled, and its result counts for nothing.
+
+Whose turn it is, and how many records one call of the handler gets, `turns` decides.
 """
 
 from __future__ import annotations
 
 import enum
-from collections import deque
 from collections.abc import Iterable
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 
 from kafka_share.core.metrics.measurements import WorkerMeasurements
-from kafka_share.errors import KafkaShareError
+from kafka_share.errors import (
+    BatchError,
+    ConsumerClosedError,
+    FencedLeaderEpochError,
+    IllegalStateError,
+    InvalidRecordStateError,
+    InvalidShareSessionEpochError,
+    KafkaShareError,
+    LockLostError,
+    NotLeaderOrFollowerError,
+    ShareSessionNotFoundError,
+)
+from kafka_share.handling.job import Call, Job, Record, Stage
 from kafka_share.handling.policy import Policy, Reject, Release, Retry
-from kafka_share.records import AcknowledgeType, ShareRecord
+from kafka_share.handling.slowness import Slowness
+from kafka_share.handling.turns import InOrder, Turns
+from kafka_share.records import AcknowledgeType
 
-Record: TypeAlias = ShareRecord[Any, Any]
 ACCEPT: Final = AcknowledgeType.ACCEPT
 RELEASE: Final = AcknowledgeType.RELEASE
 REJECT: Final = AcknowledgeType.REJECT
@@ -38,14 +52,15 @@ CANCEL_GRACE_MS: Final = 1_000
 OUTAGE_RECORDS: Final = 3
 """This many new records in a row have failed, and nothing has succeeded since: that is no fault of theirs."""
 
-
-class Stage(enum.Enum):
-    """Where a record is on its way."""
-
-    READY = "waits for its turn"
-    RUNNING = "its handler runs"
-    WAITING = "waits to be tried again"
-    SETTLING = "acknowledged, without an outcome yet"
+_LOST: Final = (
+    FencedLeaderEpochError,
+    IllegalStateError,
+    InvalidRecordStateError,
+    InvalidShareSessionEpochError,
+    NotLeaderOrFollowerError,
+    ShareSessionNotFoundError,
+)
+"""What the acknowledgement of a record fails with whose lock was lost before."""
 
 
 class Phase(enum.Enum):
@@ -56,47 +71,18 @@ class Phase(enum.Enum):
     CANCELLING = "cancelling"
 
 
-@attrs.define(eq=False)
-class Job:
-    """One delivery of a record, from its receipt to the outcome of its acknowledgement."""
-
-    record: Record
-    lease_ends_at_ms: int
-    successes_seen: int
-    """How many handlers had succeeded at the receipt or the latest failure."""
-    stage: Stage = Stage.READY
-    tries: int = 0
-    faults: int = 0
-    """Failures between which other records succeeded."""
-    since_ms: int = 0
-    """RUNNING: when this try began."""
-    due_at_ms: int = 0
-    """WAITING: when to try again."""
-    is_lost: bool = False
-    is_cancelled: bool = False
-    is_overdue: bool = False
-    """The lease has ended while the handler runs."""
-    kind: AcknowledgeType | None = None
-    """SETTLING: how it was acknowledged."""
-
-    @property
-    def place(self) -> str:
-        """For logs: never the payload."""
-        return f"{self.record.topic}-{self.record.partition}@{self.record.offset}"
-
-
 @attrs.frozen
 class Start:
     """Call the handler."""
 
-    job: Job
+    call: Call
 
 
 @attrs.frozen
 class Cancel:
     """End the handler, if it can be ended, and tell it why."""
 
-    job: Job
+    call: Call
     reason: str
 
 
@@ -120,16 +106,19 @@ class Event(enum.Enum):
     RESULT_LOST = "its handler succeeded after the lock was lost, so it is delivered again"
     NOT_ACKNOWLEDGED = "its acknowledgement failed, so it may be delivered again"
     LEASE_ENDED = "its handler runs longer than max_lease_ms, so its lock is not renewed any more"
+    SLOW = "its handler takes longer than expected"
 
 
-@attrs.frozen
+@attrs.define
 class Tell:
-    """Log what has happened to a record."""
+    """Log what has happened to a record, and to `more` others in the same way by the same call."""
 
     event: Event
     job: Job
     error: BaseException | None = None
     pause_ms: int = 0
+    running_for_ms: int = 0
+    more: int = 0
 
 
 Command: TypeAlias = Start | Cancel | Settle | Tell
@@ -152,6 +141,8 @@ class Counts:
     """How often a handler was to be called again under the same lock."""
     lost: int = 0
     """Records whose lock was lost before they were settled. They are delivered again."""
+    late: int = 0
+    """Records whose handler succeeded after the lock was lost, so that they were not accepted (`LockLostError`)."""
     unknown: int = 0
     """Acknowledgements that failed, or whose outcome is not known. The records may be delivered again."""
 
@@ -173,16 +164,20 @@ class Jobs:
     def __init__(
         self,
         policy: Policy,
+        turns: Turns | None = None,
         *,
         concurrency: int,
         max_lease_ms: int,
         drain_timeout_ms: int,
+        expected_ms: int | None = None,
         measured: WorkerMeasurements | None = None,
     ) -> None:
         self.counts: Counts = Counts()
         self.measured: WorkerMeasurements = measured or WorkerMeasurements()
         self.phase: Phase = Phase.RUNNING
         self._policy = policy
+        self._turns = InOrder() if turns is None else turns
+        self._slowness = Slowness(expected_ms)
         self._concurrency = concurrency
         self._max_lease_ms = max_lease_ms
         self._drain_timeout_ms = drain_timeout_ms
@@ -190,14 +185,16 @@ class Jobs:
         """DRAINING: when handlers are cancelled. CANCELLING: when nobody waits for them any more."""
         self._jobs: dict[Job, None] = {}
         """All but those that are settling, in the order of their receipt."""
-        self._ready: deque[Job] = deque()
+        self._calls: dict[Call, None] = {}
+        """Those that run."""
         self._waiting: dict[Job, None] = {}
-        self._running = 0
         self._settling = 0
         self._successes = 0
         self._new_failures = 0
         """How many records have failed at their very first try since the latest success."""
         self._commands: list[Command] = []
+        self._told: Tell | None = None
+        """The latest of the commands that tells something."""
 
     # ---- what has happened
 
@@ -211,30 +208,25 @@ class Jobs:
             if record.error is not None:
                 self._failed(job, record.error, now_ms)
             else:
-                self._ready.append(job)
+                self._make_ready(job, now_ms)
         if self.phase is not Phase.RUNNING:
             self._give_back()
 
-    def finished(self, job: Job, error: BaseException | None, now_ms: int) -> None:
-        """The handler has returned, or raised this."""
-        assert job.stage is Stage.RUNNING, f"{job} does not run"
-        self._running -= 1
-        self.measured.handled(now_ms - job.since_ms, now_ms - job.lease_ends_at_ms + self._max_lease_ms, now_ms)
-        if job.is_lost:
-            self._end(job)
-            if error is None:
-                self._tell(Event.RESULT_LOST, job)
-        elif error is None:
-            self._successes += 1
-            self._new_failures = 0
-            self._settle(job, ACCEPT)
-        elif job.is_cancelled:
-            self._settle(job, RELEASE)
-        elif isinstance(error, Exception):
-            self._failed(job, error, now_ms)
-        else:  # sys.exit() in a handler, or a task that others have cancelled
-            self._tell(Event.GIVEN_BACK, job, error)
-            self._settle(job, RELEASE)
+    def finished(self, call: Call, error: BaseException | None, now_ms: int) -> None:
+        """The handler has returned, or raised this. A `BatchError` names the records that have failed."""
+        assert call in self._calls, f"{call.place} does not run"
+        del self._calls[call]
+        self._slowness.ended(call)
+        received_at_ms = min(job.lease_ends_at_ms for job in call.jobs) - self._max_lease_ms
+        self.measured.handled(now_ms - call.since_ms, now_ms - received_at_ms, now_ms)
+        outcomes = list(zip(call.jobs, _outcomes(call, error), strict=True))
+        for job in [job for job, failure in outcomes if failure is None]:
+            self._succeeded(job)
+        new_failures = self._new_failures
+        for job, failure in outcomes:
+            if failure is not None:
+                self._raised(job, failure, now_ms, is_cancelled=call.is_cancelled)
+        self._new_failures = min(self._new_failures, new_failures + 1)  # a batch is one sign of an outage, not many
 
     def lock_lost(self, job: Job) -> None:
         """The record is not ours any more. It may be told more than once."""
@@ -243,17 +235,23 @@ class Jobs:
         job.is_lost = True
         self.counts.lost += 1
         self._tell(Event.LOCK_LOST, job)
-        if job.stage is Stage.RUNNING:
-            self._cancel(job, "its lock was lost")
-        else:
+        if job.stage is not Stage.RUNNING:
             self._end(job)
+            return
+        call = next(call for call in self._calls if job in call.jobs)
+        if call.is_lost:
+            self._cancel(call, "its lock was lost")
 
     def settled(self, job: Job, error: KafkaShareError | None) -> None:
         """The acknowledgement has an outcome: it was applied, or this is why not."""
         assert job.stage is Stage.SETTLING, f"{job} was not acknowledged"
         self._settling -= 1
         self.counts.add_outcome(job.kind, error)
-        if error is not None:
+        if error is None:
+            return
+        if job.kind is ACCEPT and isinstance(error, _LOST) and not isinstance(error, ConsumerClosedError):
+            self._result_lost(job, error)
+        else:
             self._tell(Event.NOT_ACKNOWLEDGED, job, error)
 
     # ---- the end
@@ -273,7 +271,7 @@ class Jobs:
         self._cancel_all(now_ms, grace_ms=0)
 
     def _give_back(self) -> None:
-        for job in [*self._ready, *self._waiting]:
+        for job in [*self._turns.waiting(), *self._waiting]:
             if self.phase is Phase.CANCELLING or not job.record.is_last_delivery:
                 self._settle(job, RELEASE)
 
@@ -281,8 +279,8 @@ class Jobs:
         self.phase = Phase.CANCELLING
         self._ends_at_ms = now_ms + grace_ms
         self._give_back()
-        for job in self.running():
-            self._cancel(job, "the worker stops")
+        for call in self._calls:
+            self._cancel(call, "the worker stops")
 
     @property
     def wants_records(self) -> bool:
@@ -304,19 +302,23 @@ class Jobs:
         self._end_leases(now_ms)
         for job in [job for job in self._waiting if job.due_at_ms <= now_ms]:
             del self._waiting[job]
-            job.stage = Stage.READY
-            self._ready.append(job)
-        while self._ready and self._running < self._concurrency:
-            self._start(self._ready.popleft(), now_ms)
-        commands, self._commands = self._commands, []
+            self._make_ready(job, now_ms)
+        while len(self._calls) < self._concurrency:
+            jobs = self._turns.take(now_ms, at_once=self.phase is not Phase.RUNNING)
+            if not jobs:
+                break
+            self._start(jobs, now_ms)
+        for call in self._slowness.poll(now_ms):
+            self._tell_slow(call, now_ms)
+        commands, self._commands, self._told = self._commands, [], None
         return commands
 
     def wake_at_ms(self) -> int | None:
         """When `poll` has to be called even if nothing happens."""
         times = [job.due_at_ms for job in self._waiting]
         lease_ends_at_ms = next((job.lease_ends_at_ms for job in self._jobs if not job.is_overdue), None)
-        if lease_ends_at_ms is not None:
-            times.append(lease_ends_at_ms)
+        turn_at_ms = self._turns.wake_at_ms() if len(self._calls) < self._concurrency else None
+        times += [at for at in (lease_ends_at_ms, turn_at_ms, self._slowness.wake_at_ms()) if at is not None]
         if self.phase is not Phase.RUNNING:
             times.append(self._ends_at_ms)
         return min(times, default=None)
@@ -334,9 +336,15 @@ class Jobs:
         return [job for job in list(self._jobs) if job.stage is Stage.RUNNING]
 
     @property
+    def is_stuck(self) -> bool:
+        """Whether nothing can begin, since all handlers have records whose locks were lost. Any thread."""
+        calls = list(self._calls)
+        return len(calls) >= self._concurrency and all(call.is_lost for call in calls)
+
+    @property
     def ready(self) -> int:
         """How many records wait for their turn."""
-        return len(self._ready)
+        return len(self._turns)
 
     @property
     def waiting(self) -> int:
@@ -345,12 +353,49 @@ class Jobs:
 
     # ---- rules
 
-    def _start(self, job: Job, now_ms: int) -> None:
-        job.stage = Stage.RUNNING
-        job.since_ms = now_ms
-        job.tries += 1
-        self._running += 1
-        self._commands.append(Start(job))
+    def _make_ready(self, job: Job, now_ms: int) -> None:
+        job.stage = Stage.READY
+        try:
+            self._turns.add(job, now_ms)
+        except Exception as error:  # noqa: BLE001 - of the application's function for keys: the record has failed
+            job.tries += 1
+            self._failed(job, error, now_ms)
+
+    def _start(self, jobs: tuple[Job, ...], now_ms: int) -> None:
+        for job in jobs:
+            job.stage = Stage.RUNNING
+            job.since_ms = now_ms
+            job.tries += 1
+        call = Call(jobs, now_ms)
+        self._calls[call] = None
+        self._slowness.begun(call)
+        self._commands.append(Start(call))
+
+    def _succeeded(self, job: Job) -> None:
+        if job.is_lost:
+            self._end(job)
+            self._result_lost(job)
+            return
+        self._successes += 1
+        self._new_failures = 0
+        self._settle(job, ACCEPT)
+
+    def _raised(self, job: Job, error: BaseException, now_ms: int, *, is_cancelled: bool) -> None:
+        if job.is_lost:
+            self._end(job)
+        elif is_cancelled:
+            self._settle(job, RELEASE)
+        elif isinstance(error, Exception):
+            self._failed(job, error, now_ms)
+        else:  # sys.exit() in a handler, or a task that others have cancelled
+            self._tell(Event.GIVEN_BACK, job, error)
+            self._settle(job, RELEASE)
+
+    def _result_lost(self, job: Job, cause: KafkaShareError | None = None) -> None:
+        self.counts.late += 1
+        error = LockLostError(f"the lock of {job.place} was lost before the record was accepted")
+        error.__cause__ = cause
+        self._tell(Event.RESULT_LOST, job, error)
 
     def _failed(self, job: Job, error: Exception, now_ms: int) -> None:
         self.counts.failed += 1
@@ -406,15 +451,14 @@ class Jobs:
 
     def _end(self, job: Job) -> None:
         """It is nothing that could be started, tried again or kept any more."""
-        if job.stage is Stage.READY and job in self._ready:
-            self._ready.remove(job)
+        self._turns.end(job)
         self._waiting.pop(job, None)
         del self._jobs[job]
 
-    def _cancel(self, job: Job, reason: str) -> None:
-        if not job.is_cancelled:
-            job.is_cancelled = True
-            self._commands.append(Cancel(job, reason))
+    def _cancel(self, call: Call, reason: str) -> None:
+        if not call.is_cancelled:
+            call.is_cancelled = True
+            self._commands.append(Cancel(call, reason))
 
     def _end_leases(self, now_ms: int) -> None:
         for job in self._jobs:
@@ -426,16 +470,40 @@ class Jobs:
                     self._tell(Event.LEASE_ENDED, job)
 
     def _tell(self, event: Event, job: Job, error: BaseException | None = None, pause_ms: int = 0) -> None:
-        self._commands.append(Tell(event, job, error, pause_ms))
+        told = self._told
+        if told is not None and error is not None and told.error is error and told.event is event:
+            told.more += 1  # a batch has failed as a whole: one line says so
+            return
+        self._told = Tell(event, job, error, pause_ms)
+        self._commands.append(self._told)
+
+    def _tell_slow(self, call: Call, now_ms: int) -> None:
+        running_for_ms, more = now_ms - call.since_ms, len(call.jobs) - 1
+        self._commands.append(Tell(Event.SLOW, call.jobs[0], running_for_ms=running_for_ms, more=more))
 
     def check(self) -> None:
         """Invariants; tests call it after every step."""
         stages = [job.stage for job in self._jobs]
-        assert stages.count(Stage.RUNNING) == self._running <= self._concurrency
-        assert stages.count(Stage.READY) == len(self._ready)
+        assert len(self._calls) <= self._concurrency
+        assert stages.count(Stage.RUNNING) == sum(len(call.jobs) for call in self._calls)
+        assert stages.count(Stage.READY) == len(self._turns) == len(self._turns.waiting())
         assert stages.count(Stage.WAITING) == len(self._waiting)
         assert Stage.SETTLING not in stages
         counts = self.counts
         ended = counts.accepted + counts.released + counts.rejected + counts.unknown
         lost_running = sum(job.is_lost for job in self._jobs)
         assert counts.received == ended + counts.lost - lost_running + self._settling + len(self._jobs)
+
+
+def _outcomes(call: Call, error: BaseException | None) -> list[BaseException | None]:
+    """What the result of a call means for each of its records."""
+    if not isinstance(error, BatchError):
+        return [error] * len(call.jobs)
+    failures = {(one.topic, one.partition, one.offset): failure for one, failure in error.failures.items()}
+    outcomes: list[BaseException | None] = [
+        failures.pop((one.topic, one.partition, one.offset), None) for one in call.records
+    ]
+    if failures:
+        error.add_note(f"{len(failures)} of its records were not in the batch, so all of the batch counts as failed")
+        return [error] * len(call.jobs)
+    return outcomes

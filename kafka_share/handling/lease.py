@@ -1,37 +1,39 @@
-"""What a handler may know of its hold on a record.
+"""What a handler may know of its hold on its records.
 
-Made by the drivers; handlers hold it, on any thread.
+Made by the drivers, and by the processes that run handlers; handlers hold it, on any thread.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
-from kafka_share.handling.jobs import Job
+from kafka_share.handling.job import Record
 
 
 class Lease:
-    """A handler's hold on one record: a second parameter of the handler gets it.
+    """A handler's hold on its record, or on the records of its batch: a second parameter of the handler gets it.
 
-    The worker renews the record's lock by itself, from its receipt on, for up to `max_lease_ms`.
+    The worker renews the locks by itself, from the receipt of the records on, for up to `max_lease_ms`.
     """
 
-    def __init__(self, job: Job) -> None:
-        self._job = job
-        self.tries: int = job.tries
+    def __init__(self, records: Sequence[Record], tries: int) -> None:
+        self._records = records
+        self.tries: int = tries
         """Which call of the handler this is for this delivery, from 1. `record.delivery_count` counts deliveries."""
         self.ended: threading.Event = threading.Event()
-        """Set when the work has no purpose any more: the lock was lost, or the worker stops and its drain timeout is
-        over. What the handler then returns counts for nothing. An async handler is cancelled as well."""
+        """Set when the work has no purpose any more: the lock was lost (of a batch: all its locks), or the worker stops
+        and its drain timeout is over. An async handler is cancelled as well, and so is one in a process."""
         self.reason: str | None = None
         """Why it has ended; None as long as it has not."""
 
     def remaining_ms(self) -> int:
-        """How long the lock lasts from now, unless it is renewed; 0 if it is lost.
+        """How long the lock lasts from now, unless it is renewed; 0 if it is lost. Of a batch: of the first one to end.
 
-        Where the broker renews no locks (Kafka 4.1, or a group that forbids it), this is all the time there is.
+        Where the broker renews no locks (Kafka 4.1, or a group that forbids it), this is all the time there is. A
+        process that runs the handler hears of no renewal: there it is counted from the call.
         """
-        return self._job.record.lock_remaining_ms()
+        return min(record.lock_remaining_ms() for record in self._records)
 
     def end(self, reason: str) -> None:
         """Called by the worker."""
@@ -39,4 +41,7 @@ class Lease:
         self.ended.set()
 
     def __repr__(self) -> str:
-        return f"<Lease of {self._job.place}: {self.reason or f'{self.remaining_ms()} ms'}>"
+        first = self._records[0]
+        more = f" and {len(self._records) - 1} more" if len(self._records) > 1 else ""
+        place = f"{first.topic}-{first.partition}@{first.offset}{more}"
+        return f"<Lease of {place}: {self.reason or f'{self.remaining_ms()} ms'}>"

@@ -1,4 +1,4 @@
-"""Runs coroutines as handlers: one task for each record in work, on the event loop that runs the worker.
+"""Runs coroutines as handlers: one task for each call, on the event loop that runs the worker.
 
 Everything here is on that loop; only `_wake` may be called from elsewhere.
 """
@@ -10,10 +10,11 @@ from contextlib import suppress
 from functools import partial
 
 from kafka_share.errors import KafkaShareError, WakeupError
-from kafka_share.handling.driver import Driver, Plan
-from kafka_share.handling.jobs import Job
+from kafka_share.handling.driver import Driver
+from kafka_share.handling.job import Call
 from kafka_share.handling.lease import Lease
 from kafka_share.handling.leasing import AsyncLeasingConsumer
+from kafka_share.handling.plan import Plan
 from kafka_share.network.clock import clock_ms
 
 
@@ -22,7 +23,7 @@ class TaskDriver(Driver):
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
-        self._tasks: dict[Job, asyncio.Task[None]] = {}
+        self._tasks: dict[Call, asyncio.Task[None]] = {}
         self._bell = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -77,22 +78,22 @@ class TaskDriver(Driver):
 
     # ---- handlers
 
-    def _start(self, job: Job, lease: Lease) -> None:
+    def _start(self, call: Call, lease: Lease) -> None:
         assert self._loop is not None
-        task = self._loop.create_task(self._call(job, lease), name=f"kafka-share handler of {job.place}")
-        self._tasks[job] = task
-        task.add_done_callback(partial(self._ended, job))
+        task = self._loop.create_task(self._call(call, lease), name=f"kafka-share handler of {call.place}")
+        self._tasks[call] = task
+        task.add_done_callback(partial(self._ended, call))
 
-    def _cancel(self, job: Job, reason: str) -> None:
-        self._tasks[job].cancel(reason)
+    def _cancel(self, call: Call, reason: str) -> None:
+        self._tasks[call].cancel(reason)
 
-    async def _call(self, job: Job, lease: Lease) -> None:
-        await self.plan.handler(*self._arguments(job, lease))
+    async def _call(self, call: Call, lease: Lease) -> None:
+        await self.plan.handler(*self._arguments(call, lease))
 
-    def _ended(self, job: Job, task: asyncio.Task[None]) -> None:
+    def _ended(self, call: Call, task: asyncio.Task[None]) -> None:
         """Also of a task that was cancelled before its first step."""
-        del self._tasks[job]
-        self._finished(job, asyncio.CancelledError() if task.cancelled() else task.exception())
+        del self._tasks[call]
+        self._finished(call, asyncio.CancelledError() if task.cancelled() else task.exception())
         if not self.jobs.wants_records:
             self._bell.set()
         elif (self.jobs.wake_at_ms() or self._looks_at_ms) < self._looks_at_ms:

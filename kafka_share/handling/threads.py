@@ -14,10 +14,11 @@ import threading
 from collections.abc import Callable
 
 from kafka_share.errors import KafkaShareError, WakeupError
-from kafka_share.handling.driver import Driver, Plan
-from kafka_share.handling.jobs import Job
+from kafka_share.handling.driver import Driver
+from kafka_share.handling.job import Call
 from kafka_share.handling.lease import Lease
 from kafka_share.handling.leasing import LeasingConsumer
+from kafka_share.handling.plan import Plan
 from kafka_share.network.clock import clock_ms
 
 
@@ -27,7 +28,7 @@ class ThreadDriver(Driver):
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
         self._lock = threading.Lock()
-        self._work: queue.SimpleQueue[tuple[Job, Lease] | None] = queue.SimpleQueue()
+        self._work: queue.SimpleQueue[tuple[Call, Lease] | None] = queue.SimpleQueue()
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
         """Reentrant, so that signal handlers may ring it."""
         self._threads: list[threading.Thread] = []
@@ -46,8 +47,11 @@ class ThreadDriver(Driver):
                     self._wait()
         finally:
             self._wakeup = _nobody
-            consumer.close(self._close_timeout_ms)
-            self._end_threads()
+            try:
+                self._end_handlers()
+            finally:
+                consumer.close(self._close_timeout_ms)
+            self._end_threads(waits=not self._leases)
         with self._lock:
             self._closed()
 
@@ -81,37 +85,41 @@ class ThreadDriver(Driver):
 
     # ---- handlers
 
-    def _start(self, job: Job, lease: Lease) -> None:
-        if len(self._threads) < min(self.plan.concurrency, len(self._leases)):
+    def _start(self, call: Call, lease: Lease) -> None:
+        if len(self._threads) < min(self.plan.handlers, len(self._leases)):
             name = f"kafka-share handler {len(self._threads) + 1}"
             self._threads.append(threading.Thread(target=self._run_handlers, name=name, daemon=True))
             self._threads[-1].start()
-        self._work.put((job, lease))
+        self._work.put((call, lease))
 
-    def _cancel(self, job: Job, reason: str) -> None:
+    def _cancel(self, call: Call, reason: str) -> None:
         """A thread cannot be cancelled: the handler looks at its lease, or not."""
 
     def _run_handlers(self) -> None:
-        for job, lease in iter(self._work.get, None):
-            error = self._call(job, lease)
+        for call, lease in iter(self._work.get, None):
+            error = self._call(call, lease)
             with self._lock:
-                self._finished(job, error)
+                self._finished(call, error)
                 wake_at_ms = self.jobs.wake_at_ms()
                 is_wanted = not self.jobs.wants_records or (wake_at_ms or self._looks_at_ms) < self._looks_at_ms
             if is_wanted:
                 self._wake()
 
-    def _end_threads(self) -> None:
-        """Those whose handlers have not ended are left behind."""
+    def _end_handlers(self) -> None:
+        """What can be done before the consumer closes. Threads cannot be ended."""
+
+    def _end_threads(self, *, waits: bool) -> None:
+        """Those whose handlers have not ended may be left behind."""
         for _ in self._threads:
             self._work.put(None)
-        if not self._leases:
+        if waits:
             for thread in self._threads:
                 thread.join()
+            self._threads.clear()
 
-    def _call(self, job: Job, lease: Lease) -> BaseException | None:
+    def _call(self, call: Call, lease: Lease) -> BaseException | None:
         try:
-            result = self.plan.handler(*self._arguments(job, lease))
+            result = self.plan.handler(*self._arguments(call, lease))
         except BaseException as error:  # noqa: BLE001 - it decides about the record, whatever it is
             return error
         if inspect.iscoroutine(result):
@@ -121,7 +129,7 @@ class ThreadDriver(Driver):
 
     def _not_awaited(self) -> BaseException:
         """Nothing that this handler returns would be awaited: the worker ends, and no record is accepted."""
-        text = f"{self._handler_name} returned a coroutine: declare the handler itself with async def"
+        text = f"{self.plan.handler_name} returned a coroutine: declare the handler itself with async def"
         self._fatal = TypeError(text)
         self._wake()
         return SystemExit(text)

@@ -4,25 +4,42 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafka_share.handling.jobs import Cancel, Command, Job, Jobs, Settle, Start, Tell
+from kafka_share.handling.job import Call
+from kafka_share.handling.jobs import Cancel, Command, Jobs, Settle, Start, Tell
 from kafka_share.handling.policy import OnError, Policy
+from kafka_share.handling.turns import Turns
 from kafka_share.locks import AcquisitionLock, DeliveryLimit, LockGeneration
 from kafka_share.records import ShareRecord, TimestampType
 
 
-def record(offset: int, delivery_count: int = 1, limit: int | None = 5, error: Any = None) -> ShareRecord[Any, Any]:
+def record(
+    offset: int, delivery_count: int = 1, limit: int | None = 5, error: Any = None, key: Any = None
+) -> ShareRecord[Any, Any]:
     generation = LockGeneration(DeliveryLimit())
     generation.delivery_limit.value = limit
     lock = AcquisitionLock(1 << 60, generation, lambda: 0)
     kind = TimestampType.CREATE_TIME
-    return ShareRecord("t", 0, offset, 0, kind, None, b"", (), None, delivery_count, error=error, lock=lock)
+    return ShareRecord("t", 0, offset, 0, kind, key, b"", (), None, delivery_count, error=error, lock=lock)
 
 
 def jobs(
-    on_error: OnError | None = None, *, max_deliveries: int | None = None, concurrency: int = 2, lease_ms: int = 100_000
+    on_error: OnError | None = None,
+    turns: Turns | None = None,
+    *,
+    max_deliveries: int | None = None,
+    concurrency: int = 2,
+    lease_ms: int = 100_000,
+    expected_ms: int | None = None,
 ) -> Jobs:
     policy = Policy(on_error, max_deliveries)
-    return Jobs(policy, concurrency=concurrency, max_lease_ms=lease_ms, drain_timeout_ms=10_000)
+    return Jobs(
+        policy,
+        turns,
+        concurrency=concurrency,
+        max_lease_ms=lease_ms,
+        drain_timeout_ms=10_000,
+        expected_ms=expected_ms,
+    )
 
 
 class Driven:
@@ -31,12 +48,16 @@ class Driven:
     def __init__(self, machine: Jobs) -> None:
         self.jobs = machine
         self.outcome: Any = None
-        self.running: dict[int, Job] = {}
-        """By offset."""
+        self.running: dict[int, Call] = {}
+        """By the offset of their first record."""
         self.started: list[int] = []
+        """Offsets, in the order in which their calls began."""
+        self.calls: list[list[int]] = []
+        """The offsets of each call."""
         self.settled: list[tuple[int, str, int]] = []
         """(offset, type, delay)"""
         self.told: list[tuple[int, str]] = []
+        self.tells: list[Tell] = []
         self.cancelled: list[int] = []
 
     def poll(self, now_ms: int) -> None:
@@ -46,18 +67,25 @@ class Driven:
         self.jobs.check()
 
     def _perform(self, command: Command) -> None:
+        if isinstance(command, (Start, Cancel)):
+            self._begin_or_cancel(command)
+            return
         job, offset = command.job, command.job.record.offset
-        if isinstance(command, Start):
-            self.running[offset] = job
-            self.started.append(offset)
-        elif isinstance(command, Settle):
+        if isinstance(command, Settle):
             self.settled.append((offset, command.kind.name, command.delay_ms))
             self.jobs.settled(job, self.outcome)
-        elif isinstance(command, Tell):
-            self.told.append((offset, command.event.name))
         else:
-            assert isinstance(command, Cancel)
-            self.cancelled.append(offset)
+            self.told.append((offset, command.event.name))
+            self.tells.append(command)
+
+    def _begin_or_cancel(self, command: Start | Cancel) -> None:
+        offsets = [one.offset for one in command.call.records]
+        if isinstance(command, Cancel):
+            self.cancelled += offsets
+            return
+        self.running[offsets[0]] = command.call
+        self.started += offsets
+        self.calls.append(offsets)
 
     def arrive(self, *records: ShareRecord[Any, Any], now_ms: int = 0) -> None:
         self.jobs.arrived(records, now_ms)

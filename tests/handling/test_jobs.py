@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 from handling.given import Driven, jobs, record
 
-from kafka_share.errors import InvalidRecordStateError, RecordDeserializationError
+from kafka_share.errors import (
+    IllegalStateError,
+    InvalidRecordStateError,
+    KafkaShareError,
+    LockLostError,
+    OutcomeUnknownError,
+    RecordDeserializationError,
+)
 from kafka_share.handling.jobs import CANCEL_GRACE_MS, Phase
 from kafka_share.handling.policy import Reject, Release, Retry
 
@@ -33,12 +40,27 @@ def test_records_start_in_order_and_no_more_than_fit() -> None:
 
 def test_an_acknowledgement_that_fails_is_told_and_not_counted_as_accepted() -> None:
     driven = Driven(jobs())
-    driven.outcome = InvalidRecordStateError("gone")
+    driven.outcome = OutcomeUnknownError("the connection broke")
     driven.arrive(record(0))
     driven.finish(0)
     driven.poll(0)
     assert driven.told == [(0, "NOT_ACKNOWLEDGED")]
     assert (driven.jobs.counts.accepted, driven.jobs.counts.unknown) == (0, 1)
+
+
+@pytest.mark.parametrize("refusal", [InvalidRecordStateError("gone"), IllegalStateError("not in flight")])
+def test_a_result_that_is_refused_since_the_lock_was_lost_is_told_as_such(refusal: KafkaShareError) -> None:
+    driven = Driven(jobs({OddError: Reject()}))
+    driven.outcome = refusal
+    driven.arrive(record(0), record(1))
+    driven.finish(0)
+    driven.finish(1, OddError())
+    driven.poll(0)
+    assert [one for one in driven.told if one[1] != "REJECTED"] == [(0, "RESULT_LOST"), (1, "NOT_ACKNOWLEDGED")]
+    lost = driven.tells[0].error
+    assert isinstance(lost, LockLostError)
+    assert lost.__cause__ is refusal
+    assert (driven.jobs.counts.late, driven.jobs.counts.unknown) == (1, 2)
 
 
 # ---- failures
@@ -231,7 +253,10 @@ def test_a_lost_lock_ends_what_waits_and_cancels_what_runs() -> None:
     driven.finish(1, now_ms=10_000)
     driven.finish(2, asyncio.CancelledError(), now_ms=10_000)
     assert driven.settled == []
-    assert [event for _, event in driven.told].count("RESULT_LOST") == 1
+    (told,) = [one for one in driven.tells if one.event.name == "RESULT_LOST"]
+    assert isinstance(told.error, LockLostError)
+    assert "t-0@1" in str(told.error)
+    assert driven.jobs.counts.late == 1
     assert driven.started == [0, 1, 2]
 
 

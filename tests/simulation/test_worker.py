@@ -16,7 +16,8 @@ from simulation.fault_profile import LOCK_LIMIT
 from simulation.scene import TOPIC, Scene
 
 from kafka_share.core.log_events import LOG_EVENTS, WARNING
-from kafka_share.handling.jobs import Cancel, Command, Job, Jobs, Settle, Start
+from kafka_share.handling.job import Call
+from kafka_share.handling.jobs import Cancel, Command, Jobs, Settle, Start
 from kafka_share.handling.policy import OnError, Policy, Reject, Retry
 from kafka_share.records import ShareRecord
 
@@ -55,7 +56,7 @@ class SimulatedWorker:
         """By offset and delivery count."""
         self.now_ms = 0
         self._handle, self._is_over, self._crashes = handle, is_over, crashes
-        self._running: dict[Job, tuple[int, Exception | None]] = {}
+        self._running: dict[Call, tuple[int, Exception | None]] = {}
 
     def __call__(self, client: SimulatedClient) -> Steps[None]:
         facade, now_ms = client.facade, client.driver.now_ms
@@ -89,31 +90,32 @@ class SimulatedWorker:
         while commands or any(at_ms <= now_ms for at_ms, _ in self._running.values()):
             for command in commands:
                 self._perform(facade, command, now_ms)
-            for job, (at_ms, error) in list(self._running.items()):
+            for call, (at_ms, error) in list(self._running.items()):
                 if at_ms <= now_ms:
-                    del self._running[job]
-                    if error is None and not job.is_lost:
-                        self.handled[job.record.offset] += 1
-                    self.jobs.finished(job, error, now_ms)
+                    del self._running[call]
+                    if error is None and not call.is_lost:
+                        self.handled[call.records[0].offset] += 1
+                    self.jobs.finished(call, error, now_ms)
             self.jobs.check()
             commands = self.jobs.poll(now_ms)
 
     def _perform(self, facade: SimulatedFacade, command: Command, now_ms: int) -> None:
-        job = command.job
         if isinstance(command, Start):
-            self.calls[job.record.offset, job.record.delivery_count] += 1
+            (record,) = command.call.records
+            self.calls[record.offset, record.delivery_count] += 1
             try:
-                self._running[job] = now_ms + self._handle(job.record, job.tries), None
+                self._running[command.call] = now_ms + self._handle(record, command.call.tries), None
             except Exception as error:  # noqa: BLE001 - the rules decide about it
-                self._running[job] = now_ms, error
+                self._running[command.call] = now_ms, error
         elif isinstance(command, Settle):
+            job = command.job
             if command.delay_ms:
                 facade.release(job.record, command.delay_ms)
             else:
                 facade.acknowledge(job.record, command.kind)
             self.jobs.settled(job, None)
         elif isinstance(command, Cancel):
-            self._running[job] = now_ms, None
+            self._running[command.call] = now_ms, None
 
 
 def warnings_of(client: SimulatedClient) -> list[str]:

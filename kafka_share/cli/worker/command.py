@@ -45,12 +45,29 @@ Exit codes:
     help="How many handlers run at a time: threads, or tasks if the handler is async def.",
 )  # fmt: skip
 @click.option(
+    "--processes", type=click.IntRange(1, 256), metavar="N",
+    help="Run a plain handler in N processes instead of threads, for work that needs the CPU.",
+)  # fmt: skip
+@click.option(
+    "--batch", "batch_records", type=click.IntRange(1), metavar="N",
+    help="Give the handler a list of up to N records.",
+)  # fmt: skip
+@click.option(
+    "--batch-wait", "batch_wait_ms", type=click.IntRange(0), default=100, show_default=True, metavar="MS",
+    help="How long the first record of a batch waits for others, in milliseconds.",
+)  # fmt: skip
+@click.option("--ordered-by-key", is_flag=True, help="Handle records of equal key one after another.")
+@click.option(
     "--window", "window_records", type=click.IntRange(1), metavar="N",
-    help="How many records may be here at a time.  [default: five for each handler]",
+    help="How many records may be here at a time.  [default: five, or two batches, for each handler]",
 )  # fmt: skip
 @click.option(
     "--max-lease", "max_lease_ms", type=click.IntRange(1), default=900_000, show_default=True, metavar="MS",
     help="How long the lock of a record is renewed, in milliseconds.",
+)  # fmt: skip
+@click.option(
+    "--expected", "expected_ms", type=click.IntRange(1), metavar="MS",
+    help="Log a WARNING when a handler takes longer than this, in milliseconds.",
 )  # fmt: skip
 @click.option(
     "--drain-timeout", "drain_timeout_ms", type=click.IntRange(0), default=25_000, show_default=True, metavar="MS",
@@ -65,8 +82,13 @@ def worker(
     command_config: Path | None,
     value_format: str,
     concurrency: int,
+    processes: int | None,
+    batch_records: int | None,
+    batch_wait_ms: int,
+    ordered_by_key: bool,
     window_records: int | None,
     max_lease_ms: int,
+    expected_ms: int | None,
     drain_timeout_ms: int,
     debug: bool,
 ) -> bool:
@@ -83,8 +105,13 @@ def worker(
         **client_settings(bootstrap_server, command_config, ShareConsumerConfig),
         "group_id": group,
         "concurrency": concurrency,
+        "processes": processes,
+        "batch_records": batch_records,
+        "batch_wait_ms": batch_wait_ms,
+        "ordered_by": "key" if ordered_by_key else None,
         "window_records": window_records,
         "max_lease_ms": max_lease_ms,
+        "expected_ms": expected_ms,
         "drain_timeout_ms": drain_timeout_ms,
     }
     return run(topics, load_handler(handler), value_format, settings, debug=debug)

@@ -263,6 +263,7 @@ WORKER_METRICS: Final[tuple[Metric, ...]] = (
     Metric(WORKER, "retried-total", "How often a handler was to be called again under the same lock.",
            _counted("retried")),
     Metric(WORKER, "lost-total", "Records whose lock was lost before they were settled.", _counted("lost")),
+    Metric(WORKER, "late-total", "Records whose handler succeeded after the lock was lost.", _counted("late")),
     Metric(WORKER, "unknown-total", "Acknowledgements that failed, or whose outcome is not known.",
            _counted("unknown")),
 )  # fmt: skip

@@ -1,0 +1,81 @@
+"""One delivery of a record on its way through a worker, and one call of the handler: values, without rules.
+
+`Jobs` changes them; `Turns` and the drivers hold them.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, TypeAlias
+
+import attrs
+
+from kafka_share.records import AcknowledgeType, ShareRecord
+
+Record: TypeAlias = ShareRecord[Any, Any]
+
+
+class Stage(enum.Enum):
+    """Where a record is on its way."""
+
+    READY = "waits for its turn"
+    RUNNING = "its handler runs"
+    WAITING = "waits to be tried again"
+    SETTLING = "acknowledged, without an outcome yet"
+
+
+@attrs.define(eq=False)
+class Job:
+    """One delivery of a record, from its receipt to the outcome of its acknowledgement."""
+
+    record: Record
+    lease_ends_at_ms: int
+    successes_seen: int
+    """How many handlers had succeeded at the receipt or the latest failure."""
+    stage: Stage = Stage.READY
+    tries: int = 0
+    faults: int = 0
+    """Failures between which other records succeeded."""
+    since_ms: int = 0
+    """RUNNING: when this try began."""
+    due_at_ms: int = 0
+    """WAITING: when to try again."""
+    is_lost: bool = False
+    is_overdue: bool = False
+    """The lease has ended while the handler runs."""
+    kind: AcknowledgeType | None = None
+    """SETTLING: how it was acknowledged."""
+
+    @property
+    def place(self) -> str:
+        """For logs: never the payload."""
+        return f"{self.record.topic}-{self.record.partition}@{self.record.offset}"
+
+
+@attrs.define(eq=False)
+class Call:
+    """One call of the handler: with one record, or with a batch."""
+
+    jobs: tuple[Job, ...]
+    since_ms: int
+    is_cancelled: bool = False
+
+    @property
+    def place(self) -> str:
+        """For logs and names: never the payload."""
+        first, *more = self.jobs
+        return f"{first.place} and {len(more)} more" if more else first.place
+
+    @property
+    def tries(self) -> int:
+        """Which call of the handler this is for these deliveries. Records of a batch are all new."""
+        return self.jobs[0].tries
+
+    @property
+    def records(self) -> list[Record]:
+        return [job.record for job in self.jobs]
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether no record is left whose result counts."""
+        return all(job.is_lost for job in self.jobs)
