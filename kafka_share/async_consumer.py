@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sized
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, Self, TypeVar
@@ -67,6 +68,10 @@ class AsyncShareConsumer(ConsumerFacade[K, V]):
         self._acknowledge_shortly = self._application.deliveries.short_way.begin(lambda: not guard.is_free_here)
         self._bell = _Bell()
         return self._bell.ring
+
+    def _can_fetch_directly(self) -> bool:
+        # The event loop of Windows waits for no sockets but those that it has opened.
+        return sys.platform != "win32" and super()._can_fetch_directly()
 
     # ---- subscription
 
@@ -247,7 +252,11 @@ class AsyncShareConsumer(ConsumerFacade[K, V]):
         assert self._driver is not None
         mailbox = self._driver.mailbox
         left_ms = max(0, wait.deadline_at_ms - self._driver.now_ms())
-        await self._bell.wait(partial(mailbox.has_news, with_records=wait.with_records), left_ms)
+        if wait.direct:
+            lines = [direct.line for direct in wait.direct]
+            await self._bell.wait_on(lines, partial(mailbox.has_direct_news, wait.direct), left_ms)
+        else:
+            await self._bell.wait(partial(mailbox.has_news, with_records=wait.with_records), left_ms)
         mailbox.end_wait(with_records=wait.with_records)
 
     def _call(self, method: str, function: Callable[[], T]) -> T:
@@ -388,12 +397,12 @@ class _Bell:
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._rung = asyncio.Event()
+        self._waiting: asyncio.Future[None] | None = None
         self._is_ringing = False
 
     def bind(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._loop is not loop:
-            self._loop, self._rung, self._is_ringing = loop, asyncio.Event(), False
+            self._loop, self._waiting, self._is_ringing = loop, None, False
 
     def ring(self) -> None:
         loop = self._loop
@@ -401,19 +410,54 @@ class _Bell:
             return
         self._is_ringing = True  # one call on the loop is enough, however many there are until it has run
         with suppress(RuntimeError):  # the loop was closed
-            loop.call_soon_threadsafe(self._rung.set)
+            loop.call_soon_threadsafe(self._wake)
 
     async def wait(self, has_news: Callable[[], bool], timeout_ms: int) -> None:
         """Until there is news, up to `timeout_ms`."""
+        loop = self._loop
+        assert loop is not None
+        is_late = False
+
+        def end() -> None:
+            nonlocal is_late
+            is_late = True
+            self._wake()
+
+        timer: asyncio.TimerHandle | None = None
         try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                while not has_news():
-                    self._rung.clear()
-                    self._is_ringing = False
-                    if not has_news():
-                        await self._rung.wait()
-        except TimeoutError:
-            pass
+            while not (is_late or has_news()):
+                waiting = self._waiting = loop.create_future()
+                self._is_ringing = False
+                if has_news():
+                    return
+                timer = timer or loop.call_later(timeout_ms / 1000, end)
+                await waiting
+        finally:
+            self._waiting = None
+            if timer is not None:
+                timer.cancel()
+
+    async def wait_on(self, lines: Sequence[Any], has_news: Callable[[], bool], timeout_ms: int) -> None:
+        """The same, and until one of the `DirectLine`s has an answer."""
+        loop = self._loop
+        assert loop is not None
+        numbers = [line.fileno() for line in lines]
+        try:
+            for number, line in zip(numbers, lines, strict=True):
+                loop.add_reader(number, self._hear, line)
+            # What the peer has not taken yet of a request is the core's to send.
+            await self.wait(lambda: has_news() or any(line.has_come or line.unsent for line in lines), timeout_ms)
+        finally:
+            for number in numbers:
+                loop.remove_reader(number)
+
+    def _hear(self, line: Any) -> None:
+        if line.receive():
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
 
 
 def _resolve(future: asyncio.Future[None], error: KafkaShareError | None) -> None:

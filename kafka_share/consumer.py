@@ -26,7 +26,6 @@ from kafka_share.application.facade import DEFAULT_CLOSE_TIMEOUT_MS, ITERATION_P
 from kafka_share.application.one_caller import OneCaller
 from kafka_share.core.timeouts import checked_timeout
 from kafka_share.errors import ConcurrentUseError, ConsumerClosedError, IllegalStateError, KafkaShareError
-from kafka_share.native import IS_COMPILED
 from kafka_share.network.clock import clock_ms
 from kafka_share.network.futures import OutcomeFuture
 from kafka_share.records import (
@@ -292,9 +291,6 @@ class KafkaShareConsumer(ConsumerFacade[K, V]):
     def __exit__(self, *_: object) -> None:
         if not self._origin.is_elsewhere:  # what there is to close is the parent's, and an error would hide another
             self.close()
-
-    def _can_fetch_directly(self) -> bool:
-        return IS_COMPILED and not self._config.uses_tls
 
     # ---- one call at a time
 

@@ -44,7 +44,7 @@ MAY_IMPORT: Final[Mapping[str, set[str]]] = {
     "network": {"core", "native", "protocol"},
     "application": {"core", "native", "network", "protocol"},
     "opentelemetry": {"application", "async_consumer", "consumer", "core", "worker"},
-    "consumer": {"application", "core", "native", "network"},
+    "consumer": {"application", "core", "network"},
     "async_consumer": {"application", "core", "network"},
     "handling": {"application", "async_consumer", "consumer", "core", "network"},
     "worker": {"application", "handling", "network"},

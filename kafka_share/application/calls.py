@@ -66,7 +66,7 @@ class Arrivals(Protocol):
     """What a call needs of the mailbox."""
 
     condition: Condition
-    direct: DirectSession | None
+    direct: dict[int, DirectSession]
 
     def arrived(self, *, with_records: bool, one_batch: bool = False) -> Sequence[Output]: ...
     def drop(self, output: Output) -> None: ...
@@ -101,7 +101,7 @@ class ConsumerCalls:
         self._background = background
         self._api_timeout_ms = api_timeout_ms
         self._sends_ahead = sends_ahead
-        self._direct = DirectPolls(application, background, background.mailbox)
+        self._direct = DirectPolls(application, background, background.mailbox, self._take_records)
         self._last_request_id = 0
         application.deliveries.announce = self._announce
         application.wake = background.mailbox.interrupt
@@ -177,7 +177,7 @@ class ConsumerCalls:
         try:
             direct, has_asked = self._start_poll(deadline_at_ms)
             try:
-                if direct is not None:
+                if direct:
                     has_come = yield from self._direct.wait(direct, deadline_at_ms)
                     self._raise_wakeup()
                     if not has_come:
@@ -203,7 +203,7 @@ class ConsumerCalls:
         """If `as_columns` raises, the records belong to the next poll, as after every interrupt."""
         return as_columns((yield from self.poll(timeout_ms, makes_objects=False)))
 
-    def _start_poll(self, deadline_at_ms: int) -> tuple[DirectSession | None, bool]:
+    def _start_poll(self, deadline_at_ms: int) -> tuple[Sequence[DirectSession], bool]:
         """Returns whether records were asked for, because none are at hand: directly, or by the core."""
         application = self._application
         application.begin_poll()
@@ -214,12 +214,12 @@ class ConsumerCalls:
             acknowledgements = application.gather()
             if not application.has_ready:
                 may_fetch = is_known_here_only and application.has_room
-                direct = self._direct.fetch(acknowledgements) if may_fetch else None
-                if direct is not None:
+                direct = self._direct.fetch(acknowledgements) if may_fetch else ()
+                if direct:
                     application.posted()
                     return direct, False
                 self._ask(deadline_at_ms, acknowledgements)
-                return None, True
+                return (), True
             # Records are at hand: nothing is fetched, and the acknowledgements do not wait for the next fetch, unless
             # that leaves when these records have been returned.
             if self._sends_ahead:
@@ -227,11 +227,11 @@ class ConsumerCalls:
                     PollStarted(self._background.now_ms(), acknowledgements, wants_records=False), wake=False
                 )
                 self._application.posted()
-                return None, False
+                return (), False
             if acknowledgements:
                 self._commit(acknowledgements, self._deadline(self._api_timeout_ms), wait=False)
         self._post_poll(PollStarted(self._background.now_ms(), wants_records=False), wake=False)
-        return None, False
+        return (), False
 
     def _post_poll(self, event: PollStarted, *, wake: bool = True) -> None:
         self._has_open_poll = True
@@ -324,6 +324,7 @@ class ConsumerCalls:
         application.accept_delivered()
         request_id = 0
         with application.guard:
+            self._direct.end()
             acknowledgements = application.gather()
             if acknowledgements or application.awaits_outcomes:
                 request_id = self._commit(acknowledgements, deadline_at_ms, wait=True)
@@ -421,6 +422,10 @@ class ConsumerCalls:
         for output in mailbox.arrived(with_records=with_records, one_batch=self._sends_ahead):
             self._application.take(output)
             mailbox.drop(output)
+
+    def _take_records(self) -> bool:
+        self._take(with_records=True)
+        return self._application.has_ready
 
     def _deadline(self, timeout_ms: int) -> int:
         return self._background.now_ms() + timeout_ms

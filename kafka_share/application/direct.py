@@ -1,13 +1,14 @@
-"""A poll that talks to the broker itself, on the session that the core has lent, as long as everything is plain.
+"""A poll that talks to the brokers itself, on the sessions that the core has lent, as long as everything is plain.
 
-Used by `ConsumerCalls`. Whatever is not plain, and a wait that ends without an answer, gives the session back, and the
-poll goes on as if the core had sent the fetch. An interrupt leaves the session held; `recover` then finishes what an
-answer had begun, and gives it back.
+Used by `ConsumerCalls`. Each poll takes the first answer of any broker; fetches that other brokers have not answered
+stay in flight for the next one. Whatever is not plain, and a wait that ends without an answer, gives all sessions back,
+and the poll goes on as if the core had sent the fetches. An interrupt leaves the sessions held; `recover` then finishes
+what an answer had begun, and gives them back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import attrs
@@ -25,14 +26,14 @@ class Wait:
 
     deadline_at_ms: int
     with_records: bool = False
-    direct: DirectSession | None = None
-    """Go on for an answer on this session, too."""
+    direct: Sequence[DirectSession] = ()
+    """Go on for an answer on one of these, too."""
 
 
 class Lender(Protocol):
     """What of the mailbox is needed here."""
 
-    direct: DirectSession | None
+    direct: dict[int, DirectSession]
 
 
 class Poster(Protocol):
@@ -42,55 +43,109 @@ class Poster(Protocol):
 
 
 class DirectPolls:
-    def __init__(self, application: ApplicationSide, background: Poster, lender: Lender) -> None:
+    """`take_mail` gives the application what has arrived by the core, and returns whether there are records."""
+
+    def __init__(
+        self, application: ApplicationSide, background: Poster, lender: Lender, take_mail: Callable[[], bool]
+    ) -> None:
         self._application = application
         self._background = background
         self._lender = lender
+        self._take_mail = take_mail
+        self._turn = 0
 
-    def fetch(self, acknowledgements: Sequence[GatheredAcknowledgements]) -> DirectSession | None:
-        """Send a fetch, with these; None: nothing was sent, and the core has to be asked."""
-        direct = self._lender.direct
-        if direct is None:
-            return None
-        if not direct.enter(self._application.topics, self._post):
-            self._lender.direct = None
-            return None
-        if not direct.fetch(acknowledgements):
-            self._give_back(direct)
-            return None
-        return direct
+    def fetch(self, acknowledgements: Sequence[GatheredAcknowledgements]) -> Sequence[DirectSession]:
+        """Send a fetch wherever none is in flight, with these; nothing: the core has to be asked, with the same."""
+        if not self._lender.direct:
+            return ()
+        held = self._enter()
+        if held and not self._send(held, acknowledgements):
+            self._give_back(held)
+            return ()
+        return held
 
-    def wait(self, direct: DirectSession, deadline_at_ms: int) -> Generator[Wait, None, bool]:
-        """Whether the answer has come and been taken. The session is not held any more."""
+    def wait(self, held: Sequence[DirectSession], deadline_at_ms: int) -> Generator[Wait, None, bool]:
+        """Whether records have come, from one of these or by the core. Nothing is held any more."""
         try:
-            yield Wait(deadline_at_ms, with_records=True, direct=direct)
-            if direct.line.receive_all() and direct.read():
-                self._take(direct)
-                direct.leave(self._background.post)
+            yield Wait(deadline_at_ms, with_records=True, direct=held)
+            if self._take_answer(held) or self._take_mail():
+                for direct in held:
+                    direct.leave(self._background.post)
                 return True
         except BaseException:
             self.recover()
             raise
-        self._give_back(direct)
+        self._give_back(held)
         return False
+
+    def end(self) -> None:
+        """Give everything back: the core gets to know which acknowledgements are in flight. Called outside of polls."""
+        if self._lender.direct:
+            self._give_back(self._enter())
 
     def recover(self) -> None:
         """After an interrupt: what is held is given back."""
-        direct = self._lender.direct
-        if direct is not None and direct.is_held:
-            if direct.taken:
+        for direct in self._lender.direct.copy().values():
+            if direct.is_held:
+                if direct.taken:
+                    self._take(direct)
+                direct.give_back(self._background.post)  # nothing that follows would wake the core
+                self._forget(direct)
+
+    def _enter(self) -> list[DirectSession]:
+        """All that are lent, or none of them."""
+        lent = self._lender.direct.copy()
+        held: list[DirectSession] = []
+        for direct in lent.values():
+            if direct.enter(self._application.topics, self._post):
+                held.append(direct)
+            else:
+                self._forget(direct)
+        if len(held) < len(lent):
+            self._give_back(held)
+            return []
+        return held
+
+    def _send(self, held: Sequence[DirectSession], acknowledgements: Sequence[GatheredAcknowledgements]) -> bool:
+        """False if that is not plain; what was sent all the same is known to the core as in flight."""
+        by_node: dict[int, list[GatheredAcknowledgements]] = {direct.node_id: [] for direct in held}
+        for gathered in acknowledgements:
+            if gathered.node_id not in by_node:
+                return False
+            by_node[gathered.node_id].append(gathered)
+        for direct in held:
+            here = by_node[direct.node_id]
+            if direct.line.awaits:
+                if here:
+                    return False
+            elif not direct.fetch(here):
+                return False
+        return True
+
+    def _take_answer(self, held: Sequence[DirectSession]) -> bool:
+        """Take the first answer that is plain, of each broker in turn."""
+        self._turn += 1
+        for number in range(len(held)):
+            direct = held[(self._turn + number) % len(held)]
+            if direct.line.receive_all():
+                if not direct.read():
+                    return False
                 self._take(direct)
-            direct.give_back(self._background.post)  # nothing that follows would wake the core
-            self._lender.direct = None
+                return True
+        return False
 
     def _take(self, direct: DirectSession) -> None:
         for output in direct.taken:
             self._application.take(output)
         direct.done()
 
-    def _give_back(self, direct: DirectSession) -> None:
-        direct.give_back(self._post)
-        self._lender.direct = None
+    def _give_back(self, held: Sequence[DirectSession]) -> None:
+        for direct in held:
+            direct.give_back(self._post)
+            self._forget(direct)
+
+    def _forget(self, direct: DirectSession) -> None:
+        self._lender.direct.pop(direct.lend_id, None)
 
     def _post(self, event: Event) -> None:
         """What follows wakes the core."""

@@ -38,6 +38,7 @@ from kafka_share.core.member_id import new_member_id
 from kafka_share.deserializers import Deserializer, PlainDeserializer
 from kafka_share.errors import IllegalStateError, KafkaShareError
 from kafka_share.harmless import excerpt
+from kafka_share.native import IS_COMPILED
 from kafka_share.network import at_exit
 from kafka_share.network.background import ConsumerBackground
 from kafka_share.network.clock import clock_ms
@@ -154,7 +155,7 @@ class ConsumerFacade(ConsumerMetrics, abc.ABC, Generic[K, V]):
 
     def _can_fetch_directly(self) -> bool:
         """Whether the thread that polls may fetch by itself: where it can wait for a socket that is not encrypted."""
-        return False
+        return IS_COMPILED and not self._config.uses_tls
 
     # ---- what never waits
 
@@ -316,10 +317,10 @@ class ConsumerFacade(ConsumerMetrics, abc.ABC, Generic[K, V]):
                 try:
                     self._give_way()
                     left_ms = wait.deadline_at_ms - self._driver.now_ms()
-                    if wait.direct is None:
-                        self._driver.mailbox.wait(max(0, left_ms), with_records=wait.with_records)
-                    else:
+                    if wait.direct:
                         self._driver.mailbox.wait_on(wait.direct, max(0, left_ms))
+                    else:
+                        self._driver.mailbox.wait(max(0, left_ms), with_records=wait.with_records)
                 except BaseException as error:  # noqa: BLE001 - the call ends by it
                     wait = call.throw(error)
                 else:

@@ -58,13 +58,22 @@ cdef class DirectLine:
         self.sending, self.sent, self.request, self.awaits = frame, 0, request, True
         self.push()
 
+    @property
+    def has_come(self):
+        """Whether there is an answer, or will be none."""
+        return self.answer is not None or self.is_broken
+
     def receive(self):
         """Read what is there. Whether there is an answer now, or will be none."""
         if self.sent < <size_t>PyBytes_GET_SIZE(self.sending):
             self.push()
-        while self.answer is None and not self.is_broken and self.read_some():
+        while not self.has_come and self.read_some():
             pass
-        return self.answer is not None or self.is_broken
+        return self.has_come
+
+    def fileno(self):
+        """The socket, for event loops; -1 once it is closed."""
+        return self.fd
 
     def close(self):
         """Give the socket up. What was read stays to be looked at."""

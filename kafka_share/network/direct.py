@@ -85,6 +85,14 @@ class DirectSession:
         """What the answer means, once it is known."""
         self._places = {(w.topic_id.bytes, w.partition): (w, locks) for w, locks in lend.partitions}
 
+    @property
+    def lend_id(self) -> int:
+        return self._lend.lend_id
+
+    @property
+    def node_id(self) -> int:
+        return self._lend.node.id
+
     # ---- whose it is
 
     @property
@@ -106,8 +114,7 @@ class DirectSession:
         return True
 
     def leave(self, post: Post) -> None:
-        """The poll has ended, with nothing in flight."""
-        assert not self.line.awaits, "an answer is awaited"
+        """The poll has ended; a fetch may be in flight, of which the next poll or the core gets the answer."""
         del self._owner[None]
         if self._is_recalled and self._owner.setdefault(None, _APPLICATION) is _APPLICATION:
             self.give_back(post)

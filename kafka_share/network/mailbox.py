@@ -17,6 +17,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter, methodcaller
 from typing import Any, Final, Protocol
 from uuid import UUID
 
@@ -40,7 +41,7 @@ from kafka_share.core.events import (
 )
 from kafka_share.core.metrics.measurements import Measurements
 from kafka_share.errors import ConsumerClosedError, InternalError
-from kafka_share.native import DirectLine, wait_for_lines
+from kafka_share.native import wait_for_lines
 from kafka_share.network.direct import DirectSession
 from kafka_share.network.futures import DoneCallbacks
 from kafka_share.network.process import Origin
@@ -62,6 +63,8 @@ class _Mail:
         return self._owner.setdefault(None, side) is side
 
 
+_is_recalled = attrgetter("is_recalled")
+
 _APPLICATION: Final = object()
 _CORE: Final = object()
 
@@ -82,8 +85,8 @@ class Mailbox:
     ) -> None:
         self.condition: Condition = Condition()
         """What holds of the consumer now. Any thread may read it; the network thread puts a new one in its place."""
-        self.direct: DirectSession | None = None
-        """What was lent last to the thread that polls; perhaps returned since."""
+        self.direct: dict[int, DirectSession] = {}
+        """What was lent to the thread that polls, by the number of the loan; perhaps returned since."""
         self._ear: DirectWait | None = None
         self._bell = threading.Lock()
         """Free while there may be news: who waits for news waits for this lock, and never gives it back."""
@@ -121,13 +124,17 @@ class Mailbox:
             left = ends_at - time.monotonic()
         self.end_wait(with_records=with_records)
 
-    def wait_on(self, direct: DirectSession, timeout_ms: int) -> None:
-        """Wait for an answer on the connection that was lent, too; news of any kind end it."""
+    def wait_on(self, lent: Sequence[DirectSession], timeout_ms: int) -> None:
+        """Wait for an answer on the connections that were lent, too; news of any kind end it."""
         self._origin.demand()
         if self._ear is None:
             self._ear = DirectWait()
-        self._ear.wait(direct, timeout_ms, lambda: self.has_news(with_records=True) or direct.is_recalled)
+        self._ear.wait([direct.line for direct in lent], timeout_ms, lambda: self.has_direct_news(lent))
         self.end_wait(with_records=True)
+
+    def has_direct_news(self, lent: Sequence[DirectSession]) -> bool:
+        """Whether a wait for an answer on these would end at once, not knowing of the answers."""
+        return self.has_news(with_records=True) or any(map(_is_recalled, lent))
 
     def close(self) -> None:
         """Nobody waits any more."""
@@ -269,6 +276,8 @@ class Mailbox:
             self._notify()
 
 
+_has_come, _receive = attrgetter("has_come"), methodcaller("receive")
+
 LONGEST_DIRECT_WAIT_MS: Final = 10_000
 """What poll(2) takes is an int, and no session is lent for so long."""
 
@@ -289,16 +298,17 @@ class DirectWait:
             with contextlib.suppress(OSError):
                 self._bell.send(b"\0")
 
-    def wait(self, direct: DirectSession, timeout_ms: int, has_news: Callable[[], bool]) -> None:
+    def wait(self, lines: list[Any], timeout_ms: int, has_news: Callable[[], bool]) -> None:
+        """`lines` are `DirectLine`s."""
         # Listen first, look second: whoever has news after that rings.
         self._is_listening = True
-        line, ends_at = direct.line, time.monotonic() + min(timeout_ms, LONGEST_DIRECT_WAIT_MS) / 1000
-        assert isinstance(line, DirectLine)
-        while not (has_news() or self._has_rung):
+        ends_at = time.monotonic() + min(timeout_ms, LONGEST_DIRECT_WAIT_MS) / 1000
+        is_over = any(map(_has_come, lines))  # beside the answer that the last poll has taken
+        while not (is_over or has_news() or self._has_rung):
             left_ms = int((ends_at - time.monotonic()) * 1000)
-            wait_for_lines([line], self._hearing.fileno(), max(0, left_ms))
-            if line.receive() or left_ms <= 0:  # a large answer comes in many pieces
-                break
+            wait_for_lines(lines, self._hearing.fileno(), max(0, left_ms))
+            # A large answer comes in many pieces.
+            is_over = any(map(_receive, lines)) or left_ms <= 0
         self._is_listening = False
         if self._has_rung:
             with contextlib.suppress(OSError):
@@ -385,7 +395,7 @@ class ConsumerPort:
         self.has_instance_id.set()
 
     def _lend(self, direct: DirectSession, _: Post) -> None:
-        self._mailbox.direct = direct
+        self._mailbox.direct[direct.lend_id] = direct
 
     def _recall(self, _: Recall, __: Post) -> None:
         self._mailbox.ring()

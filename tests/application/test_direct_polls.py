@@ -9,41 +9,86 @@ import pytest
 from simulation.line import SimulatedLine
 
 from kafka_share.application.direct import DirectPolls, Wait
-from kafka_share.core.events import Lend, SessionReturned
+from kafka_share.core.events import Deliver, GatheredAcknowledgements, Lend, SessionReturned
+from kafka_share.core.fetching.offsets import AcknowledgementRun
 from kafka_share.errors import WakeupError
 from kafka_share.locks import LockGeneration
+from kafka_share.native import IS_COMPILED
 from kafka_share.network.direct import DirectSession
 from kafka_share.protocol.direct_fetch import FetchTemplate
+from kafka_share.protocol.messages import encode_response
+from kafka_share.protocol.share_fetch import ShareFetchResponse
 from kafka_share.records import Node, TopicIdPartition
+
+_Topic = ShareFetchResponse.ShareFetchableTopicResponse
+
+compiled = pytest.mark.skipif(not IS_COMPILED, reason="answers are read directly by the compiled module only")
 
 LIMITS = (500, 1, 1_000_000, 500)
 WHERE = TopicIdPartition(uuid.UUID(int=5), "t", 0)
 
 
 class Surroundings:
-    """All that a poll needs: an application that subscribes to "t", a mailbox with a session, and a core."""
+    """All that a poll needs: an application that subscribes to "t", a mailbox with sessions, and a core."""
 
-    def __init__(self) -> None:
+    def __init__(self, nodes: int = 1) -> None:
         self.topics = frozenset({"t"})
         self.posted: list[tuple[SessionReturned, bool]] = []
         """With whether the core was woken."""
-        lend = Lend(1, Node(1, "h", 9092), 7, 3, ((WHERE, LockGeneration()),), self.topics, 100, "g", "m", LIMITS)
-        self.line = SimulatedLine(lambda *_: None, lambda: None)
-        template = FetchTemplate(2, "c", "g", "m", LIMITS)
-        self.direct: DirectSession | None = DirectSession(lend, self.line, template, 0, lambda: 0)
+        self.asked: list[int] = []
+        """The nodes that a fetch was sent to."""
+        self.taken: list[int] = []
+        """The nodes whose records the application has got."""
+        self.direct: dict[int, DirectSession] = {}
+        for node_id in range(1, nodes + 1):
+            self._lend(node_id)
+        self.mail = False
+        """Whether the core has brought records."""
         application: Any = self
-        self.polls = DirectPolls(application, self, self)
+        self.polls = DirectPolls(application, self, self, lambda: self.mail)
+
+    def _lend(self, node_id: int) -> None:
+        places = ((WHERE, LockGeneration()),)
+        lend = Lend(node_id, Node(node_id, "h", 9092), 7, 3, places, self.topics, 100, "g", "m", LIMITS)
+        line = SimulatedLine(lambda *_: self.asked.append(node_id), lambda: None)
+        self.direct[node_id] = DirectSession(lend, line, FetchTemplate(2, "c", "g", "m", LIMITS), 0, lambda: 0)
+
+    def take(self, output: Any) -> None:
+        if isinstance(output, Deliver):
+            self.taken += [fetched.node_id for fetched in output.batch.partitions]
+
+    @property
+    def unanswered(self) -> list[int]:
+        lines: dict[int, Any] = {node_id: direct.line for node_id, direct in self.direct.items()}
+        return [node_id for node_id, line in lines.items() if line.awaits and not line.is_ready]
+
+    def answer(self, *node_ids: int) -> None:
+        """These nodes have answered."""
+        data = _Topic.PartitionData(
+            current_leader=_Topic.PartitionData.LeaderIdAndEpoch(),
+            acquired_records=[_Topic.PartitionData.AcquiredRecords(first_offset=0, last_offset=9, delivery_count=1)],
+        )
+        topics = [_Topic(topic_id=WHERE.topic_id, partitions=[data])]
+        response = ShareFetchResponse(acquisition_lock_timeout_ms=30_000, responses=topics)
+        for node_id in node_ids:
+            direct = self.direct[node_id]
+            assert isinstance(direct.line, SimulatedLine)
+            direct.line.received(encode_response(direct.correlation_id, response, 2))
 
     def post(self, event: Any, *, wake: bool = True) -> None:
         self.posted.append((event, wake))
 
-    def waiting(self) -> Any:
-        """A poll that has sent its fetch, and waits."""
-        direct = self.polls.fetch([])
-        assert direct is not None
-        wait = self.polls.wait(direct, 1_000)
-        assert next(wait) == Wait(1_000, with_records=True, direct=direct)
+    def waiting(self, *acknowledged: int) -> Any:
+        """A poll that has sent its fetches, and waits; it has acknowledged records of these nodes."""
+        held = self.polls.fetch([said(node_id) for node_id in acknowledged])
+        assert held
+        wait = self.polls.wait(held, 1_000)
+        assert next(wait) == Wait(1_000, with_records=True, direct=held)
         return wait
+
+
+def said(node_id: int) -> GatheredAcknowledgements:
+    return GatheredAcknowledgements(WHERE, node_id, 7, (AcknowledgementRun(0, 9, 1),), number=1)
 
 
 def ended(wait: Any) -> bool:
@@ -59,8 +104,8 @@ def test_the_session_goes_back_with_its_fetch_when_no_answer_comes_in_time() -> 
     ((event, is_woken),) = around.posted
     assert event.flight is not None
     assert not is_woken
-    assert around.direct is None
-    assert around.polls.fetch([]) is None
+    assert not around.direct
+    assert not around.polls.fetch([])
 
 
 def test_the_core_is_woken_when_the_poll_ends_by_an_error() -> None:
@@ -81,3 +126,81 @@ def test_what_an_interrupted_poll_holds_goes_back_with_the_next_call() -> None:
     assert [is_woken for _, is_woken in around.posted] == [True]
     around.polls.recover()
     assert len(around.posted) == 1
+
+
+# ---- several nodes
+
+
+@compiled
+def test_a_fetch_that_a_node_has_not_answered_stays_in_flight_for_the_next_poll() -> None:
+    around = Surroundings(nodes=2)
+    wait = around.waiting()
+    around.answer(1)
+    assert ended(wait)
+    assert around.taken == [1]
+    assert not any(direct.is_held for direct in around.direct.values())
+    wait = around.waiting(1)
+    assert around.asked == [1, 2, 1]
+    around.answer(2)
+    assert ended(wait)
+    assert around.taken == [1, 2]
+    assert not around.posted
+
+
+@compiled
+def test_nodes_that_have_all_answered_are_taken_in_turn() -> None:
+    """Else one with much to give would leave the records of the others waiting, with their locks running."""
+    around = Surroundings(nodes=3)
+    for _ in range(6):
+        wait = around.waiting()
+        around.answer(*around.unanswered)
+        assert ended(wait)
+    assert sorted(around.taken[:3]) == sorted(around.taken[3:]) == [1, 2, 3]
+
+
+def test_records_that_come_by_the_core_end_the_poll_and_leave_the_sessions_lent() -> None:
+    around = Surroundings()
+    wait = around.waiting()
+    around.mail = True
+    assert ended(wait)
+    assert not around.posted
+    around.mail = False
+    around.waiting()
+    assert around.asked == [1]
+
+
+def test_all_go_back_when_acknowledgements_are_for_a_node_that_was_asked_before() -> None:
+    """One request at a time: the core sends them behind the answer."""
+    around = Surroundings(nodes=2)
+    wait = around.waiting()
+    around.mail = True
+    assert ended(wait)
+    assert not around.polls.fetch([said(2)])
+    assert [event.flight is not None for event, _ in around.posted] == [True, True]
+    assert not around.direct
+
+
+def test_the_core_is_told_what_is_in_flight_before_a_commit_waits_for_it() -> None:
+    """A poll may have returned another node's records before the answer to its acknowledgements came."""
+    around = Surroundings(nodes=2)
+    wait = around.waiting(1)
+    around.mail = True
+    assert ended(wait)
+    around.polls.end()
+    assert [event.flight and len(event.flight.acknowledgements) for event, _ in around.posted] == [1, 0]
+    assert not around.direct
+
+
+def test_all_go_back_when_acknowledgements_are_for_a_node_that_is_not_lent() -> None:
+    around = Surroundings(nodes=2)
+    assert not around.polls.fetch([said(3)])
+    assert [event.flight for event, _ in around.posted] == [None, None]
+    assert not around.asked
+
+
+def test_all_go_back_when_one_was_recalled() -> None:
+    around = Surroundings(nodes=2)
+    assert around.direct[1].recall(lambda event: around.post(event))
+    assert not around.polls.fetch([])
+    assert [event.lend_id for event, _ in around.posted] == [1, 2]
+    assert not around.direct

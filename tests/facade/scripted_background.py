@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache, singledispatchmethod
 from typing import Any
 from uuid import UUID
@@ -247,7 +247,8 @@ class ScriptedBackground:
         lend = Lend(self._lend_id, NODE, 1, 1, partitions, self._topics, 1 << 62, "g", "m", limits)
         line = SimulatedLine(lambda _, flight: self._fly(line, flight), lambda: None)
         template = FetchTemplate(2, "c", "g", "m", limits)
-        self.mailbox.direct = DirectSession(lend, line, template, 0, self.now_ms)
+        session = DirectSession(lend, line, template, 0, self.now_ms)
+        self.mailbox.direct = {self._lend_id: session}
 
     def _fly(self, line: SimulatedLine, flight: Any) -> None:
         """The broker gets a fetch, and answers at once if it has something."""
@@ -258,8 +259,7 @@ class ScriptedBackground:
             self._flown = None
             if self._waiting:
                 self._flown = self._waiting.popleft()
-                assert self.mailbox.direct is not None
-                line.received(_answer(self._flown, self.mailbox.direct.correlation_id))
+                line.received(_answer(self._flown, self.mailbox.direct[self._lend_id].correlation_id))
                 places = {(p.partition, self._flown + i) for p in PARTITIONS for i in range(BATCH)}
                 self.ledger.locked.update(places)
         finally:
@@ -267,7 +267,7 @@ class ScriptedBackground:
 
 
 class ScriptedMailbox(Mailbox):
-    def wait_on(self, direct: DirectSession, timeout_ms: int) -> None:
+    def wait_on(self, lent: Sequence[DirectSession], timeout_ms: int) -> None:
         """Whatever comes is there."""
         self.end_wait(with_records=True)
 

@@ -135,10 +135,10 @@ class SimulatedClient:
         self._waits += 1
         if isinstance(self._wait, Wait):
             # It is over, and uses up an interrupt.
-            if self._wait.direct is None:
-                self.driver.mailbox.wait(0, with_records=self._wait.with_records)
-            else:
+            if self._wait.direct:
                 self.driver.mailbox.end_wait(with_records=True)
+            else:
+                self.driver.mailbox.wait(0, with_records=self._wait.with_records)
         self._wait = None
         try:
             wait = next(self._life)
@@ -162,9 +162,8 @@ class SimulatedClient:
 
     def _is_over(self, wait: Wait) -> bool:
         """Whether a wait has anything to go on for before its time is up."""
-        if wait.direct is not None:
-            line = wait.direct.line
-            assert isinstance(line, SimulatedLine)
-            if wait.direct.is_recalled or line.is_ready:
+        for direct in wait.direct:
+            assert isinstance(direct.line, SimulatedLine)
+            if direct.is_recalled or direct.line.is_ready:
                 return True
         return self.driver.mailbox.has_news(with_records=wait.with_records)

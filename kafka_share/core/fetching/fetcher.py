@@ -194,7 +194,7 @@ class Fetching:
         # This runs at every step, so what has nothing to do is not asked: that would cost as much as the work itself.
         if self._checked_version != self._metadata.version:
             self._look_at_metadata()
-        if self._lending.exchange is not None:
+        if self._lending.loans:
             self._look_at_lent(now_ms)
         if self.acknowledgements.queues:
             self._fail_unsendable()
@@ -202,7 +202,7 @@ class Fetching:
         if self._gather_at_ms is not None and now_ms >= self._gather_at_ms and not is_closing:
             self._gather(now_ms)
         self.next_at_ms = None if is_closing else self._gather_at_ms
-        if self._lending.exchange is not None:
+        if self._lending.loans:
             self._wake(self._lending.wake_at_ms())
         if self._lost.places:
             self._lost.poll(now_ms)
@@ -231,7 +231,7 @@ class Fetching:
             or self._membership.is_abandoned
             or self._checked_version != self._metadata.version
         )
-        self._lending.look(self._wanted.now(), now_ms, is_needed=is_needed)
+        self._lending.look(self._exchanges, self._wanted.now(), now_ms, is_needed=is_needed)
 
     def _gather(self, now_ms: int) -> None:
         latest_at_ms = self._gather_latest_at_ms
@@ -408,14 +408,16 @@ class Fetching:
             self._poll_ends_at_ms = None
             self._is_poll_new = False
             self._membership.poll_ended(now_ms)
-            if is_awaited and self._lending.is_on and batch.acquisition_lock_timeout_ms >= SHORTEST_LOCK_MS:
-                self._lend(now_ms)
+            if self._lending.is_on and (is_awaited or self._lending.loans):
+                self._lend(batch, now_ms)
 
-    def _lend(self, now_ms: int) -> None:
+    def _lend(self, batch: FetchedBatch, now_ms: int) -> None:
         """Unless there is something to be done first."""
         if self.acknowledgements.queues or self._pause.ready_at_ms > now_ms:
             return
-        self._lending.lend([*self._exchanges.values()], self._wanted.now(), self._membership.subscription, now_ms)
+        if batch.acquisition_lock_timeout_ms >= SHORTEST_LOCK_MS:
+            exchange = self._exchanges[batch.partitions[0].node_id]
+            self._lending.lend(exchange, self._exchanges, self._wanted.now(), self._membership.subscription, now_ms)
 
     # ---- the end
 

@@ -1,15 +1,20 @@
-"""Lends the one share session of a consumer to the application's thread, which then fetches without the core.
+"""Lends the share sessions of a consumer to the application's thread, which then fetches without the core.
 
 Owned by `fetching.fetcher`. While all is as it was, a poll sends the acknowledgements and the next fetch by itself and
 gets the answer: no thread is woken, and what the core would do for each poll is done once for all of them, when the
-session comes back. It comes back whenever something is not as it was, and soon in any case, so that the core never
+session comes back. They all come back whenever something is not as it was, and soon in any case, so that the core never
 looks at an old state (docs/adr/0022-polls-fetch-by-themselves.md).
+
+Of several nodes each is lent when it has answered, while the others are lent or have a fetch in flight: there is never
+an idle node that the application's thread does not know.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Final
+
+import attrs
 
 from kafka_share.core.context import CoreContext
 from kafka_share.core.events import Lend, Recall, SessionReturned
@@ -17,19 +22,27 @@ from kafka_share.core.fetching.node_exchange import NodeExchange
 from kafka_share.core.fetching.share_session import Wanted
 
 LENT_MS: Final = 100
-"""So long a session is lent at most. Once in this time a poll costs what it costs without lending."""
+"""So long sessions are lent at most. Once in this time a poll costs what it costs without lending."""
+MOST_LENT: Final = 32
+"""With more nodes than these, none is lent: a poll would look at each."""
 SHORTEST_LOCK_MS: Final = 1_000
 """With shorter locks the core would look at them while it does not know what was delivered."""
 
 
+@attrs.frozen
+class _Loan:
+    exchange: NodeExchange
+    wanted: Wanted
+
+
 class Lending:
-    """At most one session is lent at a time. `is_on`: whether there is a thread to lend to."""
+    """`is_on`: whether there is a thread to lend to."""
 
     def __init__(self, context: CoreContext, *, is_on: bool) -> None:
         self.is_on = is_on
-        self.exchange: NodeExchange | None = None
-        """Whose session is lent."""
-        self.ends_at_ms: int = 0
+        self.loans: dict[int, _Loan] = {}
+        """What is lent, by the number of the loan."""
+        self._ends_at_ms = 0
         self._config = config = context.config
         self._member_id = context.member_id
         self._limits = (
@@ -38,24 +51,29 @@ class Lending:
         self._outputs = context.outputs
         self._troubles = context.troubles
         self._last_id = 0
-        self._wanted: Wanted = ()
         self._is_recalled = False
 
     def lend(
-        self, exchanges: Sequence[NodeExchange], wanted: dict[int, Wanted], topics: frozenset[str], now_ms: int
+        self,
+        exchange: NodeExchange,
+        exchanges: Mapping[int, NodeExchange],
+        wanted: dict[int, Wanted],
+        topics: frozenset[str],
+        now_ms: int,
     ) -> None:
-        """After an answer that brought records: lend the session if it is the only one, and nothing else is due."""
-        if len(exchanges) != 1 or self.exchange is not None or not self._troubles.is_empty:
+        """After an answer that brought records: lend the session of this node, if no other node is idle."""
+        if self._is_recalled or not self._troubles.is_empty or len(wanted) > MOST_LENT:
             return
-        exchange = exchanges[0]
         here = wanted.get(exchange.node.id)
-        if here is None or len(wanted) != 1 or exchange.is_busy or exchange.session.differs_from(here):
+        if here is None or exchange.is_busy or exchange.session.differs_from(here) or exchange.ready_at_ms() > now_ms:
             return
-        if exchange.ready_at_ms() > now_ms:
+        if is_idle_beside(exchange.node.id, exchanges, wanted):
             return
         session = exchange.session
         self._last_id += 1
-        self.exchange, self.ends_at_ms, self._wanted, self._is_recalled = exchange, now_ms + LENT_MS, here, False
+        if not self.loans:
+            self._ends_at_ms = now_ms + LENT_MS
+        self.loans[self._last_id] = _Loan(exchange, here)
         exchange.is_lent = True
         self._outputs.add(
             Lend(
@@ -65,31 +83,45 @@ class Lending:
                 session.epoch,
                 tuple((where, session.locks_of(where)) for where in here),
                 topics,
-                self.ends_at_ms,
+                self._ends_at_ms,
                 self._config.group_id,
                 self._member_id,
                 self._limits,
             )
         )
 
-    def look(self, wanted: dict[int, Wanted], now_ms: int, *, is_needed: bool) -> None:
+    def look(
+        self, exchanges: Mapping[int, NodeExchange], wanted: dict[int, Wanted], now_ms: int, *, is_needed: bool
+    ) -> None:
         """Recall what is lent if it is time, needed, or if something else is to be fetched now."""
-        if self.exchange is None or self._is_recalled:
+        if self._is_recalled or not self.loans:
             return
-        if is_needed or now_ms >= self.ends_at_ms or wanted.get(self.exchange.node.id) is not self._wanted:
+        is_due = is_needed or now_ms >= self._ends_at_ms or is_idle_beside(None, exchanges, wanted)
+        if is_due or any(wanted.get(loan.exchange.node.id) is not loan.wanted for loan in self.loans.values()):
             self._is_recalled = True
-            self._outputs.add(Recall(self.exchange.node.id))
+            self._outputs.add(*(Recall(loan.exchange.node.id) for loan in self.loans.values()))
 
     def wake_at_ms(self) -> int | None:
-        return None if self.exchange is None or self._is_recalled else self.ends_at_ms
+        return None if self._is_recalled or not self.loans else self._ends_at_ms
 
     def returned(self, event: SessionReturned, now_ms: int) -> bool:
         """False if it had been returned before."""
-        if self.exchange is None or event.lend_id != self._last_id:
+        loan = self.loans.pop(event.lend_id, None)
+        if loan is None:
             return False
-        exchange, self.exchange = self.exchange, None
-        exchange.take_back(event, now_ms)
+        if not self.loans:
+            self._is_recalled = False
+        loan.exchange.take_back(event, now_ms)
         return True
 
     def check(self) -> None:
-        assert self.exchange is None or self.exchange.is_lent
+        assert all(loan.exchange.is_lent for loan in self.loans.values())
+
+
+def is_idle_beside(node_id: int | None, exchanges: Mapping[int, NodeExchange], wanted: Mapping[int, Wanted]) -> bool:
+    """Whether there is a node, other than this one, to be asked for records and not asked yet."""
+    for other_id in wanted:
+        exchange = exchanges.get(other_id)
+        if other_id != node_id and not (exchange is not None and exchange.is_asked):
+            return True
+    return False

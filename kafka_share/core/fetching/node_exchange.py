@@ -102,6 +102,11 @@ class NodeExchange:
         """Whether a fetch that may bring records awaits its answer."""
         return self._open is not None and self._open.is_real_fetch
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether the broker has been asked for records, or is asked by the application's thread."""
+        return self.is_lent or self.is_fetching
+
     def ready_at_ms(self) -> int:
         """From when on a request may be sent, if none is open."""
         return max(self._requests.ready_at_ms(self.node.id, Channel.DATA), self._pacing.ready_at_ms)

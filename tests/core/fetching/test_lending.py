@@ -23,7 +23,7 @@ from kafka_share.core.events import (
 from kafka_share.core.fetching.lending import LENT_MS
 from kafka_share.errors import BrokerUnreachableError
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
-from kafka_share.protocol.share_fetch import ShareFetchRequest
+from kafka_share.protocol.share_fetch import ShareFetchRequest, ShareFetchResponse
 
 
 def lent(leaders: Any = None, **settings: Any) -> Harness:
@@ -65,10 +65,55 @@ def test_nothing_is_lent_when_the_core_has_more_to_do_for_each_fetch(settings: d
     assert not lent(**settings).lends
 
 
-def test_nothing_is_lent_when_two_nodes_are_asked() -> None:
+def of_two_nodes(*answers: ShareFetchResponse) -> Harness:
+    """A consumer that has asked two nodes, which have answered this."""
     h = Harness({tp(): 1, tp(1): 2}, lends=True).joined()
-    h.answer(h.fetch(1), fetch_answer(fetch_data(tp(), (0, 9, 1))))
+    for node_id, answer in enumerate(answers, 1):
+        h.answer(h.fetch(node_id), answer)
+    return h
+
+
+FROM_FIRST, FROM_SECOND = (fetch_answer(fetch_data(tp(number), (0, 9, 1))) for number in (0, 1))
+
+
+def test_of_two_nodes_each_is_lent_when_it_has_answered() -> None:
+    """The other has a fetch in flight then; its records come by the core, and wake the poll."""
+    h = of_two_nodes(FROM_FIRST)
+    assert [lend.node.id for lend in h.lends] == [1]
+    h.advance(20)
+    h.answer(h.fetch(2), FROM_SECOND)
+    assert [lend.node.id for lend in h.lends] == [1, 2]
+    assert h.lends[0].ends_at_ms == h.lends[1].ends_at_ms
+    h.advance(LENT_MS)
+    assert h.recalls == [1, 2]
+
+
+def test_all_are_recalled_when_a_node_has_brought_nothing_and_is_to_be_asked_again() -> None:
+    """The thread that polls does not know it, and nobody else would ask it."""
+    h = of_two_nodes(FROM_FIRST, fetch_answer())
+    assert [lend.node.id for lend in h.lends] == [1]
+    assert h.recalls == [1]
+
+
+def test_nothing_is_lent_while_a_node_cannot_be_asked() -> None:
+    h = Harness({tp(): 1, tp(1): 2}, lends=True).joined()
+    h.fail(h.fetch(2), BrokerUnreachableError("gone"))
+    h.answer(h.fetch(1), FROM_FIRST)
     assert not h.lends
+
+
+def test_nothing_is_lent_again_before_all_that_was_recalled_has_come_back() -> None:
+    h = of_two_nodes(FROM_FIRST, FROM_SECOND)
+    first, second = h.lends
+    h.start_poll()
+    assert h.recalls == [1, 2]
+    h.handle(returned(first))
+    h.answer(h.fetch(1), fetch_answer(fetch_data(tp(), (10, 19, 1))))
+    assert len(h.lends) == 2
+    h.start_poll()
+    h.handle(returned(second))
+    h.answer(h.fetch(2), fetch_answer(fetch_data(tp(1), (10, 19, 1))))
+    assert len(h.lends) == 3
 
 
 def test_nothing_is_lent_when_nobody_waits_for_the_records() -> None:
