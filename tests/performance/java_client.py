@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from conformance.kafka_jars import KafkaUnavailableError, class_path
-from performance.contestant import Task
+from performance.meter import Task
 
 VERSION: Final = "4.3.1"
 _SOURCE: Final = Path(__file__).with_name("ShareBench.java")

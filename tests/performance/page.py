@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from performance.figures import PERCENTILES, Figures, Spread, figures_of, is_behind
-from performance.rows import BROKERS, BY_CONSUMERS, CAUSES, LATENCY, NAMES, OURS, PARTS, RATE, ROWS, Row
+from performance.rows import BROKERS, BY_CONSUMERS, CAUSES, HANDLERS, LATENCY, NAMES, OURS, PARTS, RATE, ROWS, Row
 from performance.runs import Result
 from performance.targets import KAFKA
 
@@ -84,7 +84,7 @@ def tables(results: Sequence[Result]) -> Iterator[str]:
 def _table(part: str, rows: list[tuple[Row, list[Figures]]]) -> Iterator[str]:
     if part == LATENCY:
         yield from _latency_table(rows)
-    elif part in (RATE, BROKERS):
+    elif part in (RATE, BROKERS, HANDLERS):
         yield from _rate_table(rows)
     else:
         yield from _growth_table(part, rows)

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import attrs
+from performance.meter import HANDLERS_MODE
 from performance.raw_client import FETCH, PRODUCE, THROUGH
 from performance.replayed_batches import Shape
 from performance.stub_broker import Settings
@@ -19,6 +20,8 @@ from kafka_share.protocol.record_format import Codec
 
 OURS: Final = "ours"
 OURS_ASYNCIO: Final = "ours-asyncio"
+WORKER: Final = "worker"
+WORKER_TASKS: Final = "worker-tasks"
 CONFLUENT: Final = "confluent"
 JAVA: Final = "java"
 RAW: Final = "raw"
@@ -28,11 +31,14 @@ PEERS: Final = (CONFLUENT, JAVA)
 PAIR: Final = (OURS, CONFLUENT)
 TRIO: Final = (OURS, CONFLUENT, JAVA)
 ALL: Final = (OURS, OURS_ASYNCIO, CONFLUENT, JAVA)
+WITH_WORKERS: Final = (OURS, WORKER, WORKER_TASKS, CONFLUENT)
 
 NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
         OURS: "kafka_share",
         OURS_ASYNCIO: "kafka_share, asyncio",
+        WORKER: "kafka_share, worker with threads",
+        WORKER_TASKS: "kafka_share, worker with tasks",
         CONFLUENT: "confluent-kafka",
         JAVA: "Java",
         RAW: "raw requests",
@@ -56,14 +62,15 @@ CAUSES: Final[Mapping[str, str]] = MappingProxyType(
         "calls": "acknowledge is a call in Python for each record, and the commits are another hand-over",
         "loop": "the handler's loop and the interpreter are most of what is measured, for every client in Python",
         "window": "in an open window a poll is asked for whatever there is room for, so each brings fewer records",
+        "serial": "a loop works on one record after the other, where a worker and a pool of threads work on ten",
     }
 )
 
 
 @attrs.frozen(kw_only=True)
 class Row:
-    """`records`: of each of our contestants in a run. `work`, `mode`, `window`, `send_ahead`: as in a `Task`.
-    `causes`: keys of `CAUSES`, for the case that ours are behind."""
+    """`records`: of each of our contestants in a run. `work`, `wait_us`, `mode`, `window`, `send_ahead`: as in a
+    `Task`. `causes`: keys of `CAUSES`, for the case that ours are behind."""
 
     id: str
     part: str
@@ -75,6 +82,7 @@ class Row:
     mode: str = "implicit"
     max_poll_records: int = 500
     work: int = 0
+    wait_us: int = 0
     window: int = 0
     send_ahead: bool = False
     consumers: int = 1
@@ -86,16 +94,18 @@ class Row:
 
     def records_of(self, contestant: str) -> int:
         """Before a run is made smaller."""
-        return self.records if self.is_latency else self.records * RECORDS[self.target][contestant]
+        is_same_for_all = self.is_latency or self.mode == HANDLERS_MODE
+        return self.records if is_same_for_all else self.records * RECORDS[self.target][contestant]
 
 
 RATE: Final = "Throughput and CPU on the stub"
 BROKERS: Final = "Throughput and CPU on brokers"
+HANDLERS: Final = "Handlers: a loop, the worker, confluent-kafka with a pool of threads"
 LATENCY: Final = "Latency"
 BY_CONSUMERS: Final = "Scaling: consumers, each a process"
 BY_PARTITIONS: Final = "Scaling: partitions"
 BY_FLIGHT: Final = "Scaling: records in flight (open window)"
-PARTS: Final = (RATE, BROKERS, LATENCY, BY_CONSUMERS, BY_PARTITIONS, BY_FLIGHT)
+PARTS: Final = (RATE, BROKERS, HANDLERS, LATENCY, BY_CONSUMERS, BY_PARTITIONS, BY_FLIGHT)
 
 _AHEAD: Final = "; ours with send_ahead"
 _IMPLICIT: Final = ("polls",)
@@ -257,6 +267,45 @@ def _brokers_alone() -> Iterator[Row]:
         )
 
 
+def _handlers() -> Iterator[Row]:
+    """Ten handlers at a time, but in the loop: it has one. Each record is acknowledged when its handler returns."""
+    for target, name in ((STUB, "stub"), (REFERENCE, "reference broker"), (KAFKA, f"Apache Kafka {KAFKA}")):
+        short = "kafka" if target == KAFKA else target
+        made = Row(
+            id=f"handlers-{short}-empty",
+            part=HANDLERS,
+            title=f"{name}: handlers that do nothing",
+            target=target,
+            contestants=WITH_WORKERS,
+            mode=HANDLERS_MODE,
+            window=1_000,
+            records=60_000,
+            causes=("calls", "polls"),
+        )
+        yield made
+        yield attrs.evolve(
+            made,
+            id=f"handlers-{short}-wait",
+            title=f"{name}: handlers that wait for 2 ms",
+            settings=Settings(shape=Shape(100, batch_records=100)),
+            wait_us=2_000,
+            window=100,
+            max_poll_records=100 if target == STUB else 500,  # brokers have batches of 500
+            records=3_000,
+            causes=("serial",),
+        )
+    yield Row(
+        id="latency-handlers-stub",
+        part=LATENCY,
+        title="stub, to the handler",
+        settings=Settings(every_ms=20),
+        contestants=WITH_WORKERS,
+        mode=HANDLERS_MODE,
+        window=50,
+        records=400,
+    )
+
+
 def _latency() -> Iterator[Row]:
     for target, name in ((STUB, "stub"), (REFERENCE, "reference broker"), (KAFKA, f"Apache Kafka {KAFKA}")):
         yield Row(
@@ -304,7 +353,14 @@ def _scaling() -> Iterator[Row]:
         )
 
 
-ROWS: Final[tuple[Row, ...]] = (*_on_the_stub(), *_on_brokers(), *_brokers_alone(), *_latency(), *_scaling())
+ROWS: Final[tuple[Row, ...]] = (
+    *_on_the_stub(),
+    *_on_brokers(),
+    *_brokers_alone(),
+    *_handlers(),
+    *_latency(),
+    *_scaling(),
+)
 
 QUICK: Final = (
     "stub-100-implicit",

@@ -18,8 +18,8 @@ from typing import Any, Final
 import attrs
 from conformance.kafka_jars import KafkaUnavailableError
 from performance import targets
-from performance.contestant import BEGUN, Task
 from performance.java_client import JavaClient
+from performance.meter import BEGUN, Task
 from performance.rows import CONFLUENT, JAVA, Row
 from performance.targets import Place, Target
 from support.documentation import environment
@@ -88,6 +88,7 @@ class Runner:
             mode=row.mode,
             max_poll_records=row.max_poll_records,
             work=row.work,
+            wait_us=row.wait_us,
             window=row.window,
             send_ahead=row.send_ahead,
             stamped=row.is_latency,

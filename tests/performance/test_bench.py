@@ -27,7 +27,14 @@ pytestmark = [
     pytest.mark.skipif(os.name == "nt", reason=NOT_ON_WINDOWS),
 ]
 
-STUB_ROWS = ("stub-100-implicit", "stub-100-window", "latency-stub", "consumers-2")
+STUB_ROWS = (
+    "stub-100-implicit",
+    "stub-100-window",
+    "handlers-stub-wait",
+    "latency-handlers-stub",
+    "latency-stub",
+    "consumers-2",
+)
 BROKER_ROWS = ("reference-100-explicit", "latency-reference")
 BY_ID = {row.id: row for row in ROWS}
 
@@ -59,7 +66,7 @@ def run(folder: Path, rows: tuple[str, ...]) -> list[dict[str, Any]]:
 def test_every_kind_of_row_runs_on_the_stub(tmp_path: Path) -> None:
     results = run(tmp_path, STUB_ROWS)
     assert {one["row"] for one in results} == set(STUB_ROWS)
-    assert {one["contestant"] for one in results} == {"ours", "ours-asyncio", "confluent"}
+    assert {one["contestant"] for one in results} == {"ours", "ours-asyncio", "worker", "worker-tasks", "confluent"}
     for one in results:
         assert one["broker_cpu"] > 0
         assert bool(one["latencies_us"]) == BY_ID[one["row"]].is_latency
