@@ -211,7 +211,7 @@ class BatchError(KafkaShareError):
         if not failures:
             raise InvalidArgumentError("a BatchError names at least one record that has failed")
         super().__init__(f"{len(failures)} records of the batch have failed")
-        self.failures = dict(failures)
+        self.failures: dict[Any, Exception] = dict(failures)
 
 
 class InternalError(KafkaShareError):

@@ -75,9 +75,13 @@ class HandlerProcess:
     def kill(self) -> None:
         self._process.kill()
 
-    def close(self) -> None:
-        """Let it end by itself, or kill it. Nobody may use it any more."""
+    def hang_up(self) -> None:
+        """It ends by itself, if it does nothing."""
         self._pipe.close()
+
+    def close(self) -> None:
+        """Wait until it has ended, or kill it. Nobody may use it any more."""
+        self.hang_up()
         self._process.join(_END_S)
         self.kill()
         self._process.join()
@@ -160,6 +164,8 @@ class ProcessPool:
             for process in self._all:
                 if process not in idle:
                     process.kill()
+        for process in idle:
+            process.hang_up()
         for process in idle:
             self.discard(process)
         atexit.unregister(self._kill_all)

@@ -28,6 +28,10 @@ def handle(record):
 async def handle_async(record):
     handle(record)
 
+def handle_batch(records):
+    for record in records:
+        handle(record)
+
 def hang(record):
     print("hangs", flush=True)
     time.sleep(1_000)
@@ -66,11 +70,20 @@ def accepted(broker: ReferenceBroker) -> bool:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs SIGTERM")
-@pytest.mark.parametrize("handler", ["handle", "handle_async"])
+@pytest.mark.parametrize(
+    ("handler", "options"),
+    [
+        ("handle", []),
+        ("handle_async", []),
+        ("handle", ["--processes", "2"]),
+        ("handle_batch", ["--batch", "5", "--batch-wait", "1"]),
+        ("handle", ["--ordered-by-key", "--expected", "60000"]),
+    ],
+)
 def test_a_handler_runs_until_sigterm_and_the_exit_code_is_healthy(
-    handler: str, folder: Path, broker: ReferenceBroker
+    handler: str, options: list[str], folder: Path, broker: ReferenceBroker
 ) -> None:
-    with start(folder, broker, handler) as process:
+    with start(folder, broker, handler, *options) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "order 1\n"
         wait_until(lambda: accepted(broker))
