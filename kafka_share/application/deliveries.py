@@ -505,12 +505,12 @@ class Deliveries:
         return gathered
 
     def look_again_at_ms(self) -> int | None:
-        """When the background thread has to ask again, even if nothing is announced; None: it has not."""
+        """When the background thread asks again, if at all; in a window sooner, as renewals wait behind fetches."""
         with self.guard:
             releases = [at for delivery in self._all() if (at := delivery.next_release_at_ms()) is not None]
             if not self._by_place or not (self._protects_locks or self._has_window or releases):
                 return None
-            return min([self._now_ms() + self._known_lock_ms() // 3, *releases])
+            return min([self._now_ms() + self._known_lock_ms() // (6 if self._has_window else 3), *releases])
 
     def take_lost(self) -> tuple[LostRecords, ...]:
         """What was given up since this was last asked."""

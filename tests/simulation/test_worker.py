@@ -122,10 +122,12 @@ def warnings_of(client: SimulatedClient) -> list[str]:
     return [name for name, _ in client.driver.logs if LOG_EVENTS[name].level >= WARNING]
 
 
-def test_a_handler_ten_times_as_long_as_the_lock_is_delivered_once() -> None:
-    """So are the records that wait behind it. The client renews their locks by itself."""
-    scene = Scene(30)
-    worker = SimulatedWorker(lambda record, tries: 10 * LOCK_MS, lambda it: it.handled.total() == 30)
+@pytest.mark.parametrize("lock_ms", [1_000, LOCK_MS])
+def test_a_handler_ten_times_as_long_as_the_lock_is_delivered_once(lock_ms: int) -> None:
+    """So are the records that wait behind it. The client renews their locks by itself, and no fetch is in the way."""
+    name = "group.share.{}record.lock.duration.ms"
+    scene = Scene(30, {name.format("min."): lock_ms, name.format(""): lock_ms})
+    worker = SimulatedWorker(lambda record, tries: 10 * lock_ms, lambda it: it.handled.total() == 30)
     client = scene.join(worker, **WINDOW)
     scene.run(limit_ms=3_000_000)
     assert worker.handled == dict.fromkeys(range(30), 1)

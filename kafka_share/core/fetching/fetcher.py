@@ -49,6 +49,9 @@ GATHER_PAUSE_MS: Final = 50
 """The application's side is not asked again sooner, even if a broker names a lock of no time."""
 ACKNOWLEDGE_LINGER_MS: Final = 5
 """How long acknowledgements that were announced between polls wait for company."""
+WAITS_IN_LOCK: Final = 6
+"""Open window: while records are held, a broker holds a fetch back for this part of their lock time at most. Renewals
+and acknowledgements wait behind the fetch, and leave with a third of the lock left at least."""
 ANSWER_MS: Final = 4
 """Open window: a poll with less time than this asks for nothing more, because the answer would come after its end."""
 
@@ -86,6 +89,8 @@ class Fetching:
         """How many the present poll has room for."""
         self._gather_at_ms: int | None = None
         """When the application's side is asked for what was acknowledged between two polls."""
+        self._lock_ms = DEFAULT_LOCK_MS
+        """Of the latest batch."""
         self._gather_latest_at_ms: int | None = None
         """When it is asked for the latest batch, whatever it was asked before: it may not have taken the batch then."""
         self._lost = LossNotes("records-lost", context.outputs)
@@ -305,6 +310,8 @@ class Fetching:
         if self._has_window and left_ms > 0:
             # What comes after its poll has no holder while its locks run, so the answer is to be here before.
             max_wait_ms = min(max_wait_ms, max(1, left_ms // 2))
+            if self._gather_at_ms is not None:  # the application holds records
+                max_wait_ms = min(max_wait_ms, max(1, self._lock_ms // WAITS_IN_LOCK))
         if self._has_record_limit and max_wait_ms:
             # One node is asked at a time, so a round over all of them takes no longer than the wait; but not no time.
             return max(1, max_wait_ms // nodes)
@@ -400,7 +407,8 @@ class Fetching:
             self._pause.brought(sum([count_of(p.acquired) for p in batch.partitions]))
             self._last_deliveries.delivered(batch)
             if self._config.protect_locks or self._has_window:
-                self._gather_latest_at_ms = now_ms + (batch.acquisition_lock_timeout_ms or DEFAULT_LOCK_MS) // 3
+                self._lock_ms = batch.acquisition_lock_timeout_ms or DEFAULT_LOCK_MS
+                self._gather_latest_at_ms = now_ms + self._lock_ms // 3
                 self._gather_by(self._gather_latest_at_ms)
             self._untaken.delivered(batch, now_ms, is_awaited=is_awaited)
             if self._sends_ahead:

@@ -170,6 +170,19 @@ def test_a_broker_may_wait_for_half_of_what_the_poll_has_left(timeout_ms: int, w
     assert h.fetch().request.max_wait_ms == waits_ms
 
 
+@pytest.mark.parametrize(("lock_ms", "waits_ms"), [(1_000, 166), (6_000, 500)])
+def test_a_broker_may_wait_for_a_sixth_of_the_lock_time_while_records_are_held(lock_ms: int, waits_ms: int) -> None:
+    """A renewal would have to wait behind the fetch. When nothing is held any more, the broker waits as ever."""
+    h = Harness(**{**WINDOW, "fetch_max_wait_ms": 500}).joined()
+    h.delivering(lock_ms=lock_ms)
+    h.start_poll(20_000)
+    assert h.fetch().request.max_wait_ms == waits_ms
+    h.advance(lock_ms)
+    h.handle(AcknowledgementsGathered(()))
+    h.answer(h.fetch(), fetch_answer())
+    assert h.fetch().request.max_wait_ms == 500
+
+
 def test_a_poll_that_is_about_to_end_asks_for_nothing_more() -> None:
     """100 ms: an empty answer after 50 leaves time for another fetch; the one after 97 does not."""
     h = delivered(fetch_max_wait_ms=500)
