@@ -6,10 +6,12 @@ import re
 import signal
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
 from support.documentation import ROOT, environment
+from support.waiting import wait_until
 
 from kafka_share import KafkaShareConsumer
 from kafka_share.broker import ReferenceBroker
@@ -17,7 +19,15 @@ from kafka_share.broker import ReferenceBroker
 EXAMPLES = ROOT / "examples"
 pytestmark = pytest.mark.timeout(180)  # each test starts programs, one of them a pytest with all its plugins
 
-PROGRAMS = ("commit_callback.py", "lag_alert.py", "lock_renewal.py", "reset_offsets.py", "worker.py", "worker_pool.py")
+PROGRAMS = (
+    "commit_callback.py",
+    "lag_alert.py",
+    "lock_renewal.py",
+    "order_worker.py",
+    "reset_offsets.py",
+    "worker.py",
+    "worker_pool.py",
+)
 
 
 def run(*arguments: str) -> list[str]:
@@ -40,6 +50,51 @@ def test_no_example_is_without_a_test() -> None:
 def test_an_example_says_how_to_run_it(name: str) -> None:
     text = "\n".join(example(name, "--help"))
     assert f"python examples/{name} --bootstrap-server" in text
+
+
+def test_order_worker_packs_what_can_be_packed() -> None:
+    """What failed once is called again under its first delivery; two records are rejected, and the log names them."""
+    command = [sys.executable, "-W", "error", str(EXAMPLES / "order_worker.py")]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
+    probe, *packed, counts = done.stdout.splitlines()
+    assert probe.startswith("probe: http://127.0.0.1:")
+    expected = [f"order {number}: packed with call 1" for number in range(1, 10) if number not in (3, 5)]
+    assert sorted(packed) == sorted([*expected, "order 3: packed with call 2"])
+    assert counts == "8 packed, 2 rejected, 0 released, 1 retried"
+    rejected = [line for line in done.stderr.splitlines() if line.startswith("WARNING")]
+    assert sorted("orders-0@4" in line for line in rejected) == [False, True]
+    assert all("it is rejected" in line for line in rejected)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs SIGTERM")
+def test_order_worker_answers_probes_and_ends_on_a_signal() -> None:
+    with ReferenceBroker() as broker:
+        broker.create_topic("orders")
+        broker.set_group_config("order-workers", share_auto_offset_reset="earliest")
+        broker.produce("orders", b'{"order": 1}')
+        command = [sys.executable, "-W", "error", str(EXAMPLES / "order_worker.py")]
+        with subprocess.Popen(
+            [*command, "--bootstrap-server", broker.bootstrap_servers],
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            probe = process.stdout.readline().removeprefix("probe: ").strip()
+            assert process.stdout.readline() == "order 1: packed with call 1\n"
+            assert answer(probe) == "running\n"
+            wait_until(lambda: "kafka_share_worker_accepted_total 1\n" in answer(probe.replace("healthz", "metrics")))
+            process.send_signal(signal.SIGTERM)
+            rest, errors = process.communicate()
+        assert (process.returncode, errors) == (0, "")
+        assert rest == "1 packed, 0 rejected, 0 released, 0 retried\n"
+
+
+def answer(url: str) -> str:
+    with urllib.request.urlopen(url) as response:
+        text: str = response.read().decode()
+        return text
 
 
 def test_worker_settles_every_job_when_some_fail() -> None:
