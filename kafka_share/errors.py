@@ -25,6 +25,7 @@ Everything that the package raises on purpose derives from `KafkaShareError`::
     ├── LockLostError                    a handler succeeded when its record was not ours any more
     ├── HandlerProcessError              the process that ran a handler died
     ├── BatchError                       raised by a handler: these records of its batch have failed
+    ├── ProduceError                     a record could not be written to a topic
     ├── BrokerError                      a broker answered with an error code; one subclass for each code
     │   └── …                            see `ERRORS`
     └── InternalError                    a defect of kafka_share itself: please report it
@@ -212,6 +213,10 @@ class BatchError(KafkaShareError):
             raise InvalidArgumentError("a BatchError names at least one record that has failed")
         super().__init__(f"{len(failures)} records of the batch have failed")
         self.failures: dict[Any, Exception] = dict(failures)
+
+
+class ProduceError(KafkaShareError):
+    """A record could not be written to a topic. The message names the topic, and what to do if that is known."""
 
 
 class InternalError(KafkaShareError):

@@ -34,17 +34,22 @@ from kafka_share.handling.jobs import Counts
 from kafka_share.handling.lease import Lease
 from kafka_share.handling.leasing import Leasing
 from kafka_share.handling.plan import Plan
-from kafka_share.handling.policy import OnError, Policy, Reject, Release, Retry
+from kafka_share.handling.policy import DeadLetter, OnError, Policy, Reject, Release, Retry
 from kafka_share.handling.processes import ProcessDriver
 from kafka_share.handling.tasks import TaskDriver
 from kafka_share.handling.threads import ThreadDriver
 from kafka_share.health import Health
 from kafka_share.network.clock import clock_ms
+from kafka_share.producing.aiokafka import AiokafkaProducer
+from kafka_share.producing.confluent import ConfluentProducer
+from kafka_share.producing.kafka_python import KafkaPythonProducer
+from kafka_share.producing.producer import OutgoingRecord, RecordProducer
 from kafka_share.records import K, ShareRecord, V
 from kafka_share.settings import ShareConsumerSettings
 
 __all__ = [
-    "BatchError", "Counts", "HandlerProcessError", "Lease", "LockLostError", "Reject", "Release", "Retry",
+    "AiokafkaProducer", "BatchError", "ConfluentProducer", "Counts", "DeadLetter", "HandlerProcessError",
+    "KafkaPythonProducer", "Lease", "LockLostError", "OutgoingRecord", "RecordProducer", "Reject", "Release", "Retry",
     "RunningRecord", "ShareWorker", "WorkerState",
 ]  # fmt: skip
 
@@ -98,6 +103,8 @@ class WorkerState:
     """Records whose handlers run, the oldest first."""
     waiting: int
     """Records that wait to be tried again."""
+    producing: int
+    """Records whose copy is being written to a dead-letter topic."""
     counts: Counts
     """Since the start."""
     consumer: Health | None
@@ -114,10 +121,14 @@ class ShareWorker(Generic[K, V]):
     The locks of records are renewed from their receipt on, for `max_lease_ms`. A record whose lock was lost is
     delivered again: its handler is cancelled (`async def`) or told (`Lease.ended`), and its result counts for nothing.
 
-    - `on_error`: exception class → `Retry`, `Release`, `Reject`, or a function of the exception that returns one of
-      them. The closest class counts. It adds to the default: `Retry()` for every exception, and `Release(5_000)` for a
-      value that cannot be deserialized.
-    - `max_deliveries`: on this delivery of a record, and on the group's last one, a release becomes a rejection.
+    - `on_error`: exception class → `Retry`, `Release`, `Reject`, `DeadLetter`, or a function of the exception that
+      returns one of them. The closest class counts. It adds to the default: `Retry()` for every exception, and
+      `Release(5_000)` for a value that cannot be deserialized.
+    - `max_deliveries`: on this delivery of a record, and on the group's last one, a release becomes what
+      `on_last_delivery` says: `Reject()`, the default, or `DeadLetter()`.
+    - `producer`: writes dead letters. Default: a `KafkaProducer` of kafka-python with the connection and security
+      settings of the worker, which is made when it is needed. `KafkaPythonProducer`, `ConfluentProducer` and
+      `AiokafkaProducer` adapt one that you have; anything with the methods of `RecordProducer` does it.
     - `window_records`: how many records may be here at a time, waiting and running. Default: five for each handler, two
       batches for each with batches.
     - `processes`: run a plain handler in so many processes, for work that needs the CPU; it takes the place of
@@ -146,6 +157,8 @@ class ShareWorker(Generic[K, V]):
         *,
         on_error: OnError | None = None,
         max_deliveries: int | None = None,
+        on_last_delivery: Reject | DeadLetter | None = None,
+        producer: RecordProducer | None = None,
         concurrency: int = 10,
         processes: int | None = None,
         batch_records: int | None = None,
@@ -171,7 +184,8 @@ class ShareWorker(Generic[K, V]):
             topics=tuple(sorted(names)),
             handler=handler,
             takes_lease=_takes_lease(handler),
-            policy=Policy(on_error, max_deliveries),
+            policy=Policy(on_error, max_deliveries, on_last_delivery),
+            producer=producer,
             concurrency=concurrency,
             processes=processes,
             batch_records=batch_records,
@@ -259,6 +273,7 @@ class ShareWorker(Generic[K, V]):
             ready=jobs.ready,
             running=running,
             waiting=jobs.waiting,
+            producing=jobs.producing,
             counts=self._driver.counts(),
             consumer=None if consumer is None else consumer.health(),
         )
@@ -309,6 +324,8 @@ def _driver(plan: Plan) -> Driver:
         if plan.processes is not None:
             raise ConfigurationError("processes run plain handlers, and this one is async def")
         return TaskDriver(plan)
+    if isinstance(plan.producer, AiokafkaProducer):
+        raise ConfigurationError("AiokafkaProducer belongs to an event loop: it goes with a handler that is async def")
     return ThreadDriver(plan) if plan.processes is None else ProcessDriver(plan)
 
 

@@ -46,8 +46,9 @@ MAY_IMPORT: Final[Mapping[str, set[str]]] = {
     "opentelemetry": {"application", "async_consumer", "consumer", "core", "worker"},
     "consumer": {"application", "core", "network"},
     "async_consumer": {"application", "core", "network"},
-    "handling": {"application", "async_consumer", "consumer", "core", "network"},
-    "worker": {"application", "handling", "network"},
+    "producing": set(),
+    "handling": {"application", "async_consumer", "consumer", "core", "network", "producing"},
+    "worker": {"application", "handling", "network", "producing"},
     "admin": {"core", "network"},
     "aio": {"core", "network"},
     "broker": {"protocol"},
@@ -84,11 +85,10 @@ NOT_MACHINES: Final = {
 }
 ALSO_MACHINES: Final = {
     "handling/job.py", "handling/jobs.py", "handling/policy.py", "handling/slowness.py", "handling/turns.py",
-    "network/wire.py", "spark/lease.py", "spark/lease_book.py",
-    "spark/offsets.py",
+    "network/wire.py", "producing/dead_letters.py", "spark/lease.py", "spark/lease_book.py", "spark/offsets.py",
 }  # fmt: skip
 
-KAFKA_PYTHON_IN: Final = {"network", "cli"}
+KAFKA_PYTHON_IN: Final = {"network", "producing", "cli"}
 
 LONGEST_FILE: Final = 600
 LONGEST_FUNCTION: Final = 70

@@ -27,7 +27,7 @@ def test_a_record_does_not_spill_its_payload_when_it_is_printed() -> None:
 
 def test_completion_after_a_record_shows_what_a_record_has() -> None:
     shown = [name for name in dir(record()) if not name.startswith("_")]
-    properties = ("is_last_delivery", "lock_deadline", "lock_lost", "lock_remaining_ms")
+    properties = ("is_last_delivery", "lock_deadline", "lock_lost", "lock_remaining_ms", "raw_key", "raw_value")
     assert shown == sorted({*ShareRecord.__match_args__, *properties} - {"lock"})
 
 

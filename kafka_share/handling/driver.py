@@ -25,12 +25,15 @@ from kafka_share.errors import (
     UnsupportedVersionError,
 )
 from kafka_share.handling.job import Call, Job, Record
-from kafka_share.handling.jobs import ACCEPT, Command, Counts, Event, Jobs, Settle, Start, Tell
+from kafka_share.handling.jobs import ACCEPT, Command, Counts, Event, Jobs, Produce, Settle, Start, Tell
 from kafka_share.handling.lease import Lease
 from kafka_share.handling.leasing import Leasing
 from kafka_share.handling.plan import Plan
 from kafka_share.harmless import excerpt
 from kafka_share.network.clock import clock_ms
+from kafka_share.producing.dead_letters import dead_letter
+from kafka_share.producing.kafka_python import OwnKafkaPythonProducer
+from kafka_share.producing.producer import RecordProducer
 from kafka_share.records import AcknowledgeType
 
 log: logging.Logger = logging.getLogger("kafka_share.worker")
@@ -43,6 +46,7 @@ CLOSE_AT_ONCE_MS: Final = 1_000
 _LEVELS: Final = {
     Event.WILL_RETRY: logging.INFO,
     Event.LAST_DELIVERY: logging.ERROR,
+    Event.LEFT_WITHOUT_COPY: logging.ERROR,
 }
 """Of what is logged; all else is a WARNING."""
 
@@ -72,6 +76,11 @@ class Driver(abc.ABC):
         """Why the worker has ended by itself."""
         self._outcomes: deque[tuple[Job, KafkaShareError | None]] = deque()
         """What the background thread has told."""
+        self._group_id = config.group_id
+        self._producer: RecordProducer = plan.producer or OwnKafkaPythonProducer(config)
+        self._produced: deque[tuple[Job, Exception | None]] = deque()
+        """What the producer has told."""
+        self._has_produced = False
         self._leases: dict[Call, Lease] = {}
         self._trouble = ""
         """What a poll has raised last, and no record has come since."""
@@ -89,7 +98,7 @@ class Driver(abc.ABC):
         """With the outcomes that the loop has not looked at yet."""
         counts: Counts = attrs.evolve(self.jobs.counts)
         for job, error in list(self._outcomes):
-            counts.add_outcome(job.kind, error)
+            counts.add_outcome(job, error)
         return counts
 
     def _measured(self) -> WorkerMeasurements:
@@ -98,6 +107,7 @@ class Driver(abc.ABC):
         measured.counts = self.counts
         measured.ready = lambda: jobs.ready
         measured.waiting = lambda: jobs.waiting
+        measured.producing = lambda: jobs.producing
         measured.running = lambda: len(jobs.running())
         measured.running_since_ms = lambda: min((job.since_ms for job in jobs.running()), default=None)
         return measured
@@ -121,6 +131,8 @@ class Driver(abc.ABC):
         elif self._stops or self._fatal is not None:
             jobs.drain(now_ms)
         self._take_outcomes()
+        while self._produced:
+            jobs.produced(*self._produced.popleft(), now_ms)
         for job in jobs.unsettled():
             if job.record.lock_lost:
                 jobs.lock_lost(job)
@@ -145,6 +157,8 @@ class Driver(abc.ABC):
             if isinstance(command, Start):
                 lease = self._leases[command.call] = Lease(command.call.records, command.call.tries)
                 self._start(command.call, lease)
+            elif isinstance(command, Produce):
+                self._produce(command)
             elif isinstance(command, Settle):
                 self._settle(command.job, command.kind, command.delay_ms)
             elif isinstance(command, Tell):
@@ -173,6 +187,25 @@ class Driver(abc.ABC):
         except (ConsumerClosedError, IllegalStateError) as error:
             told(error)
 
+    def _produce(self, command: Produce) -> None:
+        told = partial(self._on_produced, command.job)
+        self._has_produced = True
+        try:
+            copy = command.copy
+            self._producer.produce(dead_letter(command.job.record, copy.topic, self._group_id, copy.error), told)
+        except Exception as error:  # noqa: BLE001 - an application's producer may raise anything: the record stays
+            told(error)
+
+    def _on_produced(self, job: Job, error: Exception | None) -> None:
+        """Called by any thread."""
+        self._produced.append((job, error))
+        self._wake()
+
+    def _close_producer(self) -> None:
+        """It may block."""
+        if self._has_produced:
+            self._producer.close(CLOSE_AT_ONCE_MS)
+
     def _on_outcome(self, job: Job, error: KafkaShareError | None) -> None:
         self._outcomes.append((job, error))
 
@@ -199,7 +232,8 @@ class Driver(abc.ABC):
         self._log(command)
         told = self.plan.on_not_accepted
         is_late = command.event is Event.RESULT_LOST
-        is_refused = command.event is Event.NOT_ACKNOWLEDGED and command.job.kind is ACCEPT
+        is_result = command.job.kind is ACCEPT and command.job.copy is None
+        is_refused = command.event is Event.NOT_ACKNOWLEDGED and is_result
         if told is None or not (is_late or is_refused):
             return
         assert isinstance(command.error, KafkaShareError)
@@ -217,6 +251,8 @@ class Driver(abc.ABC):
         if command.more:
             text += f" and {command.more} more of its batch"
         text += f": {command.event.value}"
+        if command.event is Event.DEAD_LETTER and job.copy is not None:
+            text += f" '{job.copy.topic}'"
         if command.running_for_ms:
             text += f", {command.running_for_ms} ms so far"
         if command.pause_ms:
@@ -237,10 +273,10 @@ class Driver(abc.ABC):
         self._take_outcomes()
         counts, left = self.jobs.counts, len(self.jobs.running())
         log.info(
-            "the worker has ended: %d received (%d of them again), %d accepted, %d released, %d rejected, %d lost, "
-            "%d of unknown outcome, %d handlers still running",
-            counts.received, counts.redelivered, counts.accepted, counts.released, counts.rejected, counts.lost,
-            counts.unknown, left,
+            "the worker has ended: %d received (%d of them again), %d accepted, %d released, %d rejected, "
+            "%d dead-lettered, %d lost, %d of unknown outcome, %d handlers still running",
+            counts.received, counts.redelivered, counts.accepted, counts.released, counts.rejected,
+            counts.dead_lettered, counts.lost, counts.unknown, left,
         )  # fmt: skip
         if self._fatal is not None:
             raise self._fatal

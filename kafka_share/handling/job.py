@@ -21,7 +21,17 @@ class Stage(enum.Enum):
     READY = "waits for its turn"
     RUNNING = "its handler runs"
     WAITING = "waits to be tried again"
+    PRODUCING = "its copy is written to another topic"
     SETTLING = "acknowledged, without an outcome yet"
+
+
+@attrs.frozen
+class Copy:
+    """What is to be written before a record is accepted."""
+
+    topic: str
+    error: Exception
+    """Why it goes there."""
 
 
 @attrs.define(eq=False)
@@ -43,6 +53,9 @@ class Job:
     is_lost: bool = False
     is_overdue: bool = False
     """The lease has ended while the handler runs."""
+    copy: Copy | None = None
+    """The record is given up when this is written."""
+    copies_failed: int = 0
     kind: AcknowledgeType | None = None
     """SETTLING: how it was acknowledged."""
 

@@ -1,15 +1,17 @@
 """The rules of a worker, as a machine: records go in, and what to start, cancel and acknowledge comes out.
 
-A driver tells it what has happened (`arrived`, `finished`, `lock_lost`, `settled`, `drain`, `abort`), performs what
-`poll` returns, and looks again at `wake_at_ms` at the latest. One caller at a time; only `leased` and `running` may be
-called by any thread, as they read. There is no clock here, no thread, no consumer, and nothing waits.
+A driver tells it what has happened (`arrived`, `finished`, `produced`, `lock_lost`, `settled`, `drain`, `abort`),
+performs what `poll` returns, and looks again at `wake_at_ms` at the latest. One caller at a time; only `leased` and
+`running` may be called by any thread, as they read. There is no clock here, no thread, no consumer, and nothing waits.
 
 A record's way:
 
     arrived ─► READY ─► RUNNING ─► SETTLING ─► gone, when the acknowledgement has its outcome
                  ▲         │           ▲
                  └─ WAITING ◄──────────┘   WAITING: its handler failed, and is called again after a pause
-    A lost lock ends READY and WAITING at once; RUNNING is cancelled, and its result counts for nothing.
+    RUNNING ─► PRODUCING ─► SETTLING   PRODUCING: its copy is written to a dead-letter topic. If that fails, it is
+                                       WAITING, and the copy is produced again
+    A lost lock ends READY, WAITING and PRODUCING at once; RUNNING is cancelled, and its result counts for nothing.
 
 Whose turn it is, and how many records one call of the handler gets, `turns` decides.
 """
@@ -35,8 +37,8 @@ from kafka_share.errors import (
     NotLeaderOrFollowerError,
     ShareSessionNotFoundError,
 )
-from kafka_share.handling.job import Call, Job, Record, Stage
-from kafka_share.handling.policy import Policy, Reject, Release, Retry
+from kafka_share.handling.job import Call, Copy, Job, Record, Stage
+from kafka_share.handling.policy import DeadLetter, Policy, Reject, Release, Retry
 from kafka_share.handling.slowness import Slowness
 from kafka_share.handling.turns import InOrder, Turns
 from kafka_share.records import AcknowledgeType
@@ -51,6 +53,10 @@ CANCEL_GRACE_MS: Final = 1_000
 
 OUTAGE_RECORDS: Final = 3
 """This many new records in a row have failed, and nothing has succeeded since: that is no fault of theirs."""
+PRODUCE_BACKOFF_MS: Final = 1_000
+"""The pause after a copy that could not be written. It doubles with each further one…"""
+PRODUCE_BACKOFF_MAX_MS: Final = 60_000
+"""…up to this."""
 
 _LOST: Final = (
     FencedLeaderEpochError,
@@ -87,6 +93,14 @@ class Cancel:
 
 
 @attrs.frozen
+class Produce:
+    """Write the copy of a record. The driver tells how it went with `produced`."""
+
+    job: Job
+    copy: Copy
+
+
+@attrs.frozen
 class Settle:
     """Acknowledge the record; `delay_ms`: a release after that time. The driver tells the outcome with `settled`."""
 
@@ -102,6 +116,10 @@ class Event(enum.Enum):
     GIVEN_BACK = "its handler failed and it is released"
     REJECTED = "its handler failed and it is rejected"
     LAST_DELIVERY = "its handler failed on its last delivery and it is rejected"
+    DEAD_LETTER = "its handler failed and it goes to the dead-letter topic"
+    NOT_PRODUCED = "its copy could not be written, which is tried again"
+    PRODUCED_IN_VAIN = "its copy was written after it was given up here, so it may be delivered again"
+    LEFT_WITHOUT_COPY = "the worker stops before its copy is written, and this was its last delivery"
     LOCK_LOST = "its lock was lost, so it is delivered again"
     RESULT_LOST = "its handler succeeded after the lock was lost, so it is delivered again"
     NOT_ACKNOWLEDGED = "its acknowledgement failed, so it may be delivered again"
@@ -121,7 +139,7 @@ class Tell:
     more: int = 0
 
 
-Command: TypeAlias = Start | Cancel | Settle | Tell
+Command: TypeAlias = Start | Cancel | Produce | Settle | Tell
 
 
 @attrs.define
@@ -135,6 +153,8 @@ class Counts:
     accepted: int = 0
     released: int = 0
     rejected: int = 0
+    dead_lettered: int = 0
+    """Accepted after a copy was written to a dead-letter topic."""
     failed: int = 0
     """How often a handler raised, or a value could not be deserialized."""
     retried: int = 0
@@ -146,13 +166,15 @@ class Counts:
     unknown: int = 0
     """Acknowledgements that failed, or whose outcome is not known. The records may be delivered again."""
 
-    def add_outcome(self, kind: AcknowledgeType | None, error: KafkaShareError | None) -> None:
-        """An acknowledgement of this kind was applied, or this is why not."""
+    def add_outcome(self, job: Job, error: KafkaShareError | None) -> None:
+        """The acknowledgement of this record was applied, or this is why not."""
         if error is not None:
             self.unknown += 1
-        elif kind is ACCEPT:
+        elif job.kind is ACCEPT and job.copy is not None:
+            self.dead_lettered += 1
+        elif job.kind is ACCEPT:
             self.accepted += 1
-        elif kind is REJECT:
+        elif job.kind is REJECT:
             self.rejected += 1
         else:
             self.released += 1
@@ -228,6 +250,16 @@ class Jobs:
                 self._raised(job, failure, now_ms, is_cancelled=call.is_cancelled)
         self._new_failures = min(self._new_failures, new_failures + 1)  # a batch is one sign of an outage, not many
 
+    def produced(self, job: Job, error: Exception | None, now_ms: int) -> None:
+        """The copy of a record was written, or this is why not."""
+        if job.stage is not Stage.PRODUCING or job.is_lost:
+            if error is None:
+                self._tell(Event.PRODUCED_IN_VAIN, job)
+        elif error is None:
+            self._settle(job, ACCEPT)
+        else:
+            self._produce_later(job, error, now_ms)
+
     def lock_lost(self, job: Job) -> None:
         """The record is not ours any more. It may be told more than once."""
         if job.is_lost or job.stage is Stage.SETTLING:
@@ -246,10 +278,11 @@ class Jobs:
         """The acknowledgement has an outcome: it was applied, or this is why not."""
         assert job.stage is Stage.SETTLING, f"{job} was not acknowledged"
         self._settling -= 1
-        self.counts.add_outcome(job.kind, error)
+        self.counts.add_outcome(job, error)
         if error is None:
             return
-        if job.kind is ACCEPT and isinstance(error, _LOST) and not isinstance(error, ConsumerClosedError):
+        is_result = job.kind is ACCEPT and job.copy is None
+        if is_result and isinstance(error, _LOST) and not isinstance(error, ConsumerClosedError):
             self._result_lost(job, error)
         else:
             self._tell(Event.NOT_ACKNOWLEDGED, job, error)
@@ -271,8 +304,11 @@ class Jobs:
         self._cancel_all(now_ms, grace_ms=0)
 
     def _give_back(self) -> None:
-        for job in [*self._turns.waiting(), *self._waiting]:
-            if self.phase is Phase.CANCELLING or not job.record.is_last_delivery:
+        is_end = self.phase is Phase.CANCELLING
+        for job in [*self._turns.waiting(), *self._waiting, *(self._producing() if is_end else ())]:
+            if is_end and job.copy is not None and job.record.is_last_delivery:
+                self._tell(Event.LEFT_WITHOUT_COPY, job, job.copy.error)
+            if is_end or not job.record.is_last_delivery:
                 self._settle(job, RELEASE)
 
     def _cancel_all(self, now_ms: int, grace_ms: int) -> None:
@@ -302,7 +338,10 @@ class Jobs:
         self._end_leases(now_ms)
         for job in [job for job in self._waiting if job.due_at_ms <= now_ms]:
             del self._waiting[job]
-            self._make_ready(job, now_ms)
+            if job.copy is None:
+                self._make_ready(job, now_ms)
+            else:
+                self._produce(job, job.copy)
         while len(self._calls) < self._concurrency:
             jobs = self._turns.take(now_ms, at_once=self.phase is not Phase.RUNNING)
             if not jobs:
@@ -325,7 +364,8 @@ class Jobs:
 
     def leased(self, now_ms: int) -> list[Record]:
         """The records whose locks are to be renewed when that is due. Any thread."""
-        return [job.record for job in list(self._jobs) if now_ms < job.lease_ends_at_ms and not job.is_lost]
+        ours = [job for job in list(self._jobs) if not job.is_lost]
+        return [job.record for job in ours if now_ms < job.lease_ends_at_ms or job.copy is not None]
 
     def unsettled(self) -> list[Job]:
         """The records that are ours, as far as is known: the driver looks whether their locks are lost."""
@@ -340,6 +380,14 @@ class Jobs:
         """Whether nothing can begin, since all handlers have records whose locks were lost. Any thread."""
         calls = list(self._calls)
         return len(calls) >= self._concurrency and all(call.is_lost for call in calls)
+
+    @property
+    def producing(self) -> int:
+        """Of how many records a copy is being written. Any thread."""
+        return len(self._producing())
+
+    def _producing(self) -> list[Job]:
+        return [job for job in list(self._jobs) if job.stage is Stage.PRODUCING]
 
     @property
     def ready(self) -> int:
@@ -403,22 +451,42 @@ class Jobs:
         action = self._policy.action_for(error)
         if isinstance(action, Retry):
             pause_ms = action.pause_ms(max(1, job.tries))
-            if not self._has_had_its_tries(job, action) and self._may_wait(job, now_ms + pause_ms):
+            has_had_its_tries = self._has_had_its_tries(job, action)
+            if not has_had_its_tries and self._may_wait(job, now_ms + pause_ms):
                 self._wait(job, error, pause_ms, now_ms)
                 return
-            action = action.then
-        record = job.record
-        if isinstance(action, Release) and self._policy.is_last(record.delivery_count, record.is_last_delivery):
-            self._tell(Event.LAST_DELIVERY, job, error)
-            action = Reject()
-        elif isinstance(action, Release):
-            self._tell(Event.GIVEN_BACK, job, error, action.delay_ms)
-        else:
-            self._tell(Event.REJECTED, job, error)
+            is_hurried = not has_had_its_tries and self.phase is not Phase.RUNNING
+            action = Release() if is_hurried else action.then
+        self._give_up(job, action, error)
+
+    def _give_up(self, job: Job, action: Release | Reject | DeadLetter, error: Exception) -> None:
+        record, event = job.record, Event.REJECTED
         if isinstance(action, Release):
-            self._settle(job, RELEASE, action.delay_ms if self.phase is Phase.RUNNING else 0)
+            if not self._policy.is_last(record.delivery_count, record.is_last_delivery):
+                self._tell(Event.GIVEN_BACK, job, error, action.delay_ms)
+                self._settle(job, RELEASE, action.delay_ms if self.phase is Phase.RUNNING else 0)
+                return
+            action, event = self._policy.on_last_delivery, Event.LAST_DELIVERY
+        if isinstance(action, DeadLetter):
+            self._tell(Event.DEAD_LETTER, job, error)
+            self._produce(job, Copy(action.topic_for(record.topic), error))
         else:
+            self._tell(event, job, error)
             self._settle(job, REJECT)
+
+    def _produce(self, job: Job, copy: Copy) -> None:
+        job.stage, job.copy = Stage.PRODUCING, copy
+        self._commands.append(Produce(job, copy))
+
+    def _produce_later(self, job: Job, error: Exception, now_ms: int) -> None:
+        """The record stays, unless the worker stops and it has another delivery."""
+        pause_ms = min(PRODUCE_BACKOFF_MAX_MS, PRODUCE_BACKOFF_MS << min(job.copies_failed, 10))
+        job.copies_failed += 1
+        job.stage, job.due_at_ms = Stage.WAITING, now_ms + pause_ms
+        self._waiting[job] = None
+        self._tell(Event.NOT_PRODUCED, job, error, pause_ms)
+        if self.phase is not Phase.RUNNING:
+            self._give_back()
 
     def _has_had_its_tries(self, job: Job, action: Retry) -> bool:
         """By what is known of other records; where nothing is known, when the pauses do not grow any more."""
@@ -488,9 +556,10 @@ class Jobs:
         assert stages.count(Stage.RUNNING) == sum(len(call.jobs) for call in self._calls)
         assert stages.count(Stage.READY) == len(self._turns) == len(self._turns.waiting())
         assert stages.count(Stage.WAITING) == len(self._waiting)
+        assert all(job.copy is not None for job in self._producing())
         assert Stage.SETTLING not in stages
         counts = self.counts
-        ended = counts.accepted + counts.released + counts.rejected + counts.unknown
+        ended = counts.accepted + counts.released + counts.rejected + counts.dead_lettered + counts.unknown
         lost_running = sum(job.is_lost for job in self._jobs)
         assert counts.received == ended + counts.lost - lost_running + self._settling + len(self._jobs)
 

@@ -11,6 +11,7 @@ from kafka_share.config_checks import whole_number
 from kafka_share.errors import ConfigurationError, KafkaShareError
 from kafka_share.handling.policy import Policy
 from kafka_share.handling.turns import ByKey, InBatches, InOrder, KeyOf, Turns, key_of
+from kafka_share.producing.producer import RecordProducer, checked_producer
 
 OrderedBy: TypeAlias = Literal["key"] | KeyOf | None
 OnNotAccepted: TypeAlias = Callable[[Any, KafkaShareError], object]
@@ -27,7 +28,7 @@ class Plan:
     handler: Callable[..., Any]
     takes_lease: bool
     """Whether the handler has a second parameter."""
-    policy: Policy
+    policy: Policy = attrs.field()
     concurrency: int = attrs.field(validator=whole_number(1, MOST_HANDLERS))
     processes: int | None = attrs.field(
         default=None, validator=attrs.validators.optional(whole_number(1, MOST_PROCESSES))
@@ -41,6 +42,8 @@ class Plan:
     expected_ms: int | None = attrs.field(default=None, validator=attrs.validators.optional(whole_number(1)))
     drain_timeout_ms: int = attrs.field(validator=whole_number(0))
     on_not_accepted: OnNotAccepted | None = attrs.field(default=None)
+    producer: RecordProducer | None = attrs.field(default=None, converter=attrs.converters.optional(checked_producer))
+    """None: one that is made from the settings."""
     settings: dict[str, Any]
     """Of the consumer."""
 
@@ -55,6 +58,12 @@ class Plan:
     def _check_hook(self, _: object, value: object) -> None:
         if value is not None and not callable(value):
             raise ConfigurationError("on_not_accepted is a function of a record and an error")
+
+    @policy.validator
+    def _check_circles(self, _: object, policy: Policy) -> None:
+        for topic in self.topics:
+            for target in sorted(policy.dead_letter_topics(topic).intersection(self.topics)):
+                raise ConfigurationError(f"dead letters of {topic} would go to {target}, which this worker reads")
 
     @property
     def handler_name(self) -> str:

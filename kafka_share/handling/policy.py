@@ -5,6 +5,7 @@ Users write the actions; `Jobs` asks the policy. Nothing here knows a consumer o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -13,6 +14,9 @@ import attrs
 
 from kafka_share.config_checks import whole_number
 from kafka_share.errors import ConfigurationError, RecordDeserializationError
+from kafka_share.producing.dead_letters import default_topic
+
+_TOPIC: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 
 
 @attrs.frozen
@@ -21,8 +25,32 @@ class Reject:
 
 
 @attrs.frozen
+class DeadLetter:
+    """A copy of the record is written to a dead-letter topic, and then the record is accepted.
+
+    It stays here under its lock until the copy is written, however long that takes. The copy has the key, the value and
+    the headers as they were received, and headers that say where it comes from and why.
+    """
+
+    topic: str | None = attrs.field(default=None)
+    """None: "dlq." and the name of the record's topic. It has to exist, unless brokers create topics by themselves."""
+
+    @topic.validator
+    def _check_topic(self, _: object, value: object) -> None:
+        if value is not None and not (isinstance(value, str) and _TOPIC.fullmatch(value)):
+            raise ConfigurationError(f"the topic of dead letters is {value!r}: write the name of a topic, or nothing")
+
+    def topic_for(self, topic: str) -> str:
+        """Where a record of this topic goes."""
+        return default_topic(topic) if self.topic is None else self.topic
+
+
+@attrs.frozen
 class Release:
-    """The record is delivered again, here or elsewhere. This spends a delivery; on the last one it is `Reject`."""
+    """The record is delivered again, here or elsewhere. This spends a delivery; on the last one it is `Reject`.
+
+    With `ShareWorker(on_last_delivery=DeadLetter())` it is `DeadLetter` there.
+    """
 
     delay_ms: int = attrs.field(default=0, validator=whole_number(0, 900_000))
     """It stays locked for this long before, which spends nothing. At most 900,000 (15 minutes)."""
@@ -43,20 +71,21 @@ class Retry:
     """Pause before the second try. It doubles with each further one…"""
     backoff_max_ms: int = attrs.field(default=60_000, validator=whole_number(1))
     """…up to this."""
-    then: Release | Reject = attrs.field(default=Release())
+    then: Release | Reject | DeadLetter = attrs.field(default=Release())
     """What becomes of a record that is given up."""
 
     @then.validator
     def _check_then(self, _: object, value: object) -> None:
-        if not isinstance(value, (Release, Reject)):
-            raise ConfigurationError(f"then is {value!r}: write Release(…) or Reject()")
+        if not isinstance(value, (Release, Reject, DeadLetter)):
+            raise ConfigurationError(f"then is {value!r}: write Release(…), Reject() or DeadLetter()")
 
     def pause_ms(self, tries: int) -> int:
         """The pause after this many tries."""
         return min(self.backoff_max_ms, self.backoff_ms << min(tries - 1, 40))
 
 
-Action: TypeAlias = Retry | Release | Reject
+Action: TypeAlias = Retry | Release | Reject | DeadLetter
+_ACTIONS: Final = (Retry, Release, Reject, DeadLetter)
 ActionOrChooser: TypeAlias = Action | Callable[[Any], Action]
 OnError: TypeAlias = Mapping[type[Exception], ActionOrChooser]
 """Exception class → what to do, or a function of the exception that returns it. The closest class counts."""
@@ -70,8 +99,17 @@ DEFAULT: Final[OnError] = MappingProxyType(
 class Policy:
     """Chooses the action for an exception, and knows which delivery is the last."""
 
-    def __init__(self, on_error: OnError | None = None, max_deliveries: int | None = None) -> None:
+    def __init__(
+        self,
+        on_error: OnError | None = None,
+        max_deliveries: int | None = None,
+        on_last_delivery: Reject | DeadLetter | None = None,
+    ) -> None:
         """Raises `ConfigurationError` for what is no mapping from exception classes to actions."""
+        self.on_last_delivery: Reject | DeadLetter = Reject() if on_last_delivery is None else on_last_delivery
+        """What a release becomes on the last delivery of a record."""
+        if not isinstance(self.on_last_delivery, (Reject, DeadLetter)):
+            raise ConfigurationError(f"on_last_delivery is {on_last_delivery!r}: write Reject() or DeadLetter()")
         if max_deliveries is not None and (type(max_deliveries) is not int or max_deliveries < 1):
             raise ConfigurationError("max_deliveries is None or a whole number from 1")
         self._actions: dict[type[Exception], ActionOrChooser] = {**DEFAULT, **(on_error or {})}
@@ -79,16 +117,16 @@ class Policy:
         for kind, action in self._actions.items():
             if not _is_exception_class(kind):
                 raise ConfigurationError(f"on_error has the key {kind!r}: its keys are classes of exceptions")
-            if not (isinstance(action, (Retry, Release, Reject)) or _is_function(action)):
+            if not (isinstance(action, _ACTIONS) or _is_function(action)):
                 raise ConfigurationError(
-                    f"on_error[{kind.__name__}] is {action!r}: write Retry(…), Release(…), Reject() "
+                    f"on_error[{kind.__name__}] is {action!r}: write Retry(…), Release(…), Reject(), DeadLetter() "
                     f"or a function of the exception that returns one of them"
                 )
 
     def action_for(self, error: Exception) -> Action:
         """Of the closest class. A function of the user's that fails itself is no reason to lose a record: `Retry`."""
         found = next(self._actions[kind] for kind in type(error).__mro__ if kind in self._actions)
-        if isinstance(found, (Retry, Release, Reject)):
+        if isinstance(found, _ACTIONS):
             return found
         try:
             chosen = found(error)
@@ -97,6 +135,12 @@ class Policy:
             return Retry()
         return _checked(chosen, error)
 
+    def dead_letter_topics(self, topic: str) -> set[str]:
+        """Where records of this topic may go, as far as that is known without an exception."""
+        actions = [*self._actions.values(), self.on_last_delivery]
+        actions += [action.then for action in actions if isinstance(action, Retry)]
+        return {action.topic_for(topic) for action in actions if isinstance(action, DeadLetter)}
+
     def is_last(self, delivery_count: int, is_last_delivery: bool | None) -> bool:
         """Whether a release would be the end of the record: by the group's limit, or by `max_deliveries`."""
         by_own_limit = self._max_deliveries is not None and delivery_count >= self._max_deliveries
@@ -104,9 +148,9 @@ class Policy:
 
 
 def _checked(chosen: object, error: Exception) -> Action:
-    if isinstance(chosen, (Retry, Release, Reject)):
+    if isinstance(chosen, _ACTIONS):
         return chosen
-    error.add_note(f"on_error returned {chosen!r}, which is no Retry, Release or Reject")
+    error.add_note(f"on_error returned {chosen!r}, which is no Retry, Release, Reject or DeadLetter")
     return Retry()
 
 

@@ -47,6 +47,8 @@ class TaskDriver(Driver):
             raise
         finally:
             await consumer.close(self._close_timeout_ms)
+            if self._has_produced:
+                await asyncio.to_thread(self._close_producer)
             self._loop = None
         self._closed()
 

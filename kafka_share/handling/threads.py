@@ -51,6 +51,7 @@ class ThreadDriver(Driver):
                 self._end_handlers()
             finally:
                 consumer.close(self._close_timeout_ms)
+            self._close_producer()
             self._end_threads(waits=not self._leases)
         with self._lock:
             self._closed()

@@ -27,7 +27,7 @@ def _field(name: str, documentation: str | None = None) -> Any:
 
 
 class ShareRecord(Generic[K, V]):
-    __slots__ = tuple(f"_{name}" for name in record_methods.FIELDS)
+    __slots__ = ("_raw", *(f"_{name}" for name in record_methods.FIELDS))
     __match_args__ = record_methods.FIELDS
 
     def __init__(
@@ -57,6 +57,7 @@ class ShareRecord(Generic[K, V]):
         self._delivery_count = delivery_count
         self._error = error
         self._lock = lock
+        self._raw: tuple[Any, Any] | None = None
 
     topic: Any = _field("topic")
     partition: Any = _field("partition")
@@ -70,6 +71,8 @@ class ShareRecord(Generic[K, V]):
     delivery_count: Any = _field("delivery_count", "1 for the first delivery.")
     error: Any = _field("error", 'Why key or value could not be deserialized, with `deserialization_errors="mark"`.')
     lock: Any = _field("lock", "What asks for the lock's state; None for a record that was made by hand.")
+    raw_key: Any = property(lambda record: record_methods.raw(_raw_of(record)[0]))
+    raw_value: Any = property(lambda record: record_methods.raw(_raw_of(record)[1]))
 
     def __init_subclass__(cls) -> NoReturn:
         raise TypeError("ShareRecord has no subclasses")
@@ -106,10 +109,15 @@ class ShareRecord(Generic[K, V]):
         return record_methods.shown(self)
 
 
+def _raw_of(record: ShareRecord[Any, Any]) -> tuple[Any, Any]:
+    """Key and value before deserializers made something of them."""
+    return record._raw or (record._key, record._value)
+
+
 def with_values(record: ShareRecord[Any, Any], key: Any, value: Any, error: Any) -> ShareRecord[Any, Any]:
     """The same record with the key and value that deserializers made, or with the error that one of them raised."""
     made = ShareRecord.__new__(ShareRecord)
     for name in record_methods.FIELDS:
         setattr(made, f"_{name}", getattr(record, name))
-    made._key, made._value, made._error = key, value, error
+    made._key, made._value, made._error, made._raw = key, value, error, _raw_of(record)
     return made

@@ -40,6 +40,16 @@ def is_last_delivery(record: Record) -> bool | None:
     return None if limit is None else cast(bool, record.delivery_count >= limit)
 
 
+def raw(part: Any) -> bytes | None:
+    """A key or value that was received, or given to a record that was made by hand.
+
+    Raises `AttributeError` for what is neither bytes nor None: nobody has the bytes that it was made of.
+    """
+    if part is None or isinstance(part, bytes):
+        return part
+    raise AttributeError("the bytes of this record are not here: it was made by hand or unpickled")
+
+
 def are_equal(one: Record, other: Record) -> bool:
     """Neither the lock counts, which another process does not have, nor the error, which is equal to itself only."""
     return all(getattr(one, name) == getattr(other, name) for name in _STORED)

@@ -294,6 +294,19 @@ cdef class ShareRecord:
         return self.block.headers_type(cut(data, record.headers_at, <int32_t>(record.end - record.headers_at)))
 
     @property
+    def raw_key(self):
+        """The key as it was received, bytes or None, whatever the deserializer made of it.
+
+        A record that was made by hand or unpickled has it if its key is bytes or None; else this raises AttributeError.
+        """
+        return self.key
+
+    @property
+    def raw_value(self):
+        """The value as it was received; see `raw_key`."""
+        return self.value
+
+    @property
     def leader_epoch(self):
         """Of the leader that took the record; None if that is not known."""
         cdef int32_t epoch = self.block.batches[self.block.records[self.index].batch].leader_epoch
@@ -385,6 +398,7 @@ cdef class OwnRecord(ShareRecord):
     """
 
     cdef object own_key, own_value, own_headers, own_error
+    cdef tuple own_raw  # of a record without bytes in its block: key and value as they were given
     cdef bint has_headers
 
     @property
@@ -400,6 +414,14 @@ cdef class OwnRecord(ShareRecord):
         return self.own_headers if self.has_headers else ShareRecord.headers.__get__(self)
 
     @property
+    def raw_key(self):
+        return ShareRecord.key.__get__(self) if self.own_raw is None else _methods.raw(self.own_raw[0])
+
+    @property
+    def raw_value(self):
+        return ShareRecord.value.__get__(self) if self.own_raw is None else _methods.raw(self.own_raw[1])
+
+    @property
     def error(self):
         return self.own_error
 
@@ -411,6 +433,7 @@ def with_values(ShareRecord record, key, value, error):
     own.own_key, own.own_value, own.own_error = key, value, error
     if isinstance(record, OwnRecord):
         own.own_headers, own.has_headers = (<OwnRecord>record).own_headers, (<OwnRecord>record).has_headers
+        own.own_raw = (<OwnRecord>record).own_raw
     return own
 
 
@@ -427,6 +450,7 @@ def _made_by_hand(topic, partition, int64_t offset, int64_t timestamp, timestamp
     own.block, own.index = block, 0
     own.own_key, own.own_value, own.own_error = key, value, error
     own.own_headers, own.has_headers = headers, True
+    own.own_raw = (key, value)
     return own
 
 

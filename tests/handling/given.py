@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafka_share.handling.job import Call
-from kafka_share.handling.jobs import Cancel, Command, Jobs, Settle, Start, Tell
-from kafka_share.handling.policy import OnError, Policy
+from kafka_share.handling.job import Call, Job
+from kafka_share.handling.jobs import Cancel, Command, Jobs, Produce, Settle, Start, Tell
+from kafka_share.handling.policy import DeadLetter, OnError, Policy, Reject
 from kafka_share.handling.turns import Turns
 from kafka_share.locks import AcquisitionLock, DeliveryLimit, LockGeneration
 from kafka_share.records import ShareRecord, TimestampType
@@ -27,11 +27,12 @@ def jobs(
     turns: Turns | None = None,
     *,
     max_deliveries: int | None = None,
+    on_last_delivery: Reject | DeadLetter | None = None,
     concurrency: int = 2,
     lease_ms: int = 100_000,
     expected_ms: int | None = None,
 ) -> Jobs:
-    policy = Policy(on_error, max_deliveries)
+    policy = Policy(on_error, max_deliveries, on_last_delivery)
     return Jobs(
         policy,
         turns,
@@ -59,6 +60,9 @@ class Driven:
         self.told: list[tuple[int, str]] = []
         self.tells: list[Tell] = []
         self.cancelled: list[int] = []
+        self.producing: dict[int, Job] = {}
+        self.produced: list[tuple[int, str]] = []
+        """(offset, topic), each time that a copy was to be written"""
 
     def poll(self, now_ms: int) -> None:
         self.jobs.check()
@@ -71,7 +75,10 @@ class Driven:
             self._begin_or_cancel(command)
             return
         job, offset = command.job, command.job.record.offset
-        if isinstance(command, Settle):
+        if isinstance(command, Produce):
+            self.producing[offset] = job
+            self.produced.append((offset, command.copy.topic))
+        elif isinstance(command, Settle):
             self.settled.append((offset, command.kind.name, command.delay_ms))
             self.jobs.settled(job, self.outcome)
         else:
@@ -93,6 +100,11 @@ class Driven:
 
     def finish(self, offset: int, error: BaseException | None = None, now_ms: int = 0) -> None:
         self.jobs.finished(self.running.pop(offset), error, now_ms)
+        self.poll(now_ms)
+
+    def write(self, offset: int, error: Exception | None = None, now_ms: int = 0) -> None:
+        """The copy was written, or this is why not."""
+        self.jobs.produced(self.producing.pop(offset), error, now_ms)
         self.poll(now_ms)
 
     def succeed_with_another(self, offset: int, now_ms: int) -> None:

@@ -56,9 +56,8 @@ def test_metrics_say_what_the_worker_does_and_has_done(form: str, broker: Refere
     assert ended["handler-calls-total"] == 2
     assert ended["lock-age-max"] >= ended["handler-time-max"] > 0
     assert (ended["records-running"], ended["handler-running-max"]) == (0, 0)
-    assert {f"{name}-total": ended[f"{name}-total"] for name in attrs.asdict(counts)} == {
-        f"{name}-total": count for name, count in attrs.asdict(counts).items()
-    }
+    totals = {f"{name.replace('_', '-')}-total": count for name, count in attrs.asdict(counts).items()}
+    assert {name: ended[name] for name in totals} == totals
 
 
 def test_windows_of_a_workers_metrics_are_those_of_its_settings(broker: ReferenceBroker) -> None:

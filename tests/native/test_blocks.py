@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import pickle
 import weakref
 from types import ModuleType
 from typing import Any
@@ -191,3 +192,23 @@ def test_a_record_without_a_block_cannot_be_made(compiled: ModuleType) -> None:
             make.__new__(make)
     with pytest.raises(TypeError):
         type("Mine", (compiled.ShareRecord,), {})()
+
+
+def test_a_record_keeps_the_bytes_that_a_deserializer_has_seen(native: ModuleType, compiled: ModuleType) -> None:
+    """Be it found in a block, made one by one, or made anew of another with values of its own."""
+    by_hand = native.ShareRecord("t", 0, 5, 0, TYPES[0], b"k", None, (), None, 1)
+    for record in (scanned(block(compiled, batch(5)), [(5, 5, 1)])[1][0], by_hand):
+        make = compiled.with_values if record is not by_hand else native.with_values
+        raw = record.key, record.value
+        assert (record.raw_key, record.raw_value) == raw
+        own = make(make(record, "key", {}, None), "another", [], None)
+        assert (own.key, own.value, own.raw_key, own.raw_value) == ("another", [], *raw)
+
+
+def test_a_record_without_its_bytes_says_so(native: ModuleType) -> None:
+    """Somebody has made it, or it comes from another process: what deserializers made is all that there is."""
+    record = native.ShareRecord("t", 0, 5, 0, TYPES[0], None, {"a": 1}, (), None, 1)
+    for one in (record, pickle.loads(pickle.dumps(record)), native.with_values(record, b"k", b"v", None)):
+        assert one.raw_key is None
+        with pytest.raises(AttributeError, match="made by hand or unpickled"):
+            _ = one.raw_value

@@ -192,6 +192,7 @@ class WorkerMeasurements:
         self.ready: Callable[[], int] = int
         self.running: Callable[[], int] = int
         self.waiting: Callable[[], int] = int
+        self.producing: Callable[[], int] = int
         self.running_since_ms: Callable[[], int | None] = _never
         """When the call that has taken longest began; None if there is none."""
         self.counts: Callable[[], object] = object
