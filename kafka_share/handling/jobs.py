@@ -239,8 +239,15 @@ class Jobs:
         assert call in self._calls, f"{call.place} does not run"
         del self._calls[call]
         self._slowness.ended(call)
-        received_at_ms = min(job.lease_ends_at_ms for job in call.jobs) - self._max_lease_ms
+        received_at_ms = call.jobs[0].lease_ends_at_ms - self._max_lease_ms
         self.measured.handled(now_ms - call.since_ms, now_ms - received_at_ms, now_ms)
+        if error is not None:
+            self._ended_with(error, call, now_ms)
+            return
+        for job in call.jobs:
+            self._succeeded(job)
+
+    def _ended_with(self, error: BaseException, call: Call, now_ms: int) -> None:
         outcomes = list(zip(call.jobs, _outcomes(call, error), strict=True))
         for job in [job for job, failure in outcomes if failure is None]:
             self._succeeded(job)
@@ -342,10 +349,8 @@ class Jobs:
                 self._make_ready(job, now_ms)
             else:
                 self._produce(job, job.copy)
-        while len(self._calls) < self._concurrency:
-            jobs = self._turns.take(now_ms, at_once=self.phase is not Phase.RUNNING)
-            if not jobs:
-                break
+        at_once = self.phase is not Phase.RUNNING
+        while len(self._calls) < self._concurrency and (jobs := self._turns.take(now_ms, at_once=at_once)):
             self._start(jobs, now_ms)
         for call in self._slowness.poll(now_ms):
             self._tell_slow(call, now_ms)
@@ -355,9 +360,14 @@ class Jobs:
     def wake_at_ms(self) -> int | None:
         """When `poll` has to be called even if nothing happens."""
         times = [job.due_at_ms for job in self._waiting]
-        lease_ends_at_ms = next((job.lease_ends_at_ms for job in self._jobs if not job.is_overdue), None)
-        turn_at_ms = self._turns.wake_at_ms() if len(self._calls) < self._concurrency else None
-        times += [at for at in (lease_ends_at_ms, turn_at_ms, self._slowness.wake_at_ms()) if at is not None]
+        for job in self._jobs:
+            if not job.is_overdue:
+                times.append(job.lease_ends_at_ms)
+                break
+        if len(self._calls) < self._concurrency and (turn_at_ms := self._turns.wake_at_ms()) is not None:
+            times.append(turn_at_ms)
+        if (slow_at_ms := self._slowness.wake_at_ms()) is not None:
+            times.append(slow_at_ms)
         if self.phase is not Phase.RUNNING:
             times.append(self._ends_at_ms)
         return min(times, default=None)
@@ -564,8 +574,8 @@ class Jobs:
         assert counts.received == ended + counts.lost - lost_running + self._settling + len(self._jobs)
 
 
-def _outcomes(call: Call, error: BaseException | None) -> list[BaseException | None]:
-    """What the result of a call means for each of its records."""
+def _outcomes(call: Call, error: BaseException) -> list[BaseException | None]:
+    """What the failure of a call means for each of its records."""
     if not isinstance(error, BatchError):
         return [error] * len(call.jobs)
     failures = {(one.topic, one.partition, one.offset): failure for one, failure in error.failures.items()}

@@ -27,8 +27,9 @@ class Slowness:
 
     def ended(self, call: Call) -> None:
         """It has returned, or raised."""
-        self._in_time.pop(call, None)
-        self._slow.pop(call, None)
+        if self._expected_ms is not None:
+            self._in_time.pop(call, None)
+            self._slow.pop(call, None)
 
     def poll(self, now_ms: int) -> list[Call]:
         """The calls of which to say now that they are slow."""
@@ -51,7 +52,9 @@ class Slowness:
 
     def wake_at_ms(self) -> int | None:
         """When `poll` has something to say, if the calls go on."""
+        if self._expected_ms is None:
+            return None
         times = list(self._slow.values())
-        if self._in_time and self._expected_ms is not None:
+        if self._in_time:
             times.append(next(iter(self._in_time)).since_ms + self._expected_ms)
         return min(times, default=None)
