@@ -49,6 +49,7 @@ MAY_IMPORT: Final[Mapping[str, set[str]]] = {
     "producing": set(),
     "handling": {"application", "async_consumer", "consumer", "core", "network", "producing"},
     "worker": {"application", "handling", "network", "producing"},
+    "bridges": {"handling", "network", "producing"},
     "admin": {"core", "network"},
     "aio": {"core", "network"},
     "broker": {"protocol"},

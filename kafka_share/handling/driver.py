@@ -16,14 +16,7 @@ import attrs
 
 from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.metrics.measurements import WorkerMeasurements
-from kafka_share.errors import (
-    CallerError,
-    ConsumerClosedError,
-    DataError,
-    IllegalStateError,
-    KafkaShareError,
-    UnsupportedVersionError,
-)
+from kafka_share.errors import ConsumerClosedError, DataError, IllegalStateError, KafkaShareError
 from kafka_share.handling.job import Call, Job, Record
 from kafka_share.handling.jobs import ACCEPT, Command, Counts, Event, Jobs, Produce, Settle, Start, Tell
 from kafka_share.handling.lease import Lease
@@ -220,9 +213,8 @@ class Driver(abc.ABC):
     def _poll_raised(self, error: KafkaShareError) -> None:
         """Go on if it may pass; else the worker drains, and its run raises the error."""
         assert self.consumer is not None
-        is_final = isinstance(error, (CallerError, UnsupportedVersionError)) or self.consumer.health().is_fatal
         text = excerpt(str(error))
-        if is_final:
+        if self.consumer.is_final(error):
             self._fatal = error
         elif isinstance(error, DataError) or text != self._trouble:
             log.warning("%s", text)

@@ -12,7 +12,7 @@ from kafka_share.application.facade import ConsumerFacade
 from kafka_share.async_consumer import AsyncShareConsumer
 from kafka_share.consumer import KafkaShareConsumer
 from kafka_share.core.metrics.measurements import WorkerMeasurements
-from kafka_share.errors import KafkaShareError
+from kafka_share.errors import CallerError, KafkaShareError, UnsupportedVersionError
 from kafka_share.records import AcknowledgeType, ShareRecord
 
 Record = ShareRecord[Any, Any]
@@ -24,6 +24,10 @@ class Leasing(ConsumerFacade[Any, Any]):
     def keep_locks(self, leased: Callable[[], Sequence[Record]]) -> None:
         """Renew the locks of what `leased` returns, when that is due. It is called on the background thread."""
         self._application.leased = leased
+
+    def is_final(self, error: KafkaShareError) -> bool:
+        """Whether this error of a poll lasts until another consumer is made."""
+        return isinstance(error, (CallerError, UnsupportedVersionError)) or self.health().is_fatal
 
     def measure(self, worker: WorkerMeasurements) -> None:
         """Have `metrics` show the numbers of a worker beside those of the consumer."""

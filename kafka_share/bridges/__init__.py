@@ -1,0 +1,5 @@
+"""Other libraries' workers on share groups: `bridges.taskiq` for taskiq, `bridges.kombu` for Celery.
+
+Each module needs its library, which is an extra. Nothing else in the package imports them. docs/bridges.md has what
+each library's contract can carry, and what it cannot.
+"""
