@@ -91,6 +91,8 @@ class Fetching:
         """When the application's side is asked for what was acknowledged between two polls."""
         self._lock_ms = DEFAULT_LOCK_MS
         """Of the latest batch."""
+        self._held_until_ms = 0
+        """Until when the application holds records, if it says nothing else."""
         self._gather_latest_at_ms: int | None = None
         """When it is asked for the latest batch, whatever it was asked before: it may not have taken the batch then."""
         self._lost = LossNotes("records-lost", context.outputs)
@@ -142,6 +144,7 @@ class Fetching:
         for lost in event.lost:
             self._lost.add(lost.partition, lost.runs)
             self._context.measurements.records_lost(count_of(lost.runs), now_ms)
+        self._held_until_ms = 0 if event.again_at_ms is None else now_ms + self._lock_ms
         if event.again_at_ms is not None:
             self._gather_by(max(event.again_at_ms, now_ms + GATHER_PAUSE_MS))
 
@@ -310,7 +313,7 @@ class Fetching:
         if self._has_window and left_ms > 0:
             # What comes after its poll has no holder while its locks run, so the answer is to be here before.
             max_wait_ms = min(max_wait_ms, max(1, left_ms // 2))
-            if self._gather_at_ms is not None:  # the application holds records
+            if now_ms < self._held_until_ms:
                 max_wait_ms = min(max_wait_ms, max(1, self._lock_ms // WAITS_IN_LOCK))
         if self._has_record_limit and max_wait_ms:
             # One node is asked at a time, so a round over all of them takes no longer than the wait; but not no time.
@@ -408,6 +411,7 @@ class Fetching:
             self._last_deliveries.delivered(batch)
             if self._config.protect_locks or self._has_window:
                 self._lock_ms = batch.acquisition_lock_timeout_ms or DEFAULT_LOCK_MS
+                self._held_until_ms = now_ms + self._lock_ms
                 self._gather_latest_at_ms = now_ms + self._lock_ms // 3
                 self._gather_by(self._gather_latest_at_ms)
             self._untaken.delivered(batch, now_ms, is_awaited=is_awaited)
