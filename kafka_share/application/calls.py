@@ -101,7 +101,8 @@ class ConsumerCalls:
         self._background = background
         self._api_timeout_ms = api_timeout_ms
         self._sends_ahead = sends_ahead
-        self._direct = DirectPolls(application, background, background.mailbox, self._take_records)
+        hand_over = self._hand_over if sends_ahead else None
+        self._direct = DirectPolls(application, background, background.mailbox, self._take_records, hand_over)
         self._last_request_id = 0
         application.deliveries.announce = self._announce
         application.wake = background.mailbox.interrupt
@@ -192,8 +193,9 @@ class ConsumerCalls:
         except BaseException:
             self._end_poll()
             raise
+        is_ahead = bool(records) and self._sends_ahead and self._direct.fetch_ahead()
         self._has_open_poll = False
-        if self._sends_ahead and records:
+        if self._sends_ahead and records and not is_ahead:
             begun = WorkBegun(application.latest_batch_id, application.has_more)
             self._background.post(begun, wake=not has_asked)
         application.end_call(is_returned=len(records) > 0)
@@ -211,27 +213,31 @@ class ConsumerCalls:
         with application.guard:
             # What an interrupted call has gathered, the core may know already.
             is_known_here_only = not application.has_unposted
-            acknowledgements = application.gather()
+            is_ahead = is_known_here_only and self._direct.is_ahead and not application.has_ready
+            acknowledgements = () if is_ahead else application.gather()  # they go with the fetch that is next
             if not application.has_ready:
                 may_fetch = is_known_here_only and application.has_room
                 direct = self._direct.fetch(acknowledgements) if may_fetch else ()
                 if direct:
                     application.posted()
                     return direct, False
-                self._ask(deadline_at_ms, acknowledgements)
+                self._ask(deadline_at_ms, None if is_ahead else acknowledgements)
                 return (), True
             # Records are at hand: nothing is fetched, and the acknowledgements do not wait for the next fetch, unless
             # that leaves when these records have been returned.
             if self._sends_ahead:
-                self._post_poll(
-                    PollStarted(self._background.now_ms(), acknowledgements, wants_records=False), wake=False
-                )
+                self._hand_over(acknowledgements)
                 self._application.posted()
                 return (), False
             if acknowledgements:
                 self._commit(acknowledgements, self._deadline(self._api_timeout_ms), wait=False)
         self._post_poll(PollStarted(self._background.now_ms(), wants_records=False), wake=False)
         return (), False
+
+    def _hand_over(self, acknowledgements: Sequence[GatheredAcknowledgements]) -> None:
+        """Have the core send these with the next fetch; what follows wakes it."""
+        started = PollStarted(self._background.now_ms(), tuple(acknowledgements), wants_records=False)
+        self._post_poll(started, wake=False)
 
     def _post_poll(self, event: PollStarted, *, wake: bool = True) -> None:
         self._has_open_poll = True

@@ -43,16 +43,31 @@ class Poster(Protocol):
 
 
 class DirectPolls:
-    """`take_mail` gives the application what has arrived by the core, and returns whether there are records."""
+    """`take_mail` gives the application what has arrived by the core, and returns whether there are records.
+
+    `hand_over`, if given, makes polls send ahead: the next fetch leaves when an answer has been taken, and the next
+    poll waits for its answer. It posts acknowledgements that cannot go with that fetch.
+    """
 
     def __init__(
-        self, application: ApplicationSide, background: Poster, lender: Lender, take_mail: Callable[[], bool]
+        self,
+        application: ApplicationSide,
+        background: Poster,
+        lender: Lender,
+        take_mail: Callable[[], bool],
+        hand_over: Callable[[Sequence[GatheredAcknowledgements]], None] | None = None,
     ) -> None:
         self._application = application
         self._background = background
         self._lender = lender
         self._take_mail = take_mail
+        self._hand_over = hand_over
         self._turn = 0
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether what the next poll is to get has been asked for."""
+        return self._hand_over is not None and any(direct.line.awaits for direct in self._lender.direct.values())
 
     def fetch(self, acknowledgements: Sequence[GatheredAcknowledgements]) -> Sequence[DirectSession]:
         """Send a fetch wherever none is in flight, with these; nothing: the core has to be asked, with the same."""
@@ -69,14 +84,43 @@ class DirectPolls:
         try:
             yield Wait(deadline_at_ms, with_records=True, direct=held)
             if self._take_answer(held) or self._take_mail():
-                for direct in held:
-                    direct.leave(self._background.post)
+                if self._hand_over is None or self._send_ahead(held, self._hand_over):
+                    self._leave(held)
                 return True
         except BaseException:
             self.recover()
             raise
         self._give_back(held)
         return False
+
+    def fetch_ahead(self) -> bool:
+        """Send the fetch for the next poll, if it has not left yet; False: the core has to be told that work begins."""
+        if self.is_ahead:
+            return True
+        held = self._enter() if self._lender.direct else []
+        if not held or self._hand_over is None or not self._send_ahead(held, self._hand_over):
+            return False
+        self._leave(held)
+        return True
+
+    def _send_ahead(
+        self,
+        held: Sequence[DirectSession],
+        hand_over: Callable[[Sequence[GatheredAcknowledgements]], None],
+    ) -> bool:
+        """False, and all was given back, if that is not plain or the loan is old: the core does it then."""
+        application = self._application
+        with application.guard:
+            is_known_here_only = not application.has_unposted
+            acknowledgements = application.gather()
+            may_send = is_known_here_only and not any(direct.is_late or direct.line.awaits for direct in held)
+            is_sent = may_send and self._send(held, acknowledgements)
+            if not is_sent:
+                self._give_back(held)
+                if acknowledgements:
+                    hand_over(acknowledgements)
+            application.posted()
+        return is_sent
 
     def end(self) -> None:
         """Give everything back: the core gets to know which acknowledgements are in flight. Called outside of polls."""
@@ -138,6 +182,10 @@ class DirectPolls:
         for output in direct.taken:
             self._application.take(output)
         direct.done()
+
+    def _leave(self, held: Sequence[DirectSession]) -> None:
+        for direct in held:
+            direct.leave(self._background.post)
 
     def _give_back(self, held: Sequence[DirectSession]) -> None:
         for direct in held:

@@ -113,7 +113,7 @@ class ApplicationSide:
         """Ends the wait of a poll, which looks whether there is room; to be set by whoever runs the calls."""
         self.begun_calls: int = 0
         self.latest_batch_id: int = 0
-        """Of the batches that were taken from the mailbox."""
+        """Of the batches that were taken from the mailbox; what a poll has fetched by itself has no number."""
         self.reading: Reading | None = None
         """What a loop over the consumer is about to get."""
         self.leased: Callable[[], Sequence[Record]] = tuple
@@ -167,7 +167,7 @@ class ApplicationSide:
         """Take over one output. Until the mailbox has dropped it, it may come again, which changes nothing."""
         if isinstance(output, Deliver):
             self._incoming.arrive(output.batch)
-            self.latest_batch_id = output.batch.batch_id
+            self.latest_batch_id = output.batch.batch_id or self.latest_batch_id
             if self.has_window:
                 self._asked = None  # the core has stopped fetching
             return

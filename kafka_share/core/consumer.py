@@ -32,6 +32,7 @@ from kafka_share.core.events import (
     RequestFailed,
     ResponseReceived,
     SessionReturned,
+    SessionUsed,
     SubscriptionChanged,
     TellCondition,
     Unsubscribed,
@@ -47,7 +48,7 @@ from kafka_share.core.outage import Outage
 from kafka_share.core.outputs import Outputs, Requests
 from kafka_share.records import TopicPartition
 
-_AFTER_CLOSE = (PollEnded, WorkBegun, BatchReclaimed, AcknowledgementsMade, SessionReturned)
+_AFTER_CLOSE = (PollEnded, WorkBegun, BatchReclaimed, AcknowledgementsMade, SessionReturned, SessionUsed)
 """Commands of other threads, or posted before, that may come behind close; it has taken what they are about."""
 _END_OF_TIME_MS = 1 << 62
 
@@ -128,7 +129,8 @@ class ShareConsumerCore:
         | CommitRequested
         | CloseRequested
         | BatchReclaimed
-        | SessionReturned,
+        | SessionReturned
+        | SessionUsed,
         now_ms: int,
     ) -> None:
         assert self._closing is None or isinstance(event, _AFTER_CLOSE), f"{event!r} after close"
@@ -136,6 +138,8 @@ class ShareConsumerCore:
             self._fetching.work_begun(event, now_ms)
         elif isinstance(event, SessionReturned):
             self._fetching.session_returned(event, now_ms)
+        elif isinstance(event, SessionUsed):
+            self._fetching.session_used(event, now_ms)
         elif isinstance(event, CommitRequested):
             self._fetching.commit(event)
         elif isinstance(event, AcknowledgementsMade):

@@ -272,6 +272,16 @@ class SessionReturned:
     """When it brought records last; None: never."""
 
 
+@attrs.frozen
+class SessionUsed:
+    """The application's thread goes on with what `Lend` has lent, and has done this since it told last."""
+
+    lend_id: int
+    tally: Tally
+    fetched_at_ms: int
+    """When it brought records last."""
+
+
 # ---- events: from the network
 
 
@@ -320,7 +330,8 @@ class Send:
 
 @attrs.frozen
 class Lend:
-    """The application's thread may fetch from this node by itself, until `Recall` or `ends_at_ms`.
+    """The application's thread may fetch from this node by itself, until `Recall` or `ends_at_ms`; for longer if it
+    tells of its progress (`SessionUsed`).
 
     Until `SessionReturned` the core sends nothing on the node's data connection, which has no request in flight. Where
     that connection cannot be lent, the event follows at once.
@@ -460,6 +471,7 @@ Event: TypeAlias = (
     | BatchReclaimed
     | ClientInstanceIdWanted
     | SessionReturned
+    | SessionUsed
     | ResponseReceived
     | RequestFailed
     | ConnectionLost

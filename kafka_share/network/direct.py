@@ -23,9 +23,11 @@ from kafka_share.core.events import (
     Lend,
     ReportOutcomes,
     SessionReturned,
+    SessionUsed,
     Tally,
 )
 from kafka_share.core.fetching.answers import clean_acquired
+from kafka_share.core.fetching.lending import LENT_MS, LONGEST_LOAN_MS
 from kafka_share.core.fetching.offsets import AcknowledgementRun, count_of
 from kafka_share.core.fetching.share_session import encode_runs
 from kafka_share.native import read_plain_fetch
@@ -81,6 +83,8 @@ class DirectSession:
         self._is_recalled = False
         self._tally = Tally()
         self._fetched_at_ms: int | None = None
+        self._ends_at_ms = lend.ends_at_ms
+        self._late_at_ms = lend.ends_at_ms - LENT_MS + LONGEST_LOAN_MS
         self._taken: list[ReportOutcomes | Deliver] = []
         """What the answer means, once it is known."""
         self._places = {(w.topic_id.bytes, w.partition): (w, locks) for w, locks in lend.partitions}
@@ -108,13 +112,24 @@ class DirectSession:
         """A poll begins, on the application's thread; False if it is not to be used any more."""
         if self._owner.setdefault(None, _APPLICATION) is not _APPLICATION:
             return False
-        if self._is_recalled or topics != self._lend.topics or self._now_ms() >= self._lend.ends_at_ms:
+        is_late = not self.line.awaits and self._now_ms() >= self._ends_at_ms
+        if is_late or self._is_recalled or topics != self._lend.topics:
             self.give_back(post)
             return False
         return True
 
-    def leave(self, post: Post) -> None:
+    @property
+    def is_late(self) -> bool:
+        """Whether it has been lent for so long that no fetch is to be sent ahead."""
+        return self._fetched_at_ms is not None and self._fetched_at_ms >= self._late_at_ms
+
+    def leave(self, post: Callable[[SessionReturned | SessionUsed], None]) -> None:
         """The poll has ended; a fetch may be in flight, of which the next poll or the core gets the answer."""
+        fetched_at_ms = self._fetched_at_ms
+        if fetched_at_ms is not None and self._ends_at_ms - LENT_MS // 2 <= fetched_at_ms < self._late_at_ms:
+            self._ends_at_ms = fetched_at_ms + LENT_MS
+            tally, self._tally = self._tally, Tally()
+            post(SessionUsed(self._lend.lend_id, tally, fetched_at_ms))
         del self._owner[None]
         if self._is_recalled and self._owner.setdefault(None, _APPLICATION) is _APPLICATION:
             self.give_back(post)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from typing import Any
 
@@ -31,9 +32,15 @@ WHERE = TopicIdPartition(uuid.UUID(int=5), "t", 0)
 class Surroundings:
     """All that a poll needs: an application that subscribes to "t", a mailbox with sessions, and a core."""
 
-    def __init__(self, nodes: int = 1) -> None:
+    def __init__(self, nodes: int = 1, *, sends_ahead: bool = False) -> None:
+        self.guard: Any = contextlib.nullcontext()
+        self.has_unposted = False
+        self.made: list[GatheredAcknowledgements] = []
+        """What the application has acknowledged since it was asked."""
+        self.handed_over: list[GatheredAcknowledgements] = []
+        """What the core was given, to send it by itself."""
         self.topics = frozenset({"t"})
-        self.posted: list[tuple[SessionReturned, bool]] = []
+        self.events: list[tuple[SessionReturned, bool]] = []
         """With whether the core was woken."""
         self.asked: list[int] = []
         """The nodes that a fetch was sent to."""
@@ -45,7 +52,8 @@ class Surroundings:
         self.mail = False
         """Whether the core has brought records."""
         application: Any = self
-        self.polls = DirectPolls(application, self, self, lambda: self.mail)
+        hand_over = self.handed_over.extend if sends_ahead else None
+        self.polls = DirectPolls(application, self, self, lambda: self.mail, hand_over)
 
     def _lend(self, node_id: int) -> None:
         places = ((WHERE, LockGeneration()),)
@@ -56,6 +64,12 @@ class Surroundings:
     def take(self, output: Any) -> None:
         if isinstance(output, Deliver):
             self.taken += [fetched.node_id for fetched in output.batch.partitions]
+
+    def gather(self) -> list[GatheredAcknowledgements]:
+        return self.made
+
+    def posted(self) -> None:
+        """What was gathered is no more the application's."""
 
     @property
     def unanswered(self) -> list[int]:
@@ -76,7 +90,7 @@ class Surroundings:
             direct.line.received(encode_response(direct.correlation_id, response, 2))
 
     def post(self, event: Any, *, wake: bool = True) -> None:
-        self.posted.append((event, wake))
+        self.events.append((event, wake))
 
     def waiting(self, *acknowledged: int) -> Any:
         """A poll that has sent its fetches, and waits; it has acknowledged records of these nodes."""
@@ -101,7 +115,7 @@ def test_the_session_goes_back_with_its_fetch_when_no_answer_comes_in_time() -> 
     """The poll asks the core right after that, which wakes it."""
     around = Surroundings()
     assert not ended(around.waiting())
-    ((event, is_woken),) = around.posted
+    ((event, is_woken),) = around.events
     assert event.flight is not None
     assert not is_woken
     assert not around.direct
@@ -114,7 +128,7 @@ def test_the_core_is_woken_when_the_poll_ends_by_an_error() -> None:
     wait = around.waiting()
     with pytest.raises(WakeupError):
         wait.throw(WakeupError("wakeup() was called"))
-    ((event, is_woken),) = around.posted
+    ((event, is_woken),) = around.events
     assert event.flight is not None
     assert is_woken
 
@@ -123,9 +137,9 @@ def test_what_an_interrupted_poll_holds_goes_back_with_the_next_call() -> None:
     around = Surroundings()
     around.waiting()
     around.polls.recover()
-    assert [is_woken for _, is_woken in around.posted] == [True]
+    assert [is_woken for _, is_woken in around.events] == [True]
     around.polls.recover()
-    assert len(around.posted) == 1
+    assert len(around.events) == 1
 
 
 # ---- several nodes
@@ -144,7 +158,7 @@ def test_a_fetch_that_a_node_has_not_answered_stays_in_flight_for_the_next_poll(
     around.answer(2)
     assert ended(wait)
     assert around.taken == [1, 2]
-    assert not around.posted
+    assert not around.events
 
 
 @compiled
@@ -163,7 +177,7 @@ def test_records_that_come_by_the_core_end_the_poll_and_leave_the_sessions_lent(
     wait = around.waiting()
     around.mail = True
     assert ended(wait)
-    assert not around.posted
+    assert not around.events
     around.mail = False
     around.waiting()
     assert around.asked == [1]
@@ -176,7 +190,7 @@ def test_all_go_back_when_acknowledgements_are_for_a_node_that_was_asked_before(
     around.mail = True
     assert ended(wait)
     assert not around.polls.fetch([said(2)])
-    assert [event.flight is not None for event, _ in around.posted] == [True, True]
+    assert [event.flight is not None for event, _ in around.events] == [True, True]
     assert not around.direct
 
 
@@ -187,14 +201,14 @@ def test_the_core_is_told_what_is_in_flight_before_a_commit_waits_for_it() -> No
     around.mail = True
     assert ended(wait)
     around.polls.end()
-    assert [event.flight and len(event.flight.acknowledgements) for event, _ in around.posted] == [1, 0]
+    assert [event.flight and len(event.flight.acknowledgements) for event, _ in around.events] == [1, 0]
     assert not around.direct
 
 
 def test_all_go_back_when_acknowledgements_are_for_a_node_that_is_not_lent() -> None:
     around = Surroundings(nodes=2)
     assert not around.polls.fetch([said(3)])
-    assert [event.flight for event, _ in around.posted] == [None, None]
+    assert [event.flight for event, _ in around.events] == [None, None]
     assert not around.asked
 
 
@@ -202,5 +216,49 @@ def test_all_go_back_when_one_was_recalled() -> None:
     around = Surroundings(nodes=2)
     assert around.direct[1].recall(lambda event: around.post(event))
     assert not around.polls.fetch([])
-    assert [event.lend_id for event, _ in around.posted] == [1, 2]
+    assert [event.lend_id for event, _ in around.events] == [1, 2]
     assert not around.direct
+
+
+# ---- send_ahead
+
+
+@compiled
+def test_with_send_ahead_the_fetch_of_the_next_poll_leaves_with_the_acknowledgements_when_an_answer_has_come() -> None:
+    around = Surroundings(sends_ahead=True)
+    wait = around.waiting()
+    around.answer(1)
+    around.made = [said(1)]
+    assert ended(wait)
+    assert around.asked == [1, 1]
+    assert around.polls.is_ahead
+    assert around.polls.fetch_ahead()
+    wait = around.waiting()
+    assert around.asked == [1, 1], "it was asked for already"
+    around.answer(1)
+    assert ended(wait)
+    assert around.taken == [1, 1]
+    assert not around.events
+
+
+def test_with_send_ahead_a_poll_that_the_core_has_served_sends_ahead_when_the_session_has_been_lent() -> None:
+    around = Surroundings(sends_ahead=True)
+    assert not around.polls.is_ahead
+    assert around.polls.fetch_ahead()
+    assert around.asked == [1]
+    assert around.polls.is_ahead
+
+
+def test_with_send_ahead_the_core_gets_all_that_cannot_go_with_the_fetch() -> None:
+    around = Surroundings(sends_ahead=True)
+    around.made = [said(2)]
+    assert not around.polls.fetch_ahead()
+    assert around.handed_over == [said(2)]
+    assert len(around.events) == 1
+    assert not around.asked
+
+
+def test_with_send_ahead_the_core_sends_the_fetch_when_nothing_is_lent() -> None:
+    around = Surroundings(nodes=0, sends_ahead=True)
+    assert not around.polls.fetch_ahead()
+    assert not around.handed_over

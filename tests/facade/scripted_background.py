@@ -38,6 +38,7 @@ from kafka_share.core.events import (
     SessionReturned,
     SubscriptionChanged,
     Unsubscribed,
+    WorkBegun,
 )
 from kafka_share.core.metrics.measurements import Measurements
 from kafka_share.locks import LockGeneration
@@ -189,6 +190,10 @@ class ScriptedBackground:
     def _(self, _: CloseRequested) -> None:
         self.is_closed = True
         self.mailbox.put(FinishClose())
+
+    @_handle.register
+    def _(self, _: WorkBegun) -> None:
+        """The core would send the next fetch; here the next poll asks for it."""
 
     @_handle.register
     def _(self, event: SessionReturned) -> None:

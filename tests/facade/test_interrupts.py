@@ -26,6 +26,8 @@ from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
 
 LONG_MS = 60_000
+AHEAD = ", ahead"
+"""Of a mode: polls send the fetch for the next one."""
 DIRECTLY = ", directly"
 """Of a mode: polls fetch by themselves as soon as they have got records."""
 NEVER = sys.maxsize
@@ -47,6 +49,7 @@ class Application:
     """One consumer with a scripted background side, and an application that works through everything there is."""
 
     def __init__(self, mode: str) -> None:
+        sends_ahead, mode = mode.endswith(AHEAD), mode.removesuffix(AHEAD)
         fetches_directly = mode.endswith(DIRECTLY)
         self.interrupt_deserializer_at = NEVER
         self.reported: set[tuple[Place, bool]] = set()
@@ -58,6 +61,8 @@ class Application:
         config: dict[str, Any] = {"bootstrap_servers": "broker:9092", "group_id": "g", "max_poll_records": 3}
         if mode != "implicit":
             config["share_acknowledgement_mode"] = "explicit"
+        if sends_ahead:
+            config["send_ahead"] = True
         if mode == "window":
             config["explicit_window_records"] = 100
         self.consumer: Consumer = KafkaShareConsumer("t", value_deserializer=self._deserialize, **config)
@@ -167,7 +172,14 @@ CALLS: dict[str, Callable[[Application], Any]] = {
 }
 CASES = [
     (mode, call)
-    for mode in ("implicit", "explicit", "window", "implicit, directly", "explicit, directly")
+    for mode in (
+        "implicit",
+        "explicit",
+        "window",
+        "implicit, directly",
+        "explicit, directly",
+        "explicit, directly, ahead",
+    )
     for call in CALLS
     if call != "acknowledge" or not mode.startswith("implicit")
 ]
@@ -257,7 +269,7 @@ def test_every_record_ends_once_when_a_call_is_interrupted_at_any_line(mode: str
 
 @pytest.mark.timeout(300)  # one run of the whole application for each line of the call
 @pytest.mark.usefixtures("scripted")
-@pytest.mark.parametrize("mode", ["implicit", "explicit", "implicit, directly"])
+@pytest.mark.parametrize("mode", ["implicit", "explicit", "implicit, directly", "implicit, directly, ahead"])
 @pytest.mark.parametrize("call", ["poll after work", "commit_sync"])
 def test_every_record_ends_once_when_a_call_is_interrupted_between_two_instructions(mode: str, call: str) -> None:
     """The same between instructions, a sample of which is tried: those of one line are not all alike."""

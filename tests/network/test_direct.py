@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 from simulation.line import SimulatedLine
 
-from kafka_share.core.events import Deliver, GatheredAcknowledgements, Lend, ReportOutcomes, SessionReturned
+from kafka_share.core.events import (
+    Deliver,
+    GatheredAcknowledgements,
+    Lend,
+    ReportOutcomes,
+    SessionUsed,
+)
 from kafka_share.core.fetching.offsets import AcknowledgementRun
 from kafka_share.locks import DeliveryLimit, LockGeneration
 from kafka_share.native import IS_COMPILED
@@ -35,7 +41,7 @@ class Lent:
     def __init__(self) -> None:
         self.now_ms = 0
         self.sent: list[bytes] = []
-        self.posted: list[SessionReturned] = []
+        self.posted: list[Any] = []
         self.limit = DeliveryLimit()
         self.limit.value = 5
         self.line = SimulatedLine(lambda frame, _: self.sent.append(frame), lambda: None)
@@ -142,6 +148,46 @@ def test_nothing_is_sent_when_the_core_has_more_to_do_with_an_acknowledgement(
     assert not lent.entered().fetch(made)
     assert not lent.sent
     assert not lent.line.awaits
+
+
+# ---- for how long
+
+
+def fetched_at(lent: Lent, now_ms: int) -> None:
+    """A poll has got records by itself at this time."""
+    session = lent.entered()
+    session.fetch([])
+    lent.now_ms = now_ms
+    lent.answer()
+    assert session.read()
+    session.done()
+    session.leave(lent.posted.append)
+
+
+@compiled
+def test_the_core_is_told_of_progress_from_time_to_time_and_the_loan_lasts_for_as_long_again() -> None:
+    """100 ms, and 1 s at most: then the core has to have its turn."""
+    lent = Lent()
+    fetched_at(lent, 40)
+    assert not lent.posted
+    fetched_at(lent, 60)
+    fetched_at(lent, 70)
+    assert lent.posted == [SessionUsed(1, lent.posted[0].tally, 60)]
+    tally = lent.posted[0].tally
+    assert (tally.fetches, tally.records, tally.latency_ms, tally.highest_latency_ms) == (2, 20, 60, 40)
+    lent.now_ms = 150
+    assert lent.entered().is_held
+
+
+@compiled
+def test_a_session_that_was_lent_for_a_second_goes_back() -> None:
+    lent = Lent()
+    for now_ms in range(50, 1_001, 50):
+        fetched_at(lent, now_ms)
+        assert lent.session.is_late == (now_ms == 1_000)
+    assert max(event.fetched_at_ms for event in lent.posted) < 1_000
+    lent.now_ms = 1_100
+    assert not lent.session.enter(TOPICS, lent.posted.append)
 
 
 # ---- what it reads

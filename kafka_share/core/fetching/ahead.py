@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafka_share.core.events import FetchedBatch
+from kafka_share.core.events import FetchedBatch, SessionReturned
 from kafka_share.protocol.share_values import DEFAULT_LOCK_MS
 
 LOCK_PART: Final = 4
@@ -55,6 +55,13 @@ class FetchingAhead:
             self._asked = {}
             self.is_wanted = True
         self.is_wanted = self.is_wanted and not has_more and self._work_ms * LOCK_PART <= self._lock_ms
+
+    def returned(self, event: SessionReturned) -> None:
+        """The application has polled by itself until then."""
+        if self._began_at_ms is not None and event.fetched_at_ms is not None:
+            self._began_at_ms = event.fetched_at_ms
+        if event.flight is not None:
+            self.is_wanted = False  # it has been asked for
 
     def may_ask(self, node_id: int) -> bool:
         return self.is_wanted and node_id not in self._asked

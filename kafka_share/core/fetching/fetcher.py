@@ -27,6 +27,7 @@ from kafka_share.core.events import (
     PollStarted,
     Reclaim,
     SessionReturned,
+    SessionUsed,
     WorkBegun,
 )
 from kafka_share.core.fetching.acknowledgements import Acknowledgements
@@ -77,8 +78,9 @@ class Fetching:
         self._untaken = UntakenBatches()
         self._sends_ahead = context.config.send_ahead
         self._ahead = FetchingAhead(is_on=self._sends_ahead)
-        is_plain = not (self._has_window or self._has_record_limit or self._sends_ahead)
-        self._lending = Lending(context, is_on=lends and is_plain)
+        self._lending = Lending(context, is_on=lends and not (self._has_window or self._has_record_limit))
+        self._lock_ms = 0
+        """How long locks last, as the latest answer says that brought records."""
         self._session_ids = itertools.count(1)
         self._batch_ids = itertools.count(1)
         self._poll_ends_at_ms: int | None = None
@@ -133,6 +135,8 @@ class Fetching:
         self._pause.poll_started(now_ms)
         self._untaken.taken_up_to(event.taken_batch_id)
         self._ahead.work_begun(now_ms, has_more=event.has_more)
+        for exchange in self._exchanges.values():
+            self._lend(exchange, now_ms)
 
     def acknowledgements_made(self, now_ms: int) -> None:
         """Ask for them after a moment, in which more are made: a request for each would cost more than it gains."""
@@ -167,11 +171,19 @@ class Fetching:
     def session_returned(self, event: SessionReturned, now_ms: int) -> None:
         if self._lending.returned(event, now_ms):
             self.acknowledgements.flush(now_ms)
+            self._ahead.returned(event)
             if event.fetched_at_ms is not None:
-                self._pause.poll_started(now_ms)
-                self._membership.poll_ended(now_ms)
-                if self._config.protect_locks:
-                    self._gather_by(now_ms + GATHER_PAUSE_MS)
+                self._fetched_directly(now_ms)
+
+    def session_used(self, event: SessionUsed, now_ms: int) -> None:
+        if self._lending.used(event, now_ms):
+            self._fetched_directly(now_ms)
+
+    def _fetched_directly(self, now_ms: int) -> None:
+        self._pause.poll_started(now_ms)
+        self._membership.poll_ended(now_ms)
+        if self._config.protect_locks:
+            self._gather_by(now_ms + GATHER_PAUSE_MS)
 
     def close(self, deadline_at_ms: int) -> None:
         """Send what is queued with the end of each session; `is_closed` is true when all have ended."""
@@ -420,16 +432,17 @@ class Fetching:
             self._poll_ends_at_ms = None
             self._is_poll_new = False
             self._membership.poll_ended(now_ms)
-            if self._lending.is_on and (is_awaited or self._lending.loans):
-                self._lend(batch, now_ms)
+            self._lock_ms = batch.acquisition_lock_timeout_ms
+            if is_awaited or self._lending.loans:
+                self._lend(self._exchanges[batch.partitions[0].node_id], now_ms)
 
-    def _lend(self, batch: FetchedBatch, now_ms: int) -> None:
+    def _lend(self, exchange: NodeExchange, now_ms: int) -> None:
         """Unless there is something to be done first."""
-        if self.acknowledgements.queues or self._pause.ready_at_ms > now_ms:
+        if not self._lending.is_on or self.acknowledgements.queues or self._pause.ready_at_ms > now_ms:
             return
-        if batch.acquisition_lock_timeout_ms >= SHORTEST_LOCK_MS:
-            exchange = self._exchanges[batch.partitions[0].node_id]
-            self._lending.lend(exchange, self._exchanges, self._wanted.now(), self._membership.subscription, now_ms)
+        if self._lock_ms < SHORTEST_LOCK_MS or (self._sends_ahead and not self._ahead.is_wanted):
+            return
+        self._lending.lend(exchange, self._exchanges, self._wanted.now(), self._membership.subscription, now_ms)
 
     # ---- the end
 

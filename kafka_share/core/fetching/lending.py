@@ -17,12 +17,14 @@ from typing import Final
 import attrs
 
 from kafka_share.core.context import CoreContext
-from kafka_share.core.events import Lend, Recall, SessionReturned
+from kafka_share.core.events import Lend, Recall, SessionReturned, SessionUsed
 from kafka_share.core.fetching.node_exchange import NodeExchange
 from kafka_share.core.fetching.share_session import Wanted
 
 LENT_MS: Final = 100
-"""So long sessions are lent at most. Once in this time a poll costs what it costs without lending."""
+"""So long sessions are lent, unless the application's thread tells of its progress; then for as long again…"""
+LONGEST_LOAN_MS: Final = 1_000
+"""…up to this: the connection has duties of its own, such as to authenticate again."""
 MOST_LENT: Final = 32
 """With more nodes than these, none is lent: a poll would look at each."""
 SHORTEST_LOCK_MS: Final = 1_000
@@ -42,7 +44,7 @@ class Lending:
         self.is_on = is_on
         self.loans: dict[int, _Loan] = {}
         """What is lent, by the number of the loan."""
-        self._ends_at_ms = 0
+        self._began_at_ms = self._ends_at_ms = 0
         self._config = config = context.config
         self._member_id = context.member_id
         self._limits = (
@@ -62,7 +64,8 @@ class Lending:
         now_ms: int,
     ) -> None:
         """After an answer that brought records: lend the session of this node, if no other node is idle."""
-        if self._is_recalled or not self._troubles.is_empty or len(wanted) > MOST_LENT:
+        most = 1 if self._config.send_ahead else MOST_LENT  # what was fetched ahead would hold acknowledgements up
+        if self._is_recalled or not self._troubles.is_empty or len(wanted) > most:
             return
         here = wanted.get(exchange.node.id)
         if here is None or exchange.is_busy or exchange.session.differs_from(here) or exchange.ready_at_ms() > now_ms:
@@ -72,7 +75,7 @@ class Lending:
         session = exchange.session
         self._last_id += 1
         if not self.loans:
-            self._ends_at_ms = now_ms + LENT_MS
+            self._began_at_ms, self._ends_at_ms = now_ms, now_ms + LENT_MS
         self.loans[self._last_id] = _Loan(exchange, here)
         exchange.is_lent = True
         self._outputs.add(
@@ -100,6 +103,15 @@ class Lending:
         if is_due or any(wanted.get(loan.exchange.node.id) is not loan.wanted for loan in self.loans.values()):
             self._is_recalled = True
             self._outputs.add(*(Recall(loan.exchange.node.id) for loan in self.loans.values()))
+
+    def used(self, event: SessionUsed, now_ms: int) -> bool:
+        """False if it had been returned before."""
+        loan = self.loans.get(event.lend_id)
+        if loan is None:
+            return False
+        loan.exchange.used(event.tally, now_ms)
+        self._ends_at_ms = min(now_ms, self._began_at_ms + LONGEST_LOAN_MS) + LENT_MS
+        return True
 
     def wake_at_ms(self) -> int | None:
         return None if self._is_recalled or not self.loans else self._ends_at_ms

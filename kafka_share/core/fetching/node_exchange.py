@@ -13,7 +13,7 @@ from uuid import UUID
 import attrs
 
 from kafka_share.core.context import CoreContext
-from kafka_share.core.events import Channel, FetchedBatch, FetchedPartition, Flight, Resume, SessionReturned
+from kafka_share.core.events import Channel, FetchedBatch, FetchedPartition, Flight, Resume, SessionReturned, Tally
 from kafka_share.core.fetching.acknowledgements import Acknowledgements, Unit, Units
 from kafka_share.core.fetching.answers import Find, PartitionAnswer, node_endpoints, read_acknowledge, read_fetch
 from kafka_share.core.fetching.offsets import AcknowledgementRun, count_of
@@ -169,11 +169,15 @@ class NodeExchange:
 
     # ---- the session that was lent
 
+    def used(self, tally: Tally, now_ms: int) -> None:
+        """What the application's thread has done with the session."""
+        self._measurements.fetched_directly(self.node.id, tally, now_ms)
+
     def take_back(self, event: SessionReturned, now_ms: int) -> None:
         """Go on where the application's thread has come to; what it has sent is an open request from now on."""
         self.is_lent = False
         self.session.epoch = event.epoch
-        self._measurements.fetched_directly(self.node.id, event.tally, now_ms)
+        self.used(event.tally, now_ms)
         if event.flight is None:
             self._outputs.add(Resume(self.node, None))  # where nothing was lent it changes nothing
             if self._is_lost:

@@ -18,9 +18,11 @@ from kafka_share.core.events import (
     PollStarted,
     ResponseReceived,
     SessionReturned,
+    SessionUsed,
     Tally,
+    WorkBegun,
 )
-from kafka_share.core.fetching.lending import LENT_MS
+from kafka_share.core.fetching.lending import LENT_MS, LONGEST_LOAN_MS
 from kafka_share.errors import BrokerUnreachableError
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest, ShareFetchResponse
@@ -56,8 +58,8 @@ def test_the_session_is_lent_when_a_poll_has_got_records() -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [{"send_ahead": True}, {"share_acquire_mode": "record_limit"}, {"explicit_window_records": 10}],
-    ids=["send_ahead", "record_limit", "window"],
+    [{"share_acquire_mode": "record_limit"}, {"explicit_window_records": 10}],
+    ids=["record_limit", "window"],
 )
 def test_nothing_is_lent_when_the_core_has_more_to_do_for_each_fetch(settings: dict[str, Any]) -> None:
     if "explicit_window_records" in settings:
@@ -129,6 +131,26 @@ def test_the_session_is_recalled_once_when_its_time_is_over() -> None:
     assert not h.recalls
     h.advance(LENT_MS)
     assert h.recalls == [1]
+
+
+def test_the_loan_lasts_as_long_as_the_application_tells_of_progress_and_a_second_at_most() -> None:
+    h = lent()
+    began_at_ms = h.now_ms
+    for after_ms in range(60, LONGEST_LOAN_MS, 60):
+        h.advance(began_at_ms + after_ms - h.now_ms)
+        h.handle(SessionUsed(h.lends[-1].lend_id, Tally(fetches=1), h.now_ms))
+    assert not h.recalls
+    h.advance(began_at_ms + LONGEST_LOAN_MS + LENT_MS - 1 - h.now_ms)
+    h.handle(SessionUsed(h.lends[-1].lend_id, Tally(fetches=1), h.now_ms))
+    h.advance(1)
+    assert h.recalls == [1]
+
+
+def test_progress_of_what_has_come_back_changes_nothing() -> None:
+    h = lent()
+    h.handle(returned(h.lends[-1]), SessionUsed(h.lends[-1].lend_id, Tally(fetches=9), h.now_ms))
+    assert not h.recalls
+    assert h.core.measurements.fetch_latency.count == 1
 
 
 def test_the_core_goes_on_with_the_epoch_that_comes_back() -> None:
@@ -217,3 +239,53 @@ def test_what_was_done_meanwhile_is_counted() -> None:
     assert measured.fetch_latency.max(h.now_ms) >= 20
     assert measured.nodes[1].requests.count == 4
     assert measured.acknowledgements_sent.sum == 2_000
+
+
+# ---- send_ahead
+
+
+def test_with_send_ahead_the_application_sends_ahead_itself() -> None:
+    """The session is lent instead of a fetch of the core's, and goes on as one when it comes back."""
+    h = lent(send_ahead=True)
+    (lend,) = h.lends
+    assert not h.data_pending
+    h.handle(returned(lend, fetches=1, flight=Flight((), h.now_ms, 500), at_ms=h.now_ms))
+    assert not h.data_pending, "it was asked for what comes next"
+    h.handle(ResponseReceived(h.resumed[-1].send_id or 0, fetch_answer(fetch_data(tp(), (10, 19, 1)))))
+    assert len(h.delivered) == 2
+    assert not h.data_pending, "one batch waits"
+
+
+def test_with_send_ahead_the_core_sends_the_fetch_when_the_session_comes_back_while_the_application_works() -> None:
+    h = lent(send_ahead=True)
+    h.handle(returned(h.lends[-1], fetches=1, at_ms=h.now_ms))
+    assert h.fetch().request.share_session_epoch == 2
+
+
+def test_with_send_ahead_the_session_is_lent_again_when_work_begins_and_nothing_else_is_due() -> None:
+    h = lent(send_ahead=True)
+    h.start_poll(1_000)
+    h.handle(returned(h.lends[-1], fetches=3, at_ms=h.now_ms))
+    h.advance(1_500)
+    h.answer(h.fetch(), fetch_answer(fetch_data(tp(), (10, 19, 1))))  # when no poll waits for it
+    assert len(h.lends) == 1
+    h.handle(PollStarted(h.now_ms, wants_records=False), WorkBegun(h.delivered[-1].batch_id, has_more=False))
+    assert [lend.epoch for lend in h.lends] == [1, 5]
+
+
+def test_with_send_ahead_nothing_is_lent_while_the_application_takes_too_long_for_a_batch() -> None:
+    """Else what waits would lose too much of its lock."""
+    h = Harness(lends=True, send_ahead=True).joined()
+    h.answer(h.fetch(), fetch_answer(fetch_data(tp(), (0, 9, 1))))
+    h.handle(returned(h.lends[-1], fetches=0))
+    h.advance(25_000)
+    h.start_poll(10_000)
+    h.answer(h.fetch(), fetch_answer(fetch_data(tp(), (10, 19, 1))))
+    assert len(h.lends) == 1
+
+
+def test_with_send_ahead_nothing_is_lent_when_two_nodes_are_asked() -> None:
+    """What is in flight to one of them would hold its acknowledgements up."""
+    h = Harness({tp(): 1, tp(1): 2}, lends=True, send_ahead=True).joined()
+    h.answer(h.fetch(1), FROM_FIRST)
+    assert not h.lends
