@@ -53,7 +53,7 @@ MAY_IMPORT: Final[Mapping[str, set[str]]] = {
     "admin": {"core", "network"},
     "aio": {"core", "network"},
     "broker": {"protocol"},
-    "cli": {"admin", "broker", "consumer", "native", "protocol", "spark", "worker"},
+    "cli": {"admin", "broker", "consumer", "native", "producing", "protocol", "spark", "worker"},
     "pytest_plugin": {"broker", "consumer"},
     "spark": {"admin", "consumer"},
     "__init__": {"admin", "aio", "async_consumer", "consumer", "worker"},

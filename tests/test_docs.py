@@ -43,6 +43,9 @@ from kafka_share.broker.reference_broker import EMBEDDED_DEFAULTS as DIFFERENT_D
 from kafka_share.cli.broker import main as broker_command
 from kafka_share.cli.console.command import main as console_command
 from kafka_share.cli.demo.command import demo as demo_command
+from kafka_share.cli.dlq.command import list_letters as dlq_list_command
+from kafka_share.cli.dlq.command import replay as dlq_replay_command
+from kafka_share.cli.dlq.command import show as dlq_show_command
 from kafka_share.cli.doctor.command import doctor as doctor_command
 from kafka_share.cli.export_lag.command import export_lag as export_lag_command
 from kafka_share.cli.groups.command import main as groups_command
@@ -70,13 +73,14 @@ BROKER = ROOT / "docs" / "reference-broker.md"
 DEMO = ROOT / "docs" / "demo.md"
 COMMANDS = ROOT / "docs" / "command-line.md"
 WORKER = ROOT / "docs" / "worker.md"
-SUB_COMMANDS = {
+SUB_COMMANDS: dict[str, click.Command] = {
     "demo": demo_command,
     "doctor": doctor_command,
     "export-lag": export_lag_command,
     "watch": watch_command,
     "worker": worker_command,
 }
+DLQ_COMMANDS = {"list": dlq_list_command, "show": dlq_show_command, "replay": dlq_replay_command}
 OPTION_NAMES = {field.name for field in attrs.fields(Options)}
 OBSERVABILITY = ROOT / "docs" / "observability.md"
 ORDERS = [b'{"id": 1}', b'{"id": 2}', b'{"id": 3}']
@@ -270,6 +274,8 @@ def test_the_options_of_a_command_exist_when_a_page_shows_it(block: Block) -> No
             console_command.make_context("kafka-share-console", words[words.index("kafka-share-console") + 1 :])
         elif words[:1] == ["kafka-share-perf"]:
             perf_command.make_context(words[0], words[1:])
+        elif words[:2] == ["kafka-share", "dlq"]:
+            DLQ_COMMANDS[words[2]].make_context(words[2], words[3:])
         elif words[:1] == ["kafka-share"]:
             SUB_COMMANDS[words[1]].make_context(words[1], words[2:])
         else:
@@ -287,6 +293,9 @@ def test_the_options_of_a_command_exist_when_a_page_shows_it(block: Block) -> No
         pytest.param(COMMANDS, "| option of kafka-share doctor |", doctor_command, id="doctor"),
         pytest.param(COMMANDS, "| option of kafka-share watch |", watch_command, id="watch"),
         pytest.param(COMMANDS, "| option of kafka-share worker |", worker_command, id="worker"),
+        pytest.param(COMMANDS, "| option of kafka-share dlq list |", dlq_list_command, id="dlq list"),
+        pytest.param(COMMANDS, "| option of kafka-share dlq show |", dlq_show_command, id="dlq show"),
+        pytest.param(COMMANDS, "| option of kafka-share dlq replay |", dlq_replay_command, id="dlq replay"),
         pytest.param(COMMANDS, "| option of kafka-share export-lag |", export_lag_command, id="export-lag"),
     ],
 )

@@ -23,6 +23,7 @@ _SUB_COMMANDS: Final[Mapping[str, SubCommand]] = MappingProxyType(
         "demo": SubCommand(
             "kafka_share.cli.demo.command:demo", "Parse Python source files, shared among a pool of workers."
         ),
+        "dlq": SubCommand("kafka_share.cli.dlq.command:dlq", "List, show and replay dead letters."),
         "doctor": SubCommand(
             "kafka_share.cli.doctor.command:doctor", "Name the reason why a share group gets no records."
         ),

@@ -47,6 +47,7 @@ def imported(module: str, *arguments: str) -> set[str]:
         ("kafka_share.cli.perf.command", ["--help"]),
         ("kafka_share.cli.main", ["--help"]),
         *[("kafka_share.cli.main", [name, "--help"]) for name in sorted(main.sub_commands) if name != "broker"],
+        ("kafka_share.cli.main", ["dlq", "replay", "--help"]),
     ],
 )
 def test_the_help_of_a_tool_imports_no_client_and_no_broker(module: str, arguments: list[str]) -> None:

@@ -17,6 +17,7 @@ from support.documentation import environment
 from kafka_share import KafkaShareAdmin
 from kafka_share.broker import ReferenceBroker
 from kafka_share.cli.console.command import main as console
+from kafka_share.cli.front import ToolGroup
 from kafka_share.cli.groups.command import SHARE_CONFIGS
 from kafka_share.cli.groups.command import main as groups
 from kafka_share.cli.main import main
@@ -40,9 +41,15 @@ def broker() -> Iterator[ReferenceBroker]:
         yield broker
 
 
-def commands() -> dict[str, click.Command]:
-    found = {name: main.get_command(click.Context(main), name) for name in main.sub_commands}
-    return {name: command for name, command in found.items() if command is not None}
+def commands(group: ToolGroup = main, before: str = "") -> dict[str, click.Command]:
+    """All tools by the words that call them; of a tool with commands, those."""
+    found: dict[str, click.Command] = {}
+    for name in group.sub_commands:
+        command = group.get_command(click.Context(group), name)
+        assert command is not None
+        words = f"{before}{name}"
+        found |= commands(command, f"{words} ") if isinstance(command, ToolGroup) else {words: command}
+    return found
 
 
 def given_with(parameter: click.Parameter) -> list[str]:
@@ -62,7 +69,9 @@ def process(*words: str, **variables: str) -> subprocess.CompletedProcess[bytes]
 def test_every_tool_that_is_about_a_group_names_it_with_group() -> None:
     """No tool but the worker takes an argument without an option; a group and a cluster are named in one way."""
     found = commands()
-    assert set(found) == {"broker", "console", "demo", "doctor", "export-lag", "groups", "perf", "watch", "worker"}
+    of_dlq = {"dlq list", "dlq show", "dlq replay"}
+    tools = {"broker", "console", "demo", "doctor", "export-lag", "groups", "perf", "watch", "worker"}
+    assert set(found) == tools | of_dlq
     arguments = {name: [p.name for p in one.params if isinstance(p, click.Argument)] for name, one in found.items()}
     assert {name: has for name, has in arguments.items() if has} == {"worker": ["handler"]}
     options = {name: {option for p in command.params for option in p.opts} for name, command in found.items()}
@@ -77,7 +86,8 @@ def test_the_scripts_are_commands_of_kafka_share() -> None:
     found = commands()
     assert {name: found[name] for name in SCRIPTS} == SCRIPTS
     shown = run("--help").stdout
-    assert [name for name in found if f"\n  {name} " not in shown] == []
+    assert [name for name in main.sub_commands if f"\n  {name} " not in shown] == []
+    assert [name for name in ("list", "show", "replay") if f"\n  {name} " not in run("dlq", "-h").stdout] == []
     assert [f"kafka-share-{name}" for name in SCRIPTS if f"kafka-share-{name}" not in shown] == []
 
 
@@ -98,7 +108,7 @@ def test_an_option_that_a_tool_needs_is_missed_by_its_name() -> None:
         for option in [p for p in command.params if p.required]:
             others = [p for p in command.params if p.required and p is not option]
             words = [word for other in others for word in (*given_with(other), "127.0.0.1:1")]
-            result = run(name, *words, "--debug")
+            result = run(*name.split(), *words, "--debug")
             assert (result.exit_code, result.stdout.strip()) == (2, ""), f"{name} without {option.opts[0]}"
             assert (option.opts[0] if given_with(option) else str(option.metavar)) in result.stderr
             missed.add((name, option.opts[0]))
@@ -184,6 +194,7 @@ def test_a_full_disk_is_one_line(broker: ReferenceBroker, words: tuple[str, ...]
         (["broker", "--config"], "group.share.record.lock", ["group.share.record.lock.duration.ms="]),
         (["console", "--format"], "", ["text", "json"]),
         ([], "do", ["doctor"]),
+        (["dlq"], "re", ["replay"]),
     ],
 )
 def test_the_shell_completes_values_that_are_known(words: list[str], typed: str, expected: list[str]) -> None:
