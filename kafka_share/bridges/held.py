@@ -73,11 +73,6 @@ class HeldRecords:
             log.warning("%s: %s; it is released in %d ms", shown(record), why, UNKNOWN_TASK_DELAY_MS)
             self.settle(record, AcknowledgeType.RELEASE, UNKNOWN_TASK_DELAY_MS)
 
-    def release_all(self) -> None:
-        """What is not settled is for others."""
-        for record, _ in list(self._held.values()):
-            self.settle(record, AcknowledgeType.RELEASE)
-
     def _leased(self) -> list[Record]:
         now_ms = clock_ms()
         return [record for record, until_ms in list(self._held.values()) if now_ms < until_ms and not record.lock_lost]

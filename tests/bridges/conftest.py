@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from kafka_share import KafkaShareConsumer
 from kafka_share.broker import ReferenceBroker
+from kafka_share.errors import BrokerUnreachableError
 
 TOPIC, GROUP = "tasks", "workers"
 
@@ -18,6 +20,18 @@ def broker() -> Iterator[ReferenceBroker]:
         running.create_topic(TOPIC)
         running.set_group_config(GROUP, share_auto_offset_reset="earliest")
         yield running
+
+
+def failing_twice(monkeypatch: pytest.MonkeyPatch, consumer: type[Any]) -> None:
+    """The first two polls of each consumer of this class raise what may pass."""
+    poll, failures = consumer.poll, [BrokerUnreachableError("no route to it")] * 2
+
+    def fails_first(self: Any, timeout_ms: int) -> Any:
+        if failures:
+            raise failures.pop()
+        return poll(self, timeout_ms)
+
+    monkeypatch.setattr(consumer, "poll", fails_first)
 
 
 def left_over(broker: ReferenceBroker) -> list[int]:

@@ -10,12 +10,19 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from bridges.conftest import GROUP, TOPIC, left_over
+from bridges.conftest import GROUP, TOPIC, failing_twice, left_over
 from support.documentation import environment
 from support.waiting import patience_s, wait_until
 
+from kafka_share._version import VERSION
 from kafka_share.broker import ReferenceBroker
-from kafka_share.errors import ConfigurationError, GroupAuthorizationFailedError, ProduceError
+from kafka_share.errors import (
+    ConfigurationError,
+    GroupAuthorizationFailedError,
+    OperationTimeoutError,
+    ProduceError,
+)
+from kafka_share.handling.leasing import LeasingConsumer
 
 pytest.importorskip("kombu", reason="kombu is not installed: pip install 'kafka-share[celery]'")
 from kombu import Connection, Consumer, Message, Queue
@@ -188,6 +195,43 @@ def test_a_message_that_cannot_be_written_is_an_error(broker: ReferenceBroker) -
 
     with connected(broker, producer=Refusing()) as refused, pytest.raises(ProduceError, match="not today"):
         send(refused, "a")
+
+
+def test_what_may_pass_is_logged_once_and_ends_nothing(
+    broker: ReferenceBroker, connection: Connection, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    failing_twice(monkeypatch, LeasingConsumer)
+    send(connection, "a")
+    Received(connection).wait_for(1)[0].ack()
+    assert caplog.text.count("no route to it") == 1
+
+
+def test_what_is_not_acknowledged_can_be_given_back_together(broker: ReferenceBroker, connection: Connection) -> None:
+    """basic.recover of AMQP: each message comes again."""
+    send(connection, "a", "b")
+    received = Received(connection)
+    received.wait_for(2)
+    received.consumer.recover(requeue=True)
+    again = received.wait_for(4)[2:]
+    assert {message.delivery_info["redelivered"] for message in again} == {True}
+    for message in again:
+        message.ack()
+    connection.release()
+    assert left_over(broker) == []
+
+
+def test_a_message_that_is_not_written_in_time_is_an_error(broker: ReferenceBroker) -> None:
+    class Silent:
+        def produce(self, record: Any, told: Any) -> None:
+            """Tells nothing."""
+
+        def close(self, timeout_ms: int) -> None:
+            """Nothing to close."""
+
+    settings = {"default_api_timeout_ms": 10, "request_timeout_ms": 10}
+    with connected(broker, producer=Silent(), settings=settings) as silent, pytest.raises(OperationTimeoutError):
+        send(silent, "a")
+    assert silent.transport.driver_version() == VERSION
 
 
 def test_an_error_that_lasts_is_raised_to_who_consumes(broker: ReferenceBroker, connection: Connection) -> None:

@@ -11,12 +11,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from bridges.conftest import GROUP, TOPIC, left_over
+from bridges.conftest import GROUP, TOPIC, failing_twice, left_over
 from support.documentation import environment
 from support.waiting import patience_s
 
 from kafka_share.broker import ReferenceBroker
 from kafka_share.errors import ConfigurationError, GroupAuthorizationFailedError, ProduceError
+from kafka_share.handling.leasing import AsyncLeasingConsumer
 
 pytest.importorskip("taskiq", reason="taskiq is not installed: pip install 'kafka-share[taskiq]'")
 from taskiq import AckableMessage
@@ -240,6 +241,25 @@ def test_a_task_that_cannot_be_written_is_an_error(broker: ReferenceBroker) -> N
         await tasks.shutdown()
 
     asyncio.run(main())
+
+
+def test_what_may_pass_is_logged_once_and_ends_nothing(
+    broker: ReferenceBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    failing_twice(monkeypatch, AsyncLeasingConsumer)
+    tasks, seen = made(broker), list[str]()
+
+    @tasks.task(task_name="note")
+    async def note() -> None:
+        seen.append("done")
+
+    async def main() -> None:
+        async with working(tasks):
+            await note.kiq()
+            await until(lambda: seen)
+
+    asyncio.run(main())
+    assert caplog.text.count("no route to it") == 1
 
 
 def test_an_error_that_lasts_ends_the_worker(broker: ReferenceBroker) -> None:
