@@ -23,7 +23,7 @@ from support.waiting import poll_until
 from kafka_share import KafkaShareAdmin, KafkaShareConsumer
 from kafka_share.broker import ReferenceBroker
 from kafka_share.cli.export_lag.exporter import Scrapes, exposition, scrape
-from kafka_share.cli.export_lag.http_server import Answer, HttpServer
+from kafka_share.cli.http_server import Answer, HttpServer
 from kafka_share.cli.main import main as cli
 
 GROUP, TOPIC = "workers", "orders"

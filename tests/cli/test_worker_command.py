@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import signal
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -14,7 +19,10 @@ from support.documentation import environment
 from support.waiting import wait_until
 
 from kafka_share.broker import ReferenceBroker
+from kafka_share.cli.endings import ToolFailedError
 from kafka_share.cli.main import main
+from kafka_share.cli.worker.probe import probed
+from kafka_share.worker import ShareWorker
 
 pytestmark = pytest.mark.timeout(120)  # some start a Python: on a busy machine that alone may take 20 s
 
@@ -91,6 +99,49 @@ def test_a_handler_runs_until_sigterm_and_the_exit_code_is_healthy(
         _, log = process.communicate()
     assert process.returncode == 0, log
     assert "INFO kafka_share.worker: the worker has ended: 1 received (0 of them again), 1 accepted" in log
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs SIGTERM")
+def test_a_probe_is_answered_while_a_handler_hangs(folder: Path, broker: ReferenceBroker) -> None:
+    with start(folder, broker, "hang", "--probe-port", "0", "--drain-timeout", "0") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "hangs\n"
+        lines = iter(process.stderr.readline, "")
+        probe = next(line for line in lines if "the probe is " in line).partition("the probe is ")[2].strip()
+        with urllib.request.urlopen(probe) as answer:
+            found = json.load(answer)
+        assert (answer.status, found) == (200, {"phase": "running", "ready": 0, "running": 1, "waiting": 0})
+        process.send_signal(signal.SIGTERM)
+        process.communicate()
+    assert process.returncode == 1
+
+
+def test_a_probe_says_when_a_worker_is_not_healthy(broker: ReferenceBroker, caplog: pytest.LogCaptureFixture) -> None:
+    """Before its start, for example."""
+    worker: ShareWorker[Any, Any] = ShareWorker(
+        "orders", print, bootstrap_servers=broker.bootstrap_servers, group_id="g"
+    )
+    caplog.set_level(logging.INFO, "kafka_share.cli")
+    with probed(worker, "127.0.0.1", 0):
+        probe = caplog.messages[-1].partition("the probe is ")[2]
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            urllib.request.urlopen(probe)
+    with caught.value:
+        assert caught.value.code == 503
+        assert json.load(caught.value)["phase"] == "new"
+
+
+def test_a_probe_that_cannot_listen_ends_the_command(broker: ReferenceBroker) -> None:
+    worker: ShareWorker[Any, Any] = ShareWorker(
+        "orders", print, bootstrap_servers=broker.bootstrap_servers, group_id="g"
+    )
+    taken = int(broker.bootstrap_servers.rpartition(":")[2])
+    with (
+        pytest.raises(ToolFailedError, match=f"cannot listen on 127.0.0.1:{taken}"),
+        probed(worker, "127.0.0.1", taken),
+    ):
+        pass
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs SIGTERM")

@@ -21,8 +21,8 @@ from prometheus_client.registry import Collector
 from kafka_share.admin import KafkaShareAdmin
 from kafka_share.admin_values import GroupState
 from kafka_share.cli.endings import ToolFailedError
-from kafka_share.cli.export_lag.http_server import Answer, HttpServer
 from kafka_share.cli.group_snapshot import GroupSnapshot, take_snapshots
+from kafka_share.cli.http_server import Answer, HttpServer
 from kafka_share.cli.output import print_line
 from kafka_share.errors import KafkaShareError
 

@@ -73,6 +73,14 @@ Exit codes:
     "--drain-timeout", "drain_timeout_ms", type=click.IntRange(0), default=25_000, show_default=True, metavar="MS",
     help="How long handlers may run on when the worker stops, in milliseconds.",
 )  # fmt: skip
+@click.option(
+    "--probe-port", type=click.IntRange(0, 65_535), metavar="PORT",
+    help="Answer GET /healthz on this port, for a liveness probe; 0 takes a free one.  [default: no probe]",
+)  # fmt: skip
+@click.option(
+    "--probe-listen", default="127.0.0.1", show_default=True, metavar="ADDRESS",
+    help="Address to answer on; 0.0.0.0 for all.",
+)  # fmt: skip
 @debug_option
 def worker(
     handler: str,
@@ -90,6 +98,8 @@ def worker(
     max_lease_ms: int,
     expected_ms: int | None,
     drain_timeout_ms: int,
+    probe_port: int | None,
+    probe_listen: str,
     debug: bool,
 ) -> bool:
     """Call a function for each record of a share group, until SIGTERM or Ctrl-C.
@@ -114,4 +124,5 @@ def worker(
         "expected_ms": expected_ms,
         "drain_timeout_ms": drain_timeout_ms,
     }
-    return run(topics, load_handler(handler), value_format, settings, debug=debug)
+    probe = (probe_listen, probe_port)
+    return run(topics, load_handler(handler), value_format, settings, probe=probe, debug=debug)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from kafka_share.cli.endings import ToolFailedError
 from kafka_share.cli.logs import logging_to_stderr
+from kafka_share.cli.worker.probe import probed
 from kafka_share.worker import ShareWorker
 
 _DESERIALIZERS: Final[Mapping[str, Callable[[bytes], Any] | None]] = MappingProxyType(
@@ -44,12 +45,18 @@ def _wrong(text: str) -> ToolFailedError:
 
 
 def run(
-    topics: Sequence[str], handler: Callable[..., Any], value_format: str, settings: dict[str, Any], *, debug: bool
+    topics: Sequence[str],
+    handler: Callable[..., Any],
+    value_format: str,
+    settings: dict[str, Any],
+    *,
+    probe: tuple[str, int | None],
+    debug: bool,
 ) -> bool:
-    """Until a signal. Returns whether all handlers have ended."""
+    """Until a signal. Returns whether all handlers have ended. `probe`: where to answer probes, address and port."""
     worker: ShareWorker[Any, Any] = ShareWorker(
         topics, handler, value_deserializer=_DESERIALIZERS[value_format], **settings
     )
-    with logging_to_stderr(debug, logging.INFO):
+    with logging_to_stderr(debug, logging.INFO), probed(worker, *probe):
         worker.run()
     return not worker.inspect().running

@@ -1,7 +1,7 @@
 """A small HTTP server for a few paths, which no client can hold up: GET only, one request for each connection.
 
-`exporter` runs it. The head of a request has to come within a time limit, an answer has to be taken within one, and
-there is a bound on clients; who comes beyond it is told to come back. It knows nothing of metrics.
+`export-lag` and the probe of `worker` run it. The head of a request has to come within a time limit, an answer has to
+be taken within one, and there is a bound on clients; who comes beyond it is told to come back.
 """
 
 from __future__ import annotations
