@@ -188,6 +188,8 @@ class ShareConsumerConfig(ClientConfig):
     """batch_optimized: whole record batches, so max_poll_records is soft. record_limit: never more (Kafka 4.2+)."""
     explicit_window_records: int = attrs.field(default=0, validator=checks.whole_number(0))
     """explicit mode: so many records may be unacknowledged while poll is called for more. 0: none, as in Java."""
+    explicit_window_bytes: int = attrs.field(default=0, validator=checks.whole_number(0))
+    """With a window: no more is fetched while what came with its records has so many bytes. 0: no limit."""
     protect_locks: bool = attrs.field(default=True, validator=checks.boolean)
     """Send what has been acknowledged before its lock ends, without a poll, and keep the locks of what a loop over the
     consumer has not come to."""
@@ -223,6 +225,8 @@ class ShareConsumerConfig(ClientConfig):
         super().__attrs_post_init__()
         if self.explicit_window_records and self.share_acknowledgement_mode != "explicit":
             raise ConfigurationError("explicit_window_records needs share_acknowledgement_mode explicit")
+        if self.explicit_window_bytes and not self.explicit_window_records:
+            raise ConfigurationError("explicit_window_bytes needs explicit_window_records")
         if self.send_ahead and self.has_record_limit:
             raise ConfigurationError("send_ahead fetches whole batches: it needs share_acquire_mode batch_optimized")
         if self.send_ahead and self.has_window:

@@ -61,6 +61,7 @@ class ShareConsumerSettings(ClientSettings, total=False):
     share_acknowledgement_mode: Literal["implicit", "explicit"]
     share_acquire_mode: Literal["batch_optimized", "record_limit"]
     explicit_window_records: int
+    explicit_window_bytes: int
     protect_locks: bool
     release_backoff_ms: int
     send_ahead: bool

@@ -12,7 +12,7 @@ import signal
 import threading
 from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable
 from contextlib import contextmanager
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import Any, Final, Generic, Literal, TypeAlias, Unpack
 
 import attrs
@@ -74,6 +74,10 @@ _OWN: Final = {
     "send_ahead": False,
 }
 """Settings of the consumer that a worker needs as they are here."""
+_WINDOW: Final = MappingProxyType(
+    {"explicit_window_records": "window_records", "explicit_window_bytes": "window_bytes"}
+)
+"""Settings of the consumer that have another name here."""
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -131,6 +135,8 @@ class ShareWorker(Generic[K, V]):
       `AiokafkaProducer` adapt one that you have; anything with the methods of `RecordProducer` does it.
     - `window_records`: how many records may be here at a time, waiting and running. Default: five for each handler, two
       batches for each with batches.
+    - `window_bytes`: nothing more is fetched while what came with these records has so many bytes, as received; and an
+      answer has no more than that, unless a record batch has. Default: no limit.
     - `processes`: run a plain handler in so many processes, for work that needs the CPU; it takes the place of
       `concurrency`. The handler and its records are pickled, so it is a function of a module. A process that dies is a
       failure of its record: `HandlerProcessError`.
@@ -144,8 +150,8 @@ class ShareWorker(Generic[K, V]):
     - `drain_timeout_ms`: how long `stop` lets handlers run before it cancels them.
 
     The others are the settings of `KafkaShareConsumer`. Of these the worker sets `share_acknowledgement_mode`,
-    `explicit_window_records`, `deserialization_errors`, `protect_locks` and `send_ahead` itself; `share_acquire_mode`
-    is record_limit by default, which needs Kafka 4.2.
+    `explicit_window_records`, `explicit_window_bytes`, `deserialization_errors`, `protect_locks` and `send_ahead`
+    itself; `share_acquire_mode` is record_limit by default, which needs Kafka 4.2.
 
     Raises `ConfigurationError` for a setting that is unknown, inapplicable or out of range.
     """
@@ -165,6 +171,7 @@ class ShareWorker(Generic[K, V]):
         batch_wait_ms: int = 100,
         ordered_by: Literal["key"] | Callable[[ShareRecord[K, V]], Hashable] | None = None,
         window_records: int | None = None,
+        window_bytes: int | None = None,
         max_lease_ms: int = 900_000,
         expected_ms: int | None = None,
         drain_timeout_ms: int = 25_000,
@@ -197,7 +204,7 @@ class ShareWorker(Generic[K, V]):
             on_not_accepted=on_not_accepted,
             settings=given,
         )
-        plan.settings.update(_consumer_settings(plan, window_records))
+        plan = attrs.evolve(plan, settings=_consumer_settings(plan, window_records, window_bytes))
         self._driver: Driver = _driver(plan)
         self._has_begun = False
         self._has_ended = False
@@ -329,13 +336,13 @@ def _driver(plan: Plan) -> Driver:
     return ThreadDriver(plan) if plan.processes is None else ProcessDriver(plan)
 
 
-def _consumer_settings(plan: Plan, window_records: int | None) -> dict[str, Any]:
+def _consumer_settings(plan: Plan, window_records: int | None, window_bytes: int | None) -> dict[str, Any]:
     """The settings of the worker's consumer. Raises `ConfigurationError`."""
     given = plan.settings
     names = {name.replace(".", "_") for name in given}
-    for name in (*_OWN, "explicit_window_records"):
+    for name in (*_OWN, *_WINDOW):
         if name in names:
-            hint = ": use window_records" if name == "explicit_window_records" else ""
+            hint = f": use {_WINDOW[name]}" if name in _WINDOW else ""
             raise ConfigurationError(f"{name} cannot be set on a worker, which sets it itself{hint}")
     batch = plan.batch_records
     per_handler = RECORDS_PER_HANDLER if batch is None else BATCHES_PER_HANDLER * batch
@@ -343,7 +350,14 @@ def _consumer_settings(plan: Plan, window_records: int | None) -> dict[str, Any]
     settings: dict[str, Any] = {**given, **_OWN, "explicit_window_records": window}
     if "share_acquire_mode" not in names:
         settings["share_acquire_mode"] = "record_limit"
-    ShareConsumerConfig.from_mapping(settings)  # says now what would be wrong later
+    if window_bytes is not None:
+        settings["explicit_window_bytes"] = window_bytes
+    config = ShareConsumerConfig.from_mapping(settings)  # says now what would be wrong later
+    if window_bytes == 0:
+        raise ConfigurationError("window_bytes is 0: it is None, or a whole number from 1")
+    if window_bytes is not None and window_bytes < config.fetch_max_bytes:
+        settings = {name: settings[name] for name in settings if name.replace(".", "_") != "fetch_max_bytes"}
+        settings["fetch_max_bytes"] = window_bytes
     if window < plan.handlers:
         name = "concurrency" if plan.processes is None else "processes"
         raise ConfigurationError(f"window_records is {window}: it is at least {name}, {plan.handlers}")

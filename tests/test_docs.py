@@ -363,8 +363,8 @@ def accepted(name: str, value: Any) -> bool:
             "sasl_oauth_token_provider": SimpleNamespace(token=lambda: "a token"),
             **settings,
         }
-    if name == "explicit_window_records":
-        settings["share_acknowledgement_mode"] = "explicit"
+    if name.startswith("explicit_window_"):
+        settings = {"share_acknowledgement_mode": "explicit", "explicit_window_records": 10, **settings}
     try:
         ShareConsumerConfig.from_mapping(settings)
     except ConfigurationError:

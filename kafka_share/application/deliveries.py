@@ -21,6 +21,7 @@ import attrs
 
 from kafka_share.application.awaited_outcomes import AwaitedOutcomes, Notice, OnOutcome, Waiting, without
 from kafka_share.application.delivery import Delivery, Leaving, Record, runs_of
+from kafka_share.application.refusals import given_up, implicit, not_in_flight
 from kafka_share.application.short_way import ShortWay
 from kafka_share.core.events import (
     AcknowledgementOutcome,
@@ -33,7 +34,6 @@ from kafka_share.errors import (
     ConsumerClosedError,
     IllegalStateError,
     InvalidArgumentError,
-    InvalidRecordStateError,
     KafkaShareError,
     UnsupportedVersionError,
 )
@@ -56,6 +56,7 @@ class Deliveries:
         *,
         explicit: bool,
         window_records: int,
+        window_bytes: int = 0,
         protects_locks: bool,
         guard: AbstractContextManager[Any],
         now_ms: Callable[[], int],
@@ -81,6 +82,7 @@ class Deliveries:
         """Records that were given up because their lock was lost, and not been told to the background side."""
         self._explicit = explicit
         self._window_records = window_records
+        self._window_bytes = window_bytes
         self._has_window = window_records > 0
         self._now_ms = now_ms
         self._by_place: dict[tuple[str, int], list[Delivery]] = {}
@@ -227,7 +229,13 @@ class Deliveries:
             return self._waits_for_room and self._room() > 0
 
     def _room(self) -> int:
+        if self._window_bytes and self._count_bytes() >= self._window_bytes:
+            return 0
         return self._window_records - self._count_open() - self.behind()
+
+    def _count_bytes(self) -> int:
+        """What came with the records that are open; an answer is kept as a whole as long as one of them is."""
+        return sum([delivery.size_bytes for delivery in self._all() if delivery.count_open()])
 
     def _count_open(self) -> int:
         return sum([delivery.count_open() for delivery in self._all()])  # a list is made in half the time
@@ -245,7 +253,7 @@ class Deliveries:
     ) -> None:
         """Raises IllegalStateError in implicit mode, or if the record is not in flight. Not for the open window."""
         if not self._explicit:
-            raise _implicit()
+            raise implicit()
         with self.guard:
             if self._leaving is not None:
                 self._finish_leaving()
@@ -254,7 +262,7 @@ class Deliveries:
                     if self.is_pressing:
                         self._announce_once()
                     return
-        raise _not_in_flight(topic, partition, offset)
+        raise not_in_flight(topic, partition, offset)
 
     def acknowledge_delivery(self, record: Record, kind: AcknowledgeType, on_outcome: OnOutcome | None) -> bool:
         """Open window, any thread. True if the poll is to be woken: it waits for room, and there is some.
@@ -272,9 +280,9 @@ class Deliveries:
                 self._announce_once()
                 return self.has_found_room()
         if not _is_lost(record):
-            raise _not_in_flight(record.topic, record.partition, record.offset)
+            raise not_in_flight(record.topic, record.partition, record.offset)
         if on_outcome is not None:
-            on_outcome(_given_up(record))
+            on_outcome(given_up(record))
         return False
 
     def acknowledge_all(self, places: Iterable[Places], kind: AcknowledgeType) -> IllegalStateError | None:
@@ -290,9 +298,9 @@ class Deliveries:
                 self._finish_leaving()
             for lock, topic, partition, offsets in places:
                 if not self._explicit:
-                    return _implicit()
+                    return implicit()
                 left = self._acknowledge_each(lock, topic, partition, offsets, kind)
-                errors += [_not_in_flight(topic, partition, offset) for offset in left[:1]]
+                errors += [not_in_flight(topic, partition, offset) for offset in left[:1]]
         return errors[0] if errors else None
 
     def _acknowledge_each(
@@ -329,7 +337,7 @@ class Deliveries:
         Raises IllegalStateError in implicit mode, or if the record is not in flight.
         """
         if not self._explicit:
-            raise _implicit()
+            raise implicit()
         with self.guard:
             if self.is_closed:
                 raise ConsumerClosedError("This consumer has already been closed.")
@@ -341,7 +349,7 @@ class Deliveries:
                     self._announce_once()
                     return
         if not _is_lost(record):
-            raise _not_in_flight(record.topic, record.partition, record.offset)
+            raise not_in_flight(record.topic, record.partition, record.offset)
 
     def _candidates(self, topic: str, partition: int, lock: AcquisitionLock | None) -> list[Delivery]:
         """What may hold the records of a place, the likeliest first.
@@ -364,7 +372,7 @@ class Deliveries:
     def override(self, topic: str, partition: int, offset: int, kind: AcknowledgeType) -> None:
         """Like `acknowledge`, for an offset whose record could not be delivered; InvalidArgumentError for RENEW."""
         if not self._explicit:
-            raise _implicit()
+            raise implicit()
         if kind is AcknowledgeType.RENEW:
             # Nothing would ever end the lock of a record that nobody holds.
             raise InvalidArgumentError(
@@ -578,23 +586,5 @@ def _nobody() -> None:
     """Who is told where nobody gathers between polls."""
 
 
-def _implicit() -> IllegalStateError:
-    return IllegalStateError(
-        "The consumer acknowledges implicitly; set share_acknowledgement_mode to explicit to do it yourself."
-    )
-
-
 def _is_lost(record: Record) -> bool:
     return record.lock is not None and record.lock.is_lost(record.offset)
-
-
-def _given_up(record: Record) -> InvalidRecordStateError:
-    return InvalidRecordStateError(
-        f"the lock of {record.topic}-{record.partition}@{record.offset} was lost before it was acknowledged"
-    )
-
-
-def _not_in_flight(topic: str, partition: int, offset: int) -> IllegalStateError:
-    return IllegalStateError(
-        f"The record of {topic}-{partition} at offset {offset} cannot be acknowledged: it is not in flight here."
-    )

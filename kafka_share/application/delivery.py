@@ -77,6 +77,8 @@ class Delivery:
         self.lock = lock
         self.node_id: int = fetched.node_id
         self.session_id: int = fetched.session_id
+        self.size_bytes: int = len(fetched.records)
+        """As it was received."""
         self.delivered_at_ms = 0
         """When the application was given records of it, and held none before."""
         self.ledger: Ledger = Ledger()

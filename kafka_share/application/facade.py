@@ -99,6 +99,7 @@ class ConsumerFacade(ConsumerMetrics, abc.ABC, Generic[K, V]):
             max_poll_records=config.max_poll_records,
             now_ms=clock_ms,
             window_records=config.explicit_window_records,
+            window_bytes=config.explicit_window_bytes,
             protects_locks=config.protect_locks,
             longest_work_ms=config.max_poll_interval_ms,
             guard=threading.RLock(),

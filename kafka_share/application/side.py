@@ -88,6 +88,7 @@ class ApplicationSide:
         max_poll_records: int,
         now_ms: Callable[[], int] = _standing_clock,
         window_records: int = 0,
+        window_bytes: int = 0,
         protects_locks: bool = False,
         longest_work_ms: int = 300_000,
         guard: AbstractContextManager[Any] | None = None,
@@ -101,6 +102,7 @@ class ApplicationSide:
         self.deliveries: Deliveries = Deliveries(
             explicit=explicit,
             window_records=window_records,
+            window_bytes=window_bytes,
             protects_locks=protects_locks,
             guard=self.guard,
             now_ms=now_ms,

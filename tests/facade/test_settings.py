@@ -67,8 +67,9 @@ def test_every_value_that_the_types_allow_is_taken(typed: Any, config: type[Clie
                         base.update(settings)
                 if "OAUTHBEARER" in (value,):
                     base["sasl_oauth_token_provider"] = Tokens()
-                if name == "explicit_window_records":
+                if name.startswith("explicit_window_"):
                     base["share_acknowledgement_mode"] = "explicit"
+                    base["explicit_window_records"] = 10
                 if name in ("sasl_mechanism", "sasl_plain_username", "sasl_plain_password") and value is None:
                     base = {key: value for key, value in base.items() if not key.startswith(("sasl_", "security_"))}
                 config.from_mapping({**base, name: value})

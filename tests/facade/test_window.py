@@ -149,6 +149,41 @@ def test_polls_bring_more_while_records_are_open_and_nothing_when_the_window_is_
     assert offsets(poll_until(consumer, 1)) == [3]
 
 
+def test_nothing_more_is_fetched_while_the_window_has_too_many_bytes(
+    broker: ReferenceBroker, make_consumer: MakeConsumer
+) -> None:
+    """Records of a kilobyte, one for each answer: three fill 2,500 bytes. One accepted, one more."""
+    consumer = windowed(make_consumer, 100, explicit_window_bytes=2_500, fetch_max_bytes=1)
+    for _ in range(5):
+        broker.produce("t", bytes(1_000))
+    records = poll_until(consumer, 3)
+    assert offsets(records) == [0, 1, 2]
+    broker.clear_requests()
+    assert list(consumer.poll(timeout_ms=50)) == []
+    assert broker.requests(FETCH) == []
+    consumer.acknowledge(records[1])
+    assert offsets(poll_until(consumer, 1)) == [3]
+
+
+def test_an_answer_counts_as_a_whole_while_one_of_its_records_is_open(
+    broker: ReferenceBroker, make_consumer: MakeConsumer
+) -> None:
+    """A poll that waits is woken when the last one is accepted."""
+    consumer = windowed(make_consumer, 100, explicit_window_bytes=2_500)
+    broker.produce_batch("t", [bytes(1_000)] * 3)
+    broker.produce("t", b"behind", partition=0)
+    records = poll_until(consumer, 3)
+    consumer.acknowledge_all(records[:2])
+    assert list(consumer.poll(timeout_ms=50)) == []
+    polled: queue.SimpleQueue[list[Record]] = queue.SimpleQueue()
+    thread = threading.Thread(target=lambda: polled.put(list(consumer.poll(timeout_ms=LONG_MS))))
+    thread.start()
+    wait_until(lambda: consumer._application.deliveries._waits_for_room)
+    consumer.acknowledge(records[2])
+    assert offsets(polled.get(timeout=patience_s())) == [3]
+    thread.join()
+
+
 def test_a_poll_that_waits_for_room_goes_on_when_another_thread_acknowledges(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:

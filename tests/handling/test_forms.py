@@ -13,6 +13,7 @@ from support.waiting import patience_s, wait_until
 
 from kafka_share.broker import ReferenceBroker
 from kafka_share.errors import BatchError, ConfigurationError, KafkaShareError, LockLostError
+from kafka_share.protocol.share_fetch import ShareFetchRequest
 from kafka_share.worker import Lease, Reject, ShareWorker
 
 
@@ -164,6 +165,37 @@ def test_a_batch_keeps_its_locks_and_is_ended_when_all_are_lost(form: str, broke
     assert batches.worker.inspect().counts.lost >= 3
 
 
+# ---- the window by bytes
+
+
+def test_a_window_by_bytes_bounds_what_is_here_and_what_is_asked_for(form: str, broker: ReferenceBroker) -> None:
+    """Records of a kilobyte in batches of one, and 5,000 bytes: ten at most are here at a time, of thirty."""
+    for _ in range(30):
+        broker.produce("t", bytes(1_000))
+    go_on = threading.Event()
+
+    def handle(record: Any, lease: Lease) -> Any:
+        if form == "tasks":
+            return until(go_on.is_set)
+        assert go_on.wait(patience_s())
+        return None
+
+    settings: dict[str, Any] = {"window_bytes": 5_000, "fetch.max.bytes": 9_000_000}
+    with Running(form, broker, handle, concurrency=50, **settings) as running:
+        running.wait_for(lambda: running.worker.inspect().counts.received >= 5)
+        running.wait_for(lambda: {one.max_bytes for one in fetches(broker)} == {5_000})
+        received = running.worker.inspect().counts.received
+        assert received <= 10
+        go_on.set()
+        running.wait_for(lambda: running.worker.inspect().counts.accepted == 30)
+
+
+def fetches(broker: ReferenceBroker) -> list[Any]:
+    """The requests for records so far."""
+    requests: list[Any] = [request for _, request in broker.requests(ShareFetchRequest.API_KEY)]
+    return [request for request in requests if request.max_bytes]
+
+
 # ---- slow and lost
 
 
@@ -229,6 +261,9 @@ def test_a_result_that_comes_after_the_lock_was_lost_is_reported(
     [
         ({"batch_records": 0}, "batch_records is 0"),
         ({"batch_wait_ms": -1}, "batch_wait_ms is -1"),
+        ({"window_bytes": 0}, "window_bytes is 0"),
+        ({"window_bytes": -1}, "explicit_window_bytes is -1"),
+        ({"explicit_window_bytes": 1}, "use window_bytes"),
         ({"batch_records": 50, "window_records": 20}, "at least batch_records, 50"),
         ({"batch_records": 5, "ordered_by": "key"}, "exclude each other"),
         ({"ordered_by": "value"}, 'ordered_by is "key"'),

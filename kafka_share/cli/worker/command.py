@@ -62,6 +62,10 @@ Exit codes:
     help="How many records may be here at a time.  [default: five, or two batches, for each handler]",
 )  # fmt: skip
 @click.option(
+    "--window-bytes", type=click.IntRange(1), metavar="N",
+    help="Fetch nothing more while what came with the records that are here has N bytes.",
+)  # fmt: skip
+@click.option(
     "--max-lease", "max_lease_ms", type=click.IntRange(1), default=900_000, show_default=True, metavar="MS",
     help="How long the lock of a record is renewed, in milliseconds.",
 )  # fmt: skip
@@ -95,6 +99,7 @@ def worker(
     batch_wait_ms: int,
     ordered_by_key: bool,
     window_records: int | None,
+    window_bytes: int | None,
     max_lease_ms: int,
     expected_ms: int | None,
     drain_timeout_ms: int,
@@ -120,6 +125,7 @@ def worker(
         "batch_wait_ms": batch_wait_ms,
         "ordered_by": "key" if ordered_by_key else None,
         "window_records": window_records,
+        "window_bytes": window_bytes,
         "max_lease_ms": max_lease_ms,
         "expected_ms": expected_ms,
         "drain_timeout_ms": drain_timeout_ms,
