@@ -28,6 +28,7 @@ import attrs
 import click
 import pytest
 import trustme
+import yaml
 from support.asgi import serving
 from support.documentation import ROOT, Block, anchors, blocks_of, environment, links_of, pages, prose_of, table_below
 from support.waiting import patience_s, wait_until
@@ -58,6 +59,7 @@ from kafka_share.core.log_events import LOG_EVENTS
 from kafka_share.core.metrics.metric_table import METRICS, NODE_METRICS, WORKER_METRICS
 from kafka_share.errors import ConfigurationError
 from kafka_share.foreign_settings import REFUSED_BY_ALL, REFUSED_BY_CONSUMERS, RENAMED
+from kafka_share.handling.jobs import CANCEL_GRACE_MS
 from kafka_share.protocol.messages import MESSAGES
 from kafka_share.protocol.share_fetch import ShareFetchRequest
 from kafka_share.worker import Counts, RunningRecord, ShareWorker, WorkerState
@@ -480,6 +482,22 @@ def allowed_values(key: ConfigKey) -> str:
     if key.choices:
         return ", ".join(key.choices)
     return "true, false" if key.type.name == "BOOLEAN" else "latest, earliest, by_duration:…"
+
+
+def test_the_grace_of_the_deployment_is_longer_than_the_drain_of_its_program() -> None:
+    """Kubernetes would kill what may still end; the port of the probe is that of the program."""
+    page = ROOT / "docs" / "kubernetes.md"
+    program = next(block.code for block in blocks_of(page) if block.language == "python")
+    documents = [yaml.safe_load(block.code) for block in blocks_of(page) if block.language == "yaml"]
+    assert [one["kind"] for one in documents] == ["Deployment", "ScaledObject"]
+    pod = documents[0]["spec"]["template"]["spec"]
+    drain_timeout_ms = int(re.findall(r"drain_timeout_ms=([\d_]+)", program)[0])
+    assert pod["terminationGracePeriodSeconds"] * 1_000 >= drain_timeout_ms + CANCEL_GRACE_MS + 10_000
+    (container,) = pod["containers"]
+    ports = {container[probe]["httpGet"]["port"] for probe in ("livenessProbe", "startupProbe")}
+    assert ports == {one["containerPort"] for one in container["ports"]}
+    assert all(f'("", {port})' in program for port in ports)
+    assert documents[1]["spec"]["scaleTargetRef"]["name"] == documents[0]["metadata"]["name"]
 
 
 # ---- links and files

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import pickle
 from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any
@@ -186,6 +187,16 @@ def test_a_wrapped_handler_is_to_a_worker_what_it_was(seen: Seen) -> None:
 
     assert not inspect.iscoroutinefunction(spans(Plain()))
     assert list(inspect.signature(spans(Plain())).parameters) == ["record"]
+
+
+@ProcessSpans("g")
+def decorated(record: Any) -> None:
+    """As at the top of a module of the user's."""
+
+
+def test_a_decorated_handler_can_be_sent_to_another_process() -> None:
+    """A worker with processes sends it by its name, which is that of what the decorator made."""
+    assert pickle.loads(pickle.dumps(decorated)) is decorated
 
 
 def test_each_try_of_a_worker_is_a_span_of_the_writers_trace(form: str, broker: ReferenceBroker, seen: Seen) -> None:
