@@ -17,7 +17,7 @@ import attrs
 from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.metrics.measurements import WorkerMeasurements
 from kafka_share.errors import ConsumerClosedError, DataError, IllegalStateError, KafkaShareError
-from kafka_share.handling.job import Call, Job, Record
+from kafka_share.handling.job import Call, Job, Record, places_of
 from kafka_share.handling.jobs import ACCEPT, Command, Counts, Event, Jobs, Produce, Settle, Start, Tell
 from kafka_share.handling.lease import Lease
 from kafka_share.handling.leasing import Leasing
@@ -239,10 +239,11 @@ class Driver(abc.ABC):
         if not log.isEnabledFor(level):
             return
         job, error = command.job, command.error
-        text = f"{self.plan.handler_name} {job.place} (delivery {job.record.delivery_count})"
-        if command.more:
-            text += f" and {command.more} more of its batch"
-        text += f": {command.event.value}"
+        place, which = job.place, f"delivery {job.record.delivery_count}"
+        if command.others:
+            records = [one.record for one in (job, *command.others)]
+            place, which = places_of(records), f"{len(records)} records of a batch, each"
+        text = f"{self.plan.handler_name} {place} ({which}): {command.event.value}"
         if command.event is Event.DEAD_LETTER and job.copy is not None:
             text += f" '{job.copy.topic}'"
         if command.running_for_ms:

@@ -6,6 +6,9 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 import attrs
@@ -13,6 +16,23 @@ import attrs
 from kafka_share.records import AcknowledgeType, ShareRecord
 
 Record: TypeAlias = ShareRecord[Any, Any]
+_partition_of = attrgetter("topic", "partition")
+_place_of = attrgetter("topic", "partition", "offset")
+
+
+def places_of(records: Iterable[Record]) -> str:
+    """Where they are, such as "t-0@3,7-9 t-1@0", for logs and names: never the payload."""
+    shown = []
+    for (topic, partition), here in groupby(sorted(records, key=_place_of), _partition_of):
+        spans: list[list[int]] = []
+        for offset in [record.offset for record in here]:
+            if spans and offset <= spans[-1][1] + 1:
+                spans[-1][1] = offset
+            else:
+                spans.append([offset, offset])
+        offsets = ",".join([f"{first}-{last}" if first < last else f"{first}" for first, last in spans])
+        shown.append(f"{topic}-{partition}@{offsets}")
+    return " ".join(shown)
 
 
 class Stage(enum.Enum):
@@ -76,8 +96,7 @@ class Call:
     @property
     def place(self) -> str:
         """For logs and names: never the payload."""
-        first, *more = self.jobs
-        return f"{first.place} and {len(more)} more" if more else first.place
+        return self.jobs[0].place if len(self.jobs) == 1 else places_of(self.records)
 
     @property
     def tries(self) -> int:

@@ -129,14 +129,14 @@ class Event(enum.Enum):
 
 @attrs.define
 class Tell:
-    """Log what has happened to a record, and to `more` others in the same way by the same call."""
+    """Log what has happened to a record, and by the same call to `others` of its batch."""
 
     event: Event
     job: Job
     error: BaseException | None = None
     pause_ms: int = 0
     running_for_ms: int = 0
-    more: int = 0
+    others: list[Job] = attrs.field(factory=list)
 
 
 Command: TypeAlias = Start | Cancel | Produce | Settle | Tell
@@ -550,14 +550,14 @@ class Jobs:
     def _tell(self, event: Event, job: Job, error: BaseException | None = None, pause_ms: int = 0) -> None:
         told = self._told
         if told is not None and error is not None and told.error is error and told.event is event:
-            told.more += 1  # a batch has failed as a whole: one line says so
+            told.others.append(job)  # a batch has failed as a whole: one line says so
             return
         self._told = Tell(event, job, error, pause_ms)
         self._commands.append(self._told)
 
     def _tell_slow(self, call: Call, now_ms: int) -> None:
-        running_for_ms, more = now_ms - call.since_ms, len(call.jobs) - 1
-        self._commands.append(Tell(Event.SLOW, call.jobs[0], running_for_ms=running_for_ms, more=more))
+        first, *others = call.jobs
+        self._commands.append(Tell(Event.SLOW, first, running_for_ms=now_ms - call.since_ms, others=others))
 
     def check(self) -> None:
         """Invariants; tests call it after every step."""

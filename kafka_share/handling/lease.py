@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from kafka_share.handling.job import Record
+from kafka_share.handling.job import Record, places_of
 
 
 class Lease:
@@ -41,7 +41,4 @@ class Lease:
         self.ended.set()
 
     def __repr__(self) -> str:
-        first = self._records[0]
-        more = f" and {len(self._records) - 1} more" if len(self._records) > 1 else ""
-        place = f"{first.topic}-{first.partition}@{first.offset}{more}"
-        return f"<Lease of {place}: {self.reason or f'{self.remaining_ms()} ms'}>"
+        return f"<Lease of {places_of(self._records)}: {self.reason or f'{self.remaining_ms()} ms'}>"

@@ -165,6 +165,22 @@ def test_a_batch_keeps_its_locks_and_is_ended_when_all_are_lost(form: str, broke
     assert batches.worker.inspect().counts.lost >= 3
 
 
+def test_each_record_of_a_batch_that_is_given_up_is_named(
+    form: str, broker: ReferenceBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In one line, with one traceback: nothing disappears without a word."""
+    produce(broker, 5)
+
+    def handle(records: Any, lease: Lease) -> None:
+        raise PermanentError("for ever")
+
+    with Batches(form, broker, handle, batch_records=5, on_error={PermanentError: Reject()}) as batches:
+        wait_until(lambda: batches.worker.inspect().counts.rejected == 5)
+    (line,) = [one for one in caplog.records if "is rejected" in one.getMessage()]
+    assert "t-0@0-4 (5 records of a batch, each)" in line.getMessage()
+    assert line.exc_info is not None
+
+
 # ---- the window by bytes
 
 

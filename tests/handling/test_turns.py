@@ -9,6 +9,7 @@ import pytest
 from handling.given import Driven, jobs, record
 
 from kafka_share.errors import BatchError, InvalidArgumentError
+from kafka_share.handling.job import places_of
 from kafka_share.handling.jobs import Phase
 from kafka_share.handling.policy import OnError, Reject, Release, Retry
 from kafka_share.handling.turns import ByKey, InBatches, key_of
@@ -171,7 +172,7 @@ def test_a_batch_that_fails_is_tried_again_one_record_at_a_time() -> None:
     driven.arrive(*map(record, range(3)))
     driven.finish(0, OSError())
     assert driven.told == [(0, "WILL_RETRY")]
-    assert driven.tells[0].more == 2
+    assert [one.record.offset for one in driven.tells[0].others] == [1, 2]
     driven.poll(1_000)
     assert driven.calls == [[0, 1, 2], [0], [1]]
     driven.finish(0, now_ms=1_000)
@@ -289,7 +290,13 @@ def test_a_slow_batch_is_told_once_for_all_its_records() -> None:
     driven.arrive(*map(record, range(3)))
     driven.poll(100)
     assert driven.told == [(0, "SLOW")]
-    assert driven.tells[0].more == 2
+    assert [one.record.offset for one in driven.tells[0].others] == [1, 2]
+
+
+def test_places_are_shown_in_few_words() -> None:
+    batch = [record(offset) for offset in (9, 3, 7, 8)] + [record(0).__replace__(partition=1)]
+    assert places_of(batch) == "t-0@3,7-9 t-1@0"
+    assert places_of(batch[:1]) == "t-0@9"
 
 
 # ---- all of it
