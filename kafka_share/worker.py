@@ -28,13 +28,13 @@ from kafka_share.errors import (
     KafkaShareError,
     LockLostError,
 )
+from kafka_share.handling.counts import Counts
 from kafka_share.handling.driver import Driver
 from kafka_share.handling.job import Job
-from kafka_share.handling.jobs import Counts
 from kafka_share.handling.lease import Lease
 from kafka_share.handling.leasing import Leasing
 from kafka_share.handling.plan import Plan
-from kafka_share.handling.policy import DeadLetter, OnError, Policy, Reject, Release, Retry
+from kafka_share.handling.policy import DeadLetter, OnError, Policy, Reject, Release, Retry, RetryTopic
 from kafka_share.handling.processes import ProcessDriver
 from kafka_share.handling.tasks import TaskDriver
 from kafka_share.handling.threads import ThreadDriver
@@ -50,7 +50,7 @@ from kafka_share.settings import ShareConsumerSettings
 __all__ = [
     "AiokafkaProducer", "BatchError", "ConfluentProducer", "Counts", "DeadLetter", "HandlerProcessError",
     "KafkaPythonProducer", "Lease", "LockLostError", "OutgoingRecord", "RecordProducer", "Reject", "Release", "Retry",
-    "RunningRecord", "ShareWorker", "WorkerState",
+    "RetryTopic",    "RunningRecord", "ShareWorker", "WorkerState",
 ]  # fmt: skip
 
 Handler: TypeAlias = (
@@ -125,9 +125,9 @@ class ShareWorker(Generic[K, V]):
     The locks of records are renewed from their receipt on, for `max_lease_ms`. A record whose lock was lost is
     delivered again: its handler is cancelled (`async def`) or told (`Lease.ended`), and its result counts for nothing.
 
-    - `on_error`: exception class → `Retry`, `Release`, `Reject`, `DeadLetter`, or a function of the exception that
-      returns one of them. The closest class counts. It adds to the default: `Retry()` for every exception, and
-      `Release(5_000)` for a value that cannot be deserialized.
+    - `on_error`: exception class → `Retry`, `RetryTopic`, `Release`, `Reject`, `DeadLetter`, or a function of the
+      exception that returns one of them. The closest class counts. It adds to the default: `Retry()` for every
+      exception, and `Release(5_000)` for a value that cannot be deserialized.
     - `max_deliveries`: on this delivery of a record, and on the group's last one, a release becomes what
       `on_last_delivery` says: `Reject()`, the default, or `DeadLetter()`.
     - `producer`: writes dead letters. Default: a `KafkaProducer` of kafka-python with the connection and security

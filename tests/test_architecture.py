@@ -85,8 +85,9 @@ NOT_MACHINES: Final = {
     "native/__init__.py",  # the variable that chooses
 }
 ALSO_MACHINES: Final = {
-    "handling/job.py", "handling/jobs.py", "handling/policy.py", "handling/slowness.py", "handling/turns.py",
-    "network/wire.py", "producing/dead_letters.py", "spark/lease.py", "spark/lease_book.py", "spark/offsets.py",
+    "handling/counts.py", "handling/job.py", "handling/jobs.py", "handling/policy.py", "handling/slowness.py",
+    "handling/turns.py", "network/wire.py", "producing/dead_letters.py", "producing/retries.py", "spark/lease.py",
+    "spark/lease_book.py", "spark/offsets.py",
 }  # fmt: skip
 
 KAFKA_PYTHON_IN: Final = {"network", "producing", "cli"}

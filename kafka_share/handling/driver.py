@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import logging
+import time
 from collections import deque
 from functools import partial
 from typing import Final
@@ -17,8 +18,9 @@ import attrs
 from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.metrics.measurements import WorkerMeasurements
 from kafka_share.errors import ConsumerClosedError, DataError, IllegalStateError, KafkaShareError
-from kafka_share.handling.job import Call, Job, Record, places_of
-from kafka_share.handling.jobs import ACCEPT, Command, Counts, Event, Jobs, Produce, Settle, Start, Tell
+from kafka_share.handling.counts import Counts
+from kafka_share.handling.job import Call, Copy, Job, Record, places_of
+from kafka_share.handling.jobs import ACCEPT, Command, Event, Jobs, Produce, Settle, Start, Tell
 from kafka_share.handling.lease import Lease
 from kafka_share.handling.leasing import Leasing
 from kafka_share.handling.plan import Plan
@@ -26,7 +28,8 @@ from kafka_share.harmless import excerpt
 from kafka_share.network.clock import clock_ms
 from kafka_share.producing.dead_letters import dead_letter
 from kafka_share.producing.kafka_python import OwnKafkaPythonProducer
-from kafka_share.producing.producer import RecordProducer
+from kafka_share.producing.producer import OutgoingRecord, RecordProducer
+from kafka_share.producing.retries import retry_copy
 from kafka_share.records import AcknowledgeType
 
 log: logging.Logger = logging.getLogger("kafka_share.worker")
@@ -38,10 +41,16 @@ CLOSE_AT_ONCE_MS: Final = 1_000
 
 _LEVELS: Final = {
     Event.WILL_RETRY: logging.INFO,
+    Event.DEFERRED: logging.INFO,
     Event.LAST_DELIVERY: logging.ERROR,
     Event.LEFT_WITHOUT_COPY: logging.ERROR,
 }
 """Of what is logged; all else is a WARNING."""
+
+
+def wall_ms() -> int:
+    """The time of day, in milliseconds since 1970: only records of retry topics are compared with it."""
+    return time.time_ns() // 1_000_000
 
 
 class Driver(abc.ABC):
@@ -184,10 +193,14 @@ class Driver(abc.ABC):
         told = partial(self._on_produced, command.job)
         self._has_produced = True
         try:
-            copy = command.copy
-            self._producer.produce(dead_letter(command.job.record, copy.topic, self._group_id, copy.error), told)
+            self._producer.produce(self._written(command.job.record, command.copy), told)
         except Exception as error:  # noqa: BLE001 - an application's producer may raise anything: the record stays
             told(error)
+
+    def _written(self, record: Record, copy: Copy) -> OutgoingRecord:
+        if copy.attempt:
+            return retry_copy(record, copy.topic, copy.attempt, wall_ms() + copy.delay_ms)
+        return dead_letter(record, copy.topic, self._group_id, copy.error)
 
     def _on_produced(self, job: Job, error: Exception | None) -> None:
         """Called by any thread."""
@@ -244,7 +257,7 @@ class Driver(abc.ABC):
             records = [one.record for one in (job, *command.others)]
             place, which = places_of(records), f"{len(records)} records of a batch, each"
         text = f"{self.plan.handler_name} {place} ({which}): {command.event.value}"
-        if command.event is Event.DEAD_LETTER and job.copy is not None:
+        if command.event in (Event.DEAD_LETTER, Event.DEFERRED) and job.copy is not None:
             text += f" '{job.copy.topic}'"
         if command.running_for_ms:
             text += f", {command.running_for_ms} ms so far"
@@ -267,9 +280,9 @@ class Driver(abc.ABC):
         counts, left = self.jobs.counts, len(self.jobs.running())
         log.info(
             "the worker has ended: %d received (%d of them again), %d accepted, %d released, %d rejected, "
-            "%d dead-lettered, %d lost, %d of unknown outcome, %d handlers still running",
+            "%d dead-lettered, %d deferred, %d lost, %d of unknown outcome, %d handlers still running",
             counts.received, counts.redelivered, counts.accepted, counts.released, counts.rejected,
-            counts.dead_lettered, counts.lost, counts.unknown, left,
+            counts.dead_lettered, counts.deferred, counts.lost, counts.unknown, left,
         )  # fmt: skip
         if self._fatal is not None:
             raise self._fatal

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
+from kafka_share.errors import BatchError
 from kafka_share.records import AcknowledgeType, ShareRecord
 
 Record: TypeAlias = ShareRecord[Any, Any]
@@ -52,6 +53,10 @@ class Copy:
     topic: str
     error: Exception
     """Why it goes there."""
+    attempt: int = 0
+    """Which copy in a retry topic it is, from 1; 0: a dead letter."""
+    delay_ms: int = 0
+    """How long after its writing a copy in a retry topic is to be tried."""
 
 
 @attrs.define(eq=False)
@@ -76,6 +81,8 @@ class Job:
     copy: Copy | None = None
     """The record is given up when this is written."""
     copies_failed: int = 0
+    is_early: bool = False
+    """WAITING: it comes from a retry topic, and its time has not come."""
     kind: AcknowledgeType | None = None
     """SETTLING: how it was acknowledged."""
 
@@ -111,3 +118,18 @@ class Call:
     def is_lost(self) -> bool:
         """Whether no record is left whose result counts."""
         return all(job.is_lost for job in self.jobs)
+
+    def outcomes(self, error: BaseException) -> list[BaseException | None]:
+        """What the failure of the call means for each of its records."""
+        if not isinstance(error, BatchError):
+            return [error] * len(self.jobs)
+        failures = {(one.topic, one.partition, one.offset): failure for one, failure in error.failures.items()}
+        outcomes: list[BaseException | None] = [
+            failures.pop((one.topic, one.partition, one.offset), None) for one in self.records
+        ]
+        if failures:
+            error.add_note(
+                f"{len(failures)} of its records were not in the batch, so all of the batch counts as failed"
+            )
+            return [error] * len(self.jobs)
+        return outcomes

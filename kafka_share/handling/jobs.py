@@ -9,8 +9,9 @@ A record's way:
     arrived ─► READY ─► RUNNING ─► SETTLING ─► gone, when the acknowledgement has its outcome
                  ▲         │           ▲
                  └─ WAITING ◄──────────┘   WAITING: its handler failed, and is called again after a pause
-    RUNNING ─► PRODUCING ─► SETTLING   PRODUCING: its copy is written to a dead-letter topic. If that fails, it is
-                                       WAITING, and the copy is produced again
+    RUNNING ─► PRODUCING ─► SETTLING   PRODUCING: its copy is written to a dead-letter or retry topic. If that fails, it
+                                       is WAITING, and the copy is produced again
+    arrived ─► WAITING ─► READY        a copy from a retry topic, whose time has not come
     A lost lock ends READY, WAITING and PRODUCING at once; RUNNING is cancelled, and its result counts for nothing.
 
 Whose turn it is, and how many records one call of the handler gets, `turns` decides.
@@ -26,7 +27,6 @@ import attrs
 
 from kafka_share.core.metrics.measurements import WorkerMeasurements
 from kafka_share.errors import (
-    BatchError,
     ConsumerClosedError,
     FencedLeaderEpochError,
     IllegalStateError,
@@ -37,10 +37,20 @@ from kafka_share.errors import (
     NotLeaderOrFollowerError,
     ShareSessionNotFoundError,
 )
+from kafka_share.handling.counts import Counts
 from kafka_share.handling.job import Call, Copy, Job, Record, Stage
-from kafka_share.handling.policy import DeadLetter, Policy, Reject, Release, Retry
+from kafka_share.handling.policy import (
+    MAX_RETRY_DELAY_MS,
+    DeadLetter,
+    Ending,
+    Policy,
+    Release,
+    Retry,
+    RetryTopic,
+)
 from kafka_share.handling.slowness import Slowness
 from kafka_share.handling.turns import InOrder, Turns
+from kafka_share.producing.retries import returned
 from kafka_share.records import AcknowledgeType
 
 ACCEPT: Final = AcknowledgeType.ACCEPT
@@ -116,6 +126,7 @@ class Event(enum.Enum):
     GIVEN_BACK = "its handler failed and it is released"
     REJECTED = "its handler failed and it is rejected"
     LAST_DELIVERY = "its handler failed on its last delivery and it is rejected"
+    DEFERRED = "its handler failed and it goes to the retry topic"
     DEAD_LETTER = "its handler failed and it goes to the dead-letter topic"
     NOT_PRODUCED = "its copy could not be written, which is tried again"
     PRODUCED_IN_VAIN = "its copy was written after it was given up here, so it may be delivered again"
@@ -140,44 +151,6 @@ class Tell:
 
 
 Command: TypeAlias = Start | Cancel | Produce | Settle | Tell
-
-
-@attrs.define
-class Counts:
-    """Records since the start, by what happened to them."""
-
-    received: int = 0
-    """Delivered to this worker."""
-    redelivered: int = 0
-    """Of these, on their second or a later delivery."""
-    accepted: int = 0
-    released: int = 0
-    rejected: int = 0
-    dead_lettered: int = 0
-    """Accepted after a copy was written to a dead-letter topic."""
-    failed: int = 0
-    """How often a handler raised, or a value could not be deserialized."""
-    retried: int = 0
-    """How often a handler was to be called again under the same lock."""
-    lost: int = 0
-    """Records whose lock was lost before they were settled. They are delivered again."""
-    late: int = 0
-    """Records whose handler succeeded after the lock was lost, so that they were not accepted (`LockLostError`)."""
-    unknown: int = 0
-    """Acknowledgements that failed, or whose outcome is not known. The records may be delivered again."""
-
-    def add_outcome(self, job: Job, error: KafkaShareError | None) -> None:
-        """The acknowledgement of this record was applied, or this is why not."""
-        if error is not None:
-            self.unknown += 1
-        elif job.kind is ACCEPT and job.copy is not None:
-            self.dead_lettered += 1
-        elif job.kind is ACCEPT:
-            self.accepted += 1
-        elif job.kind is REJECT:
-            self.rejected += 1
-        else:
-            self.released += 1
 
 
 class Jobs:
@@ -220,15 +193,19 @@ class Jobs:
 
     # ---- what has happened
 
-    def arrived(self, records: Iterable[Record], now_ms: int) -> None:
-        """Records were delivered. Their leases begin."""
+    def arrived(self, records: Iterable[Record], now_ms: int, wall_ms: int | None = None) -> None:
+        """Records were delivered. Their leases begin. `wall_ms`: the time of day, for copies from a retry topic."""
         for record in records:
             job = Job(record, now_ms + self._max_lease_ms, self._successes)
             self.counts.received += 1
             self.counts.redelivered += record.delivery_count > 1
             self._jobs[job] = None
+            wait_ms = 0 if wall_ms is None else returned(record).not_before_ms - wall_ms
             if record.error is not None:
                 self._failed(job, record.error, now_ms)
+            elif wait_ms > 0:
+                job.is_early = True
+                self._put_off(job, now_ms + min(wait_ms, MAX_RETRY_DELAY_MS))
             else:
                 self._make_ready(job, now_ms)
         if self.phase is not Phase.RUNNING:
@@ -248,7 +225,7 @@ class Jobs:
             self._succeeded(job)
 
     def _ended_with(self, error: BaseException, call: Call, now_ms: int) -> None:
-        outcomes = list(zip(call.jobs, _outcomes(call, error), strict=True))
+        outcomes = list(zip(call.jobs, call.outcomes(error), strict=True))
         for job in [job for job, failure in outcomes if failure is None]:
             self._succeeded(job)
         new_failures = self._new_failures
@@ -305,6 +282,8 @@ class Jobs:
             self.phase = Phase.DRAINING
             self._ends_at_ms = now_ms + self._drain_timeout_ms
             self._give_back()
+            for job in self._waiting:
+                job.due_at_ms = now_ms if job.is_early else job.due_at_ms
 
     def abort(self, now_ms: int) -> None:
         """Cancel what runs, and wait for nothing."""
@@ -345,6 +324,8 @@ class Jobs:
         self._end_leases(now_ms)
         for job in [job for job in self._waiting if job.due_at_ms <= now_ms]:
             del self._waiting[job]
+            if job.is_early:
+                self._begin_lease(job, now_ms)
             if job.copy is None:
                 self._make_ready(job, now_ms)
             else:
@@ -375,7 +356,7 @@ class Jobs:
     def leased(self, now_ms: int) -> list[Record]:
         """The records whose locks are to be renewed when that is due. Any thread."""
         ours = [job for job in list(self._jobs) if not job.is_lost]
-        return [job.record for job in ours if now_ms < job.lease_ends_at_ms or job.copy is not None]
+        return [job.record for job in ours if now_ms < job.lease_ends_at_ms or job.copy is not None or job.is_early]
 
     def unsettled(self) -> list[Job]:
         """The records that are ours, as far as is known: the driver looks whether their locks are lost."""
@@ -469,8 +450,14 @@ class Jobs:
             action = Release() if is_hurried else action.then
         self._give_up(job, action, error)
 
-    def _give_up(self, job: Job, action: Release | Reject | DeadLetter, error: Exception) -> None:
-        record, event = job.record, Event.REJECTED
+    def _give_up(self, job: Job, action: Ending | RetryTopic, error: Exception) -> None:
+        record, event, origin = job.record, Event.REJECTED, returned(job.record)
+        if isinstance(action, RetryTopic):
+            if origin.attempt < action.attempts:
+                self._tell(Event.DEFERRED, job, error, action.delay_ms)
+                self._produce(job, Copy(action.topic, error, origin.attempt + 1, action.delay_ms))
+                return
+            action = action.then
         if isinstance(action, Release):
             if not self._policy.is_last(record.delivery_count, record.is_last_delivery):
                 self._tell(Event.GIVEN_BACK, job, error, action.delay_ms)
@@ -479,7 +466,7 @@ class Jobs:
             action, event = self._policy.on_last_delivery, Event.LAST_DELIVERY
         if isinstance(action, DeadLetter):
             self._tell(Event.DEAD_LETTER, job, error)
-            self._produce(job, Copy(action.topic_for(record.topic), error))
+            self._produce(job, Copy(action.topic_for(origin.topic), error))
         else:
             self._tell(event, job, error)
             self._settle(job, REJECT)
@@ -492,8 +479,7 @@ class Jobs:
         """The record stays, unless the worker stops and it has another delivery."""
         pause_ms = min(PRODUCE_BACKOFF_MAX_MS, PRODUCE_BACKOFF_MS << min(job.copies_failed, 10))
         job.copies_failed += 1
-        job.stage, job.due_at_ms = Stage.WAITING, now_ms + pause_ms
-        self._waiting[job] = None
+        self._put_off(job, now_ms + pause_ms)
         self._tell(Event.NOT_PRODUCED, job, error, pause_ms)
         if self.phase is not Phase.RUNNING:
             self._give_back()
@@ -515,11 +501,20 @@ class Jobs:
         return until_ms < job.lease_ends_at_ms
 
     def _wait(self, job: Job, error: Exception, pause_ms: int, now_ms: int) -> None:
-        job.stage = Stage.WAITING
-        job.due_at_ms = now_ms + pause_ms
-        self._waiting[job] = None
+        self._put_off(job, now_ms + pause_ms)
         self.counts.retried += 1
         self._tell(Event.WILL_RETRY, job, error, pause_ms)
+
+    def _put_off(self, job: Job, until_ms: int) -> None:
+        job.stage, job.due_at_ms = Stage.WAITING, until_ms
+        self._waiting[job] = None
+
+    def _begin_lease(self, job: Job, now_ms: int) -> None:
+        """The time before its time does not count. It stands behind all others: its lease ends last."""
+        del self._jobs[job]
+        job.is_early = job.is_overdue = False
+        job.lease_ends_at_ms = now_ms + self._max_lease_ms
+        self._jobs[job] = None
 
     def _settle(self, job: Job, kind: AcknowledgeType, delay_ms: int = 0) -> None:
         self._end(job)
@@ -569,20 +564,13 @@ class Jobs:
         assert all(job.copy is not None for job in self._producing())
         assert Stage.SETTLING not in stages
         counts = self.counts
-        ended = counts.accepted + counts.released + counts.rejected + counts.dead_lettered + counts.unknown
+        ended = (
+            counts.accepted
+            + counts.released
+            + counts.rejected
+            + counts.dead_lettered
+            + counts.deferred
+            + counts.unknown
+        )
         lost_running = sum(job.is_lost for job in self._jobs)
         assert counts.received == ended + counts.lost - lost_running + self._settling + len(self._jobs)
-
-
-def _outcomes(call: Call, error: BaseException) -> list[BaseException | None]:
-    """What the failure of a call means for each of its records."""
-    if not isinstance(error, BatchError):
-        return [error] * len(call.jobs)
-    failures = {(one.topic, one.partition, one.offset): failure for one, failure in error.failures.items()}
-    outcomes: list[BaseException | None] = [
-        failures.pop((one.topic, one.partition, one.offset), None) for one in call.records
-    ]
-    if failures:
-        error.add_note(f"{len(failures)} of its records were not in the batch, so all of the batch counts as failed")
-        return [error] * len(call.jobs)
-    return outcomes

@@ -16,7 +16,14 @@ from kafka_share.config_checks import whole_number
 from kafka_share.errors import ConfigurationError, RecordDeserializationError
 from kafka_share.producing.dead_letters import default_topic
 
+MAX_RETRY_DELAY_MS: Final = 86_400_000
+"""No record of a retry topic waits for longer, whatever its headers say."""
 _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
+
+
+def _topic_name(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    if not (isinstance(value, str) and _TOPIC.fullmatch(value)):
+        raise ConfigurationError(f"{attribute.name} is {value!r}: write the name of a topic")
 
 
 @attrs.frozen
@@ -32,13 +39,8 @@ class DeadLetter:
     the headers as they were received, and headers that say where it comes from and why.
     """
 
-    topic: str | None = attrs.field(default=None)
+    topic: str | None = attrs.field(default=None, validator=attrs.validators.optional(_topic_name))
     """None: "dlq." and the name of the record's topic. It has to exist, unless brokers create topics by themselves."""
-
-    @topic.validator
-    def _check_topic(self, _: object, value: object) -> None:
-        if value is not None and not (isinstance(value, str) and _TOPIC.fullmatch(value)):
-            raise ConfigurationError(f"the topic of dead letters is {value!r}: write the name of a topic, or nothing")
 
     def topic_for(self, topic: str) -> str:
         """Where a record of this topic goes."""
@@ -56,6 +58,11 @@ class Release:
     """It stays locked for this long before, which spends nothing. At most 900,000 (15 minutes)."""
 
 
+def _end(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    if not isinstance(value, (Release, Reject, DeadLetter)):
+        raise ConfigurationError(f"{attribute.name} is {value!r}: write Release(…), Reject() or DeadLetter()")
+
+
 @attrs.frozen
 class Retry:
     """The handler is called again with the same record, which stays locked meanwhile: that spends no delivery.
@@ -71,21 +78,40 @@ class Retry:
     """Pause before the second try. It doubles with each further one…"""
     backoff_max_ms: int = attrs.field(default=60_000, validator=whole_number(1))
     """…up to this."""
-    then: Release | Reject | DeadLetter = attrs.field(default=Release())
+    then: Release | Reject | DeadLetter | RetryTopic = attrs.field(default=Release())
     """What becomes of a record that is given up."""
 
     @then.validator
-    def _check_then(self, _: object, value: object) -> None:
-        if not isinstance(value, (Release, Reject, DeadLetter)):
-            raise ConfigurationError(f"then is {value!r}: write Release(…), Reject() or DeadLetter()")
+    def _check_then(self, attribute: attrs.Attribute[Any], value: object) -> None:
+        if not isinstance(value, RetryTopic):
+            _end(self, attribute, value)
 
     def pause_ms(self, tries: int) -> int:
         """The pause after this many tries."""
         return min(self.backoff_max_ms, self.backoff_ms << min(tries - 1, 40))
 
 
-Action: TypeAlias = Retry | Release | Reject | DeadLetter
-_ACTIONS: Final = (Retry, Release, Reject, DeadLetter)
+@attrs.frozen
+class RetryTopic:
+    """A copy of the record is written to another topic, and then the record is accepted.
+
+    A worker that gets the copy waits until its time has come, and then calls the handler. Until it is written, the
+    record stays here under its lock. That takes neither a place in the window nor a delivery in the meantime.
+    """
+
+    topic: str = attrs.field(validator=_topic_name)
+    """It has to exist, unless brokers create topics by themselves. This worker reads it, or another one."""
+    delay_ms: int = attrs.field(default=60_000, validator=whole_number(0, MAX_RETRY_DELAY_MS))
+    """How long after the copy is written it is to be tried: at most a day."""
+    attempts: int = attrs.field(default=3, validator=whole_number(1))
+    """After this many copies, over all workers, the record is given up."""
+    then: Release | Reject | DeadLetter = attrs.field(default=Release(), validator=_end)
+    """What becomes of a record that is given up."""
+
+
+Ending: TypeAlias = Release | Reject | DeadLetter
+Action: TypeAlias = Retry | RetryTopic | Ending
+_ACTIONS: Final = (Retry, RetryTopic, Release, Reject, DeadLetter)
 ActionOrChooser: TypeAlias = Action | Callable[[Any], Action]
 OnError: TypeAlias = Mapping[type[Exception], ActionOrChooser]
 """Exception class → what to do, or a function of the exception that returns it. The closest class counts."""
@@ -119,8 +145,8 @@ class Policy:
                 raise ConfigurationError(f"on_error has the key {kind!r}: its keys are classes of exceptions")
             if not (isinstance(action, _ACTIONS) or _is_function(action)):
                 raise ConfigurationError(
-                    f"on_error[{kind.__name__}] is {action!r}: write Retry(…), Release(…), Reject(), DeadLetter() "
-                    f"or a function of the exception that returns one of them"
+                    f"on_error[{kind.__name__}] is {action!r}: write Retry(…), RetryTopic(…), Release(…), Reject(), "
+                    f"DeadLetter() or a function of the exception that returns one of them"
                 )
 
     def action_for(self, error: Exception) -> Action:
@@ -139,6 +165,7 @@ class Policy:
         """Where records of this topic may go, as far as that is known without an exception."""
         actions = [*self._actions.values(), self.on_last_delivery]
         actions += [action.then for action in actions if isinstance(action, Retry)]
+        actions += [action.then for action in actions if isinstance(action, RetryTopic)]
         return {action.topic_for(topic) for action in actions if isinstance(action, DeadLetter)}
 
     def is_last(self, delivery_count: int, is_last_delivery: bool | None) -> bool:
@@ -150,7 +177,7 @@ class Policy:
 def _checked(chosen: object, error: Exception) -> Action:
     if isinstance(chosen, _ACTIONS):
         return chosen
-    error.add_note(f"on_error returned {chosen!r}, which is no Retry, Release, Reject or DeadLetter")
+    error.add_note(f"on_error returned {chosen!r}, which is no action of a worker")
     return Retry()
 
 

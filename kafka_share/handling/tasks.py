@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 
 from kafka_share.errors import KafkaShareError, WakeupError
-from kafka_share.handling.driver import Driver
+from kafka_share.handling.driver import Driver, wall_ms
 from kafka_share.handling.job import Call
 from kafka_share.handling.lease import Lease
 from kafka_share.handling.leasing import AsyncLeasingConsumer
@@ -62,7 +62,7 @@ class TaskDriver(Driver):
             return
         if records:
             self._trouble = ""
-            self.jobs.arrived(records, clock_ms())
+            self.jobs.arrived(records, clock_ms(), wall_ms())
 
     async def _wait(self) -> None:
         with suppress(TimeoutError):

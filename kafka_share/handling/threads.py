@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 
 from kafka_share.errors import KafkaShareError, WakeupError
-from kafka_share.handling.driver import Driver
+from kafka_share.handling.driver import Driver, wall_ms
 from kafka_share.handling.job import Call
 from kafka_share.handling.lease import Lease
 from kafka_share.handling.leasing import LeasingConsumer
@@ -71,7 +71,7 @@ class ThreadDriver(Driver):
         if records:
             self._trouble = ""
             with self._lock:
-                self.jobs.arrived(records, clock_ms())
+                self.jobs.arrived(records, clock_ms(), wall_ms())
 
     def _wait(self) -> None:
         try:

@@ -12,7 +12,8 @@ from typing import Any, Final
 import attrs
 
 from kafka_share.harmless import excerpt
-from kafka_share.producing.producer import Headers, OutgoingRecord
+from kafka_share.producing.producer import OutgoingRecord
+from kafka_share.producing.retries import own_headers, returned
 from kafka_share.records import ShareRecord
 
 PREFIX: Final = "__dlq.errors."
@@ -42,26 +43,23 @@ def default_topic(topic: str) -> str:
 def dead_letter(record: ShareRecord[Any, Any], topic: str, group_id: str, error: BaseException) -> OutgoingRecord:
     """The record for a dead-letter topic, after this error. Key, value and headers are as they were received.
 
-    Headers of an earlier dead letter are replaced. Raises `AttributeError` for a record without its bytes.
+    Headers of an earlier dead letter are replaced. A record from a retry topic is named by the place that it had first.
+    Raises `AttributeError` for a record without its bytes.
     """
+    origin = returned(record)
     said = {
-        TOPIC: record.topic,
-        PARTITION: str(record.partition),
-        OFFSET: str(record.offset),
+        TOPIC: origin.topic,
+        PARTITION: str(origin.partition),
+        OFFSET: str(origin.offset),
         GROUP: group_id,
         DELIVERY_COUNT: str(record.delivery_count),
         MESSAGE: _WHY,
         EXCEPTION_CLASS: class_name(error),
         EXCEPTION_MESSAGE: _text(error),
-        TIMESTAMP: str(record.timestamp),
+        TIMESTAMP: str(origin.timestamp),
     }
     headers = (*own_headers(record.headers), *((name, value.encode()) for name, value in said.items()))
     return OutgoingRecord(topic, record.raw_key, record.raw_value, headers)
-
-
-def own_headers(headers: Iterable[tuple[str, bytes | None]]) -> Headers:
-    """The headers without those of a dead letter."""
-    return tuple((name, value) for name, value in headers if not name.startswith(PREFIX))
 
 
 def class_name(error: BaseException) -> str:

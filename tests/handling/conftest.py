@@ -44,7 +44,7 @@ class Running:
 
         servers = {"bootstrap_servers": broker.bootstrap_servers, "group_id": GROUP}
         self.worker: ShareWorker[Any, Any] = ShareWorker(
-            "t", on_thread if form == "threads" else as_task, **{**servers, **settings}
+            settings.pop("topics", "t"), on_thread if form == "threads" else as_task, **{**servers, **settings}
         )
         self._thread = threading.Thread(target=self._run, name="the worker's run")
 

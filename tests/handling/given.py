@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafka_share.handling.job import Call, Job
+from kafka_share.handling.job import Call, Copy, Job
 from kafka_share.handling.jobs import Cancel, Command, Jobs, Produce, Settle, Start, Tell
 from kafka_share.handling.policy import DeadLetter, OnError, Policy, Reject
 from kafka_share.handling.turns import Turns
@@ -61,6 +61,7 @@ class Driven:
         self.tells: list[Tell] = []
         self.cancelled: list[int] = []
         self.producing: dict[int, Job] = {}
+        self.copies: list[Copy] = []
         self.produced: list[tuple[int, str]] = []
         """(offset, topic), each time that a copy was to be written"""
 
@@ -77,6 +78,7 @@ class Driven:
         job, offset = command.job, command.job.record.offset
         if isinstance(command, Produce):
             self.producing[offset] = job
+            self.copies.append(command.copy)
             self.produced.append((offset, command.copy.topic))
         elif isinstance(command, Settle):
             self.settled.append((offset, command.kind.name, command.delay_ms))
@@ -94,8 +96,8 @@ class Driven:
         self.started += offsets
         self.calls.append(offsets)
 
-    def arrive(self, *records: ShareRecord[Any, Any], now_ms: int = 0) -> None:
-        self.jobs.arrived(records, now_ms)
+    def arrive(self, *records: ShareRecord[Any, Any], now_ms: int = 0, wall_ms: int | None = None) -> None:
+        self.jobs.arrived(records, now_ms, wall_ms)
         self.poll(now_ms)
 
     def finish(self, offset: int, error: BaseException | None = None, now_ms: int = 0) -> None:

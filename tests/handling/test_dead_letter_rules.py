@@ -208,7 +208,7 @@ def test_a_handler_that_fails_in_the_drain_has_its_record_kept() -> None:
 
 @pytest.mark.parametrize("topic", ["", "a b", "..", "x" * 250, 5, b"t"])
 def test_a_topic_is_a_name(topic: Any) -> None:
-    with pytest.raises(ConfigurationError, match="topic of dead letters"):
+    with pytest.raises(ConfigurationError, match="write the name of a topic"):
         DeadLetter(topic)
 
 

@@ -12,7 +12,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from kafka_share.broker import ReferenceBroker
 from kafka_share.core.metrics.metric_table import WORKER, WORKER_METRICS
-from kafka_share.handling.jobs import Counts
+from kafka_share.handling.counts import Counts
 from kafka_share.opentelemetry import ShareConsumerInstruments
 from kafka_share.worker import Lease, ShareWorker
 

@@ -12,8 +12,9 @@ from typing import Any, Final
 
 import attrs
 
-from kafka_share.producing.dead_letters import EXCEPTION_CLASS, Origin, origin_of, own_headers
+from kafka_share.producing.dead_letters import EXCEPTION_CLASS, Origin, origin_of
 from kafka_share.producing.producer import Headers, OutgoingRecord
+from kafka_share.producing.retries import own_headers
 from kafka_share.records import TopicPartition
 
 REPLAYED: Final = "__dlq.replayed"

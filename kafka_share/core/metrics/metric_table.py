@@ -261,6 +261,8 @@ WORKER_METRICS: Final[tuple[Metric, ...]] = (
     Metric(WORKER, "rejected-total", "Records rejected.", _counted("rejected")),
     Metric(WORKER, "dead-lettered-total", "Records accepted after a copy was written to a dead-letter topic.",
            _counted("dead_lettered")),
+    Metric(WORKER, "deferred-total", "Records accepted after a copy was written to a retry topic.",
+           _counted("deferred")),
     Metric(WORKER, "failed-total", "How often a handler raised, or a value could not be deserialized.",
            _counted("failed")),
     Metric(WORKER, "retried-total", "How often a handler was to be called again under the same lock.",
