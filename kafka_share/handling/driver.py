@@ -277,6 +277,7 @@ class Driver(abc.ABC):
     def _closed(self) -> None:
         """The consumer is closed: say what became of the records, and raise what has ended the worker."""
         self._take_outcomes()
+        self._perform(self.jobs.poll(clock_ms()))  # what the last outcomes have to tell
         counts, left = self.jobs.counts, len(self.jobs.running())
         log.info(
             "the worker has ended: %d received (%d of them again), %d accepted, %d released, %d rejected, "

@@ -9,10 +9,18 @@ from typing import Any
 
 import pytest
 from handling.conftest import Running, until, until_ended
+from handling.given import record
 from support.waiting import patience_s, wait_until
 
 from kafka_share.broker import ReferenceBroker
-from kafka_share.errors import BatchError, ConfigurationError, KafkaShareError, LockLostError
+from kafka_share.errors import (
+    BatchError,
+    ConfigurationError,
+    InvalidRecordStateError,
+    KafkaShareError,
+    LockLostError,
+)
+from kafka_share.handling.jobs import Settle, Start
 from kafka_share.protocol.share_fetch import ShareFetchRequest
 from kafka_share.worker import Lease, Reject, ShareWorker
 
@@ -267,6 +275,29 @@ def test_a_result_that_comes_after_the_lock_was_lost_is_reported(
     assert running.worker.inspect().counts.late == 1
     assert any("LockLostError" in one.getMessage() for one in caplog.records)
     assert any("on_not_accepted raised for t-0@0" in one.getMessage() for one in caplog.records)
+
+
+def test_a_result_that_is_refused_while_the_consumer_closes_is_reported_too(caplog: pytest.LogCaptureFixture) -> None:
+    told: list[KafkaShareError] = []
+    worker: ShareWorker[Any, Any] = ShareWorker(
+        "t",
+        print,
+        bootstrap_servers="localhost:1",
+        group_id="g",
+        on_not_accepted=lambda record, error: told.append(error),
+    )
+    driver = worker._driver
+    driver.jobs.arrived([record(0)], 0)
+    (start,) = driver.jobs.poll(0)
+    assert isinstance(start, Start)
+    driver.jobs.finished(start.call, None, 0)
+    driver.jobs.drain(0)
+    (settle,) = driver.jobs.poll(0)
+    assert isinstance(settle, Settle)
+    driver._on_outcome(settle.job, InvalidRecordStateError("gone"))
+    driver._closed()
+    assert [type(error) for error in told] == [LockLostError]
+    assert any("LockLostError" in one.getMessage() for one in caplog.records)
 
 
 # ---- mistakes
