@@ -61,6 +61,8 @@ class Driven:
         self.tells: list[Tell] = []
         self.cancelled: list[int] = []
         self.producing: dict[int, Job] = {}
+        self.written: set[int] = set()
+        """Offsets of records whose copy was written."""
         self.copies: list[Copy] = []
         self.produced: list[tuple[int, str]] = []
         """(offset, topic), each time that a copy was to be written"""
@@ -106,6 +108,7 @@ class Driven:
 
     def write(self, offset: int, error: Exception | None = None, now_ms: int = 0) -> None:
         """The copy was written, or this is why not."""
+        self.written |= {offset} if error is None else set()
         self.jobs.produced(self.producing.pop(offset), error, now_ms)
         self.poll(now_ms)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 from typing import Any
 
 import pytest
@@ -9,7 +11,8 @@ from handling.given import Driven, jobs, record
 
 from kafka_share.errors import ConfigurationError, ProduceError, RecordDeserializationError
 from kafka_share.handling.jobs import CANCEL_GRACE_MS, Jobs
-from kafka_share.handling.policy import DeadLetter, Policy, Reject, Release, Retry
+from kafka_share.handling.policy import DeadLetter, Policy, Reject, Release, Retry, RetryTopic
+from kafka_share.producing.retries import retry_copy
 
 ALWAYS = {Exception: DeadLetter()}
 REFUSED = ProduceError("topic 'dlq.t' has not taken the record")
@@ -216,3 +219,53 @@ def test_where_dead_letters_may_go_is_known_before() -> None:
     policy = Policy({OSError: Retry(then=DeadLetter("a")), KeyError: DeadLetter()}, None, DeadLetter("b"))
     assert policy.dead_letter_topics("t") == {"a", "b", "dlq.t"}
     assert Policy().dead_letter_topics("t") == set()
+
+
+# ---- any order of events
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_happens_each_record_ends_once_and_is_accepted_only_with_its_copy(seed: int) -> None:
+    """Failures, copies that are written or not, lost locks, retry topics and a drain, in any order."""
+    chance = random.Random(seed)
+    policy: dict[type[Exception], Any] = {
+        ValueError: DeadLetter(),
+        KeyError: RetryTopic("again", delay_ms=500, attempts=2, then=DeadLetter()),
+        OSError: Retry(attempts=2, backoff_ms=100, then=DeadLetter()),
+    }
+    driven = Driven(jobs(policy, on_last_delivery=DeadLetter(), concurrency=3, lease_ms=20_000))
+    now_ms, offset = 0, 0
+    for _ in range(500):
+        now_ms += chance.choice((0, 1, 700))
+        what = chance.random()
+        if what < 0.3 and driven.jobs.wants_records:
+            one = record(offset, chance.randint(1, 5))
+            headers = retry_copy(one, "again", chance.randint(1, 2), now_ms + chance.choice((-1, 5_000))).headers
+            driven.arrive(one.__replace__(headers=chance.choice(((), headers))), now_ms=now_ms, wall_ms=now_ms)
+            offset += 1
+        elif what < 0.6 and driven.running:
+            error = chance.choice((None, OSError(), KeyError(), ValueError(), TypeError(), asyncio.CancelledError()))
+            driven.finish(chance.choice(sorted(driven.running)), error, now_ms)
+        elif what < 0.8 and driven.producing:
+            driven.write(chance.choice(sorted(driven.producing)), chance.choice((None, REFUSED)), now_ms)
+        elif what < 0.85 and driven.jobs.unsettled():
+            driven.jobs.lock_lost(chance.choice(driven.jobs.unsettled()))
+        driven.poll(now_ms)
+    driven.jobs.drain(now_ms)
+    while not driven.jobs.is_done(now_ms):
+        driven.poll(now_ms)
+        for number in sorted(driven.running):
+            driven.finish(number, None, now_ms)
+        for number in sorted(driven.producing):
+            driven.write(number, chance.choice((None, REFUSED)), now_ms)
+        now_ms += 500
+    ended = [number for number, _, _ in driven.settled]
+    lost = {number for number, event in driven.told if event == "LOCK_LOST"}
+    assert len(ended) == len(set(ended))
+    assert {*ended, *lost} == {*range(offset)}
+    assert not lost & {*ended}
+    accepted = {number for number, kind, _ in driven.settled if kind == "ACCEPT"}
+    counts = driven.jobs.counts
+    assert len(accepted) == counts.accepted + counts.dead_lettered + counts.deferred
+    assert {number for number, _ in driven.produced} & accepted <= driven.written
+    assert counts.rejected == 0

@@ -16,9 +16,10 @@ from simulation.fault_profile import LOCK_LIMIT
 from simulation.scene import TOPIC, Scene
 
 from kafka_share.core.log_events import LOG_EVENTS, WARNING
+from kafka_share.errors import ProduceError
 from kafka_share.handling.job import Call
-from kafka_share.handling.jobs import Cancel, Command, Jobs, Settle, Start
-from kafka_share.handling.policy import OnError, Policy, Reject, Retry
+from kafka_share.handling.jobs import Cancel, Command, Jobs, Produce, Settle, Start
+from kafka_share.handling.policy import DeadLetter, OnError, Policy, Reject, Retry
 from kafka_share.records import ShareRecord
 
 Record = ShareRecord[Any, Any]
@@ -49,7 +50,9 @@ class SimulatedWorker:
         *,
         crashes: bool = False,
         concurrency: int = 10,
+        writes_from_ms: int = 0,
     ) -> None:
+        """`writes_from_ms`: before this time, copies cannot be written."""
         self.jobs = Jobs(Policy(on_error), concurrency=concurrency, max_lease_ms=900_000, drain_timeout_ms=25_000)
         self.handled: Counter[int] = Counter()
         self.calls: Counter[tuple[int, int]] = Counter()
@@ -57,6 +60,8 @@ class SimulatedWorker:
         self.now_ms = 0
         self._handle, self._is_over, self._crashes = handle, is_over, crashes
         self._running: dict[Call, tuple[int, Exception | None]] = {}
+        self.letters: Counter[int] = Counter()
+        self._writes_from_ms = writes_from_ms
 
     def __call__(self, client: SimulatedClient) -> Steps[None]:
         facade, now_ms = client.facade, client.driver.now_ms
@@ -116,6 +121,10 @@ class SimulatedWorker:
             self.jobs.settled(job, None)
         elif isinstance(command, Cancel):
             self._running[command.call] = now_ms, None
+        elif isinstance(command, Produce):
+            is_written = now_ms >= self._writes_from_ms
+            self.letters[command.job.record.offset] += is_written
+            self.jobs.produced(command.job, None if is_written else ProduceError("no broker"), now_ms)
 
 
 def warnings_of(client: SimulatedClient) -> list[str]:
@@ -227,3 +236,27 @@ def test_draining_under_load_loses_nothing_and_handles_nothing_twice() -> None:
     assert first.jobs.counts.released > 0
     assert first.jobs.counts.received == first.jobs.counts.accepted + first.jobs.counts.released
     assert {count for _, count in second.calls} <= {1, 2}
+
+
+def test_an_outage_of_the_producer_longer_than_a_lease_costs_no_dead_letter_a_delivery() -> None:
+    """Their locks are renewed all the time, and each is written once."""
+    outage_ms = 1_000_000
+
+    def handle(record: Record, tries: int) -> int:
+        if record.offset % 10 == 3:
+            raise PermanentError
+        return 5
+
+    policy: OnError = {PermanentError: DeadLetter()}
+    worker = SimulatedWorker(
+        handle, lambda it: it.letters.total() == 10 and it.handled.total() == 90, policy, writes_from_ms=outage_ms
+    )
+    scene = Scene(100)
+    scene.join(worker, **WINDOW)
+    scene.run(limit_ms=3 * outage_ms)
+    assert worker.now_ms > outage_ms
+    assert worker.letters == dict.fromkeys(range(3, 100, 10), 1)
+    assert {count for _, count in worker.calls} == {1}
+    counts = worker.jobs.counts
+    assert (counts.dead_lettered, counts.accepted, counts.lost, counts.failed) == (10, 90, 0, 10)
+    assert scene.finished == 100
