@@ -270,6 +270,8 @@ class SessionReturned:
     tally: Tally
     fetched_at_ms: int | None
     """When it brought records last; None: never."""
+    unsent: tuple[GatheredAcknowledgements, ...] = ()
+    """What `Lend` has handed over, if no request has carried it."""
 
 
 @attrs.frozen
@@ -350,6 +352,8 @@ class Lend:
     member_id: str
     limits: tuple[int, int, int, int]
     """Of each fetch: the longest wait in milliseconds, the least and the most bytes, the most records."""
+    acknowledgements: tuple[GatheredAcknowledgements, ...] = ()
+    """To be sent with the first fetch; the core has forgotten them."""
 
 
 @attrs.frozen

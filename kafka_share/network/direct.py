@@ -26,6 +26,7 @@ from kafka_share.core.events import (
     SessionUsed,
     Tally,
 )
+from kafka_share.core.fetching.acknowledgements import PLAIN_TYPES
 from kafka_share.core.fetching.answers import clean_acquired
 from kafka_share.core.fetching.lending import LENT_MS, LONGEST_LOAN_MS
 from kafka_share.core.fetching.offsets import AcknowledgementRun, count_of
@@ -34,7 +35,7 @@ from kafka_share.native import read_plain_fetch
 from kafka_share.network.framing import LENGTH_BYTES
 from kafka_share.protocol.direct_fetch import FetchTemplate
 from kafka_share.protocol.share_values import MAX_EPOCH, AcquiredRange
-from kafka_share.records import AcknowledgeType, TopicIdPartition
+from kafka_share.records import TopicIdPartition
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -42,8 +43,6 @@ Post = Callable[[SessionReturned], None]
 
 _APPLICATION: Final = object()
 _CORE: Final = object()
-_PLAIN_TYPES: Final = frozenset((0, int(AcknowledgeType.ACCEPT), int(AcknowledgeType.REJECT)))
-"""GAP, ACCEPT, REJECT: for the others the core has more to do than to send them."""
 
 
 class Line(Protocol):
@@ -149,7 +148,12 @@ class DirectSession:
 
     def _returned(self) -> SessionReturned:
         flight = self.line.request if self.line.awaits else None
-        return SessionReturned(self._lend.lend_id, self._epoch(), flight, self._tally, self._fetched_at_ms)
+        unsent = () if self._has_sent else self._lend.acknowledgements
+        return SessionReturned(self._lend.lend_id, self._epoch(), flight, self._tally, self._fetched_at_ms, unsent)
+
+    @property
+    def _has_sent(self) -> bool:
+        return self.line.awaits or self.line.answered > 0
 
     def _epoch(self) -> int:
         """Each answer that was dealt with took it on by one; the line counts them."""
@@ -159,12 +163,14 @@ class DirectSession:
 
     def fetch(self, acknowledgements: Sequence[GatheredAcknowledgements]) -> bool:
         """Send it; False if it is not plain, and nothing was sent."""
+        if self._lend.acknowledgements and not self._has_sent:
+            acknowledgements = (*self._lend.acknowledgements, *acknowledgements)
         runs: dict[TopicIdPartition, list[AcknowledgementRun]] = {}
         for gathered in acknowledgements:
             is_here = gathered.session_id == self._lend.session_id and gathered.node_id == self._lend.node.id
             if not is_here or gathered.is_late or gathered.is_own or gathered.partition in runs:
                 return False
-            if any(run.type not in _PLAIN_TYPES for run in gathered.runs):
+            if any(run.type not in PLAIN_TYPES for run in gathered.runs):
                 return False
             runs[gathered.partition] = list(gathered.runs)
         pieces = [(where.topic_id, where.partition, encode_runs(of_one)) for where, of_one in runs.items()]

@@ -118,7 +118,9 @@ class Turns:
     def _lend(self, output: Lend) -> None:
         direct = self.connections.lend(output)
         if direct is None:
-            self.inputs.append(SessionReturned(output.lend_id, output.epoch, None, Tally(), None))
+            self.inputs.append(
+                SessionReturned(output.lend_id, output.epoch, None, Tally(), None, output.acknowledgements)
+            )
         else:
             self._application.take(direct, self.inputs.append)
 

@@ -38,7 +38,7 @@ compiled = pytest.mark.skipif(not IS_COMPILED, reason="answers are read directly
 class Lent:
     """A session that was lent at 0 ms until 100 ms."""
 
-    def __init__(self) -> None:
+    def __init__(self, *acknowledgements: GatheredAcknowledgements) -> None:
         self.now_ms = 0
         self.sent: list[bytes] = []
         self.posted: list[Any] = []
@@ -46,7 +46,7 @@ class Lent:
         self.limit.value = 5
         self.line = SimulatedLine(lambda frame, _: self.sent.append(frame), lambda: None)
         locks = tuple((where, LockGeneration(self.limit)) for where in (WHERE, OTHER))
-        lend = Lend(1, Node(1, "h", 9092), 7, 3, locks, TOPICS, 100, "g", "m", LIMITS)
+        lend = Lend(1, Node(1, "h", 9092), 7, 3, locks, TOPICS, 100, "g", "m", LIMITS, acknowledgements)
         template = FetchTemplate(2, "c", "g", "m", LIMITS)
         self.session = DirectSession(lend, self.line, template, 40, lambda: self.now_ms)
 
@@ -148,6 +148,22 @@ def test_nothing_is_sent_when_the_core_has_more_to_do_with_an_acknowledgement(
     assert not lent.entered().fetch(made)
     assert not lent.sent
     assert not lent.line.awaits
+
+
+def test_what_the_core_had_queued_goes_with_the_first_fetch() -> None:
+    lent = Lent(said(number=8))
+    assert lent.entered().fetch([said(3, OTHER)])
+    lent.session.give_back(lent.posted.append)
+    (event,) = lent.posted
+    assert event.flight.acknowledgements == (said(number=8), said(3, OTHER))
+    assert not event.unsent
+
+
+def test_what_the_core_had_queued_goes_back_if_nothing_was_sent() -> None:
+    lent = Lent(said(number=8))
+    assert not lent.entered().fetch([said(2, OTHER)])
+    lent.session.give_back(lent.posted.append)
+    assert lent.posted[0].unsent == (said(number=8),)
 
 
 # ---- for how long

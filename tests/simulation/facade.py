@@ -70,14 +70,21 @@ class _Overheard:
         self._driver = driver
         self._side = side
         self._auditor = auditor
+        self._shown: set[int] = set()
+        """The numbers of acknowledgements that have left."""
         self.has_open_poll = False
         """Whether a poll was begun that neither its records nor its end have followed."""
         self.waited_for: frozenset[int] = frozenset()
         """What the latest commit that is waited for has to wait for."""
 
+    def show(self, acknowledgements: Sequence[GatheredAcknowledgements]) -> None:
+        """They leave the application. What it had posted and its thread then sends was shown when it was posted."""
+        self._auditor.posted(tuple(g for g in acknowledgements if g.number not in self._shown))
+        self._shown.update(g.number for g in acknowledgements)
+
     def post(self, event: Event, *, wake: bool = True) -> None:
         self._side.check()
-        self._auditor.posted(getattr(event, "acknowledgements", ()))
+        self.show(getattr(event, "acknowledgements", ()))
         if isinstance(event, PollStarted | PollEnded):
             self.has_open_poll = isinstance(event, PollStarted)
         elif isinstance(event, CommitRequested) and event.wait:
@@ -104,7 +111,7 @@ class SimulatedFacade:
         self._background = _Overheard(driver, side, auditor)
         self._calls = ConsumerCalls(side, self._background, api_timeout_ms=api_timeout_ms, sends_ahead=sends_ahead)
         self._calls.report = auditor.reported
-        driver.sends_directly = lambda flight: auditor.posted(flight.acknowledgements)
+        driver.sends_directly = lambda flight: self._background.show(flight.acknowledgements)
         self.subscribe = self._calls.subscribe
         self.unsubscribe = self._calls.unsubscribe
         self.commit_async = self._calls.commit_async
@@ -181,7 +188,7 @@ class SimulatedFacade:
     def post_acknowledgements(self, post: Callable[[AcknowledgementsGathered], None]) -> None:
         def overheard(gathered: AcknowledgementsGathered) -> None:
             self._auditor.gave_up(gathered.lost)
-            self._auditor.posted(gathered.acknowledgements)
+            self._background.show(gathered.acknowledgements)
             post(gathered)
 
         self.side.post_acknowledgements(overheard)

@@ -8,6 +8,7 @@ offset gets exactly one outcome. Sends nothing itself, and does not know share s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 import attrs
 
@@ -43,6 +44,10 @@ class Commit:
     open_units: int = 0
 
 
+PLAIN_TYPES: Final = frozenset((0, int(AcknowledgeType.ACCEPT), int(AcknowledgeType.REJECT)))
+"""GAP, ACCEPT, REJECT: for the others there is more to do than to send them."""
+
+
 @attrs.define(eq=False)
 class Unit:
     """Acknowledgements of one partition that are sent together, and end as one."""
@@ -65,6 +70,15 @@ class Unit:
     @property
     def partition(self) -> TopicIdPartition:
         return self.gathered.partition
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there is nothing to it but to be sent with the next fetch."""
+        gathered = self.gathered
+        is_special = (
+            self.is_urgent or self.is_internal or gathered.is_late or gathered.is_own or self.backoff is not None
+        )
+        return not is_special and all(run.type in PLAIN_TYPES for run in gathered.runs)
 
     @property
     def company(self) -> tuple[bool, bool]:
@@ -159,6 +173,26 @@ class Acknowledgements:
             self._open[unit.number] = unit
             units.setdefault(gathered.partition, []).append(unit)
         return units
+
+    # ---- what the application's thread sends (`fetching.lending`)
+
+    def entrust(self, node_id: int) -> tuple[GatheredAcknowledgements, ...] | None:
+        """Hand over what is queued, all of it for this node; None, and nothing changes, if there is more to it."""
+        units = self.queues.get(node_id, [])
+        partitions = {unit.partition for unit in units if unit.is_plain}
+        if len(self.queues) > bool(units) or len(partitions) < len(units) or not self._last_deliveries.is_idle:
+            return None
+        for unit in self.queues.pop(node_id, ()):
+            del self._open[unit.number]
+        return tuple(unit.gathered for unit in units)
+
+    def take_back(self, unsent: Iterable[GatheredAcknowledgements], now_ms: int) -> None:
+        """Queue again what was handed over, and was not sent."""
+        for gathered in unsent:
+            retry_until_ms = now_ms + self._config.default_api_timeout_ms
+            unit = Unit(self._new_number(), gathered, False, False, retry_until_ms, _has_renewal(gathered.runs))
+            self._open[unit.number] = unit
+            self.queues.setdefault(gathered.node_id, []).append(unit)
 
     # ---- what may be sent
 

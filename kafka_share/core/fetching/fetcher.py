@@ -78,7 +78,9 @@ class Fetching:
         self._untaken = UntakenBatches()
         self._sends_ahead = context.config.send_ahead
         self._ahead = FetchingAhead(is_on=self._sends_ahead)
-        self._lending = Lending(context, is_on=lends and not (self._has_window or self._has_record_limit))
+        self._lending = Lending(
+            context, self.acknowledgements, is_on=lends and not (self._has_window or self._has_record_limit)
+        )
         self._lock_ms = 0
         """How long locks last, as the latest answer says that brought records."""
         self._session_ids = itertools.count(1)
@@ -183,7 +185,7 @@ class Fetching:
         self._pause.poll_started(now_ms)
         self._membership.poll_ended(now_ms)
         if self._config.protect_locks:
-            self._gather_by(now_ms + GATHER_PAUSE_MS)
+            self._gather_by(now_ms + self._lock_ms // 3)
 
     def close(self, deadline_at_ms: int) -> None:
         """Send what is queued with the end of each session; `is_closed` is true when all have ended."""
@@ -438,7 +440,7 @@ class Fetching:
 
     def _lend(self, exchange: NodeExchange, now_ms: int) -> None:
         """Unless there is something to be done first."""
-        if not self._lending.is_on or self.acknowledgements.queues or self._pause.ready_at_ms > now_ms:
+        if not self._lending.is_on or self._pause.ready_at_ms > now_ms:
             return
         if self._lock_ms < SHORTEST_LOCK_MS or (self._sends_ahead and not self._ahead.is_wanted):
             return

@@ -18,6 +18,7 @@ import attrs
 
 from kafka_share.core.context import CoreContext
 from kafka_share.core.events import Lend, Recall, SessionReturned, SessionUsed
+from kafka_share.core.fetching.acknowledgements import Acknowledgements
 from kafka_share.core.fetching.node_exchange import NodeExchange
 from kafka_share.core.fetching.share_session import Wanted
 
@@ -40,7 +41,7 @@ class _Loan:
 class Lending:
     """`is_on`: whether there is a thread to lend to."""
 
-    def __init__(self, context: CoreContext, *, is_on: bool) -> None:
+    def __init__(self, context: CoreContext, acknowledgements: Acknowledgements, *, is_on: bool) -> None:
         self.is_on = is_on
         self.loans: dict[int, _Loan] = {}
         """What is lent, by the number of the loan."""
@@ -50,6 +51,7 @@ class Lending:
         self._limits = (
             config.fetch_max_wait_ms, config.fetch_min_bytes, config.fetch_max_bytes, config.max_poll_records,
         )  # fmt: skip
+        self._acknowledgements = acknowledgements
         self._outputs = context.outputs
         self._troubles = context.troubles
         self._last_id = 0
@@ -72,6 +74,9 @@ class Lending:
             return
         if is_idle_beside(exchange.node.id, exchanges, wanted):
             return
+        acknowledgements = self._acknowledgements.entrust(exchange.node.id)
+        if acknowledgements is None:
+            return
         session = exchange.session
         self._last_id += 1
         if not self.loans:
@@ -90,6 +95,7 @@ class Lending:
                 self._config.group_id,
                 self._member_id,
                 self._limits,
+                acknowledgements,
             )
         )
 
@@ -124,6 +130,7 @@ class Lending:
         if not self.loans:
             self._is_recalled = False
         loan.exchange.take_back(event, now_ms)
+        self._acknowledgements.take_back(event.unsent, now_ms)
         return True
 
     def check(self) -> None:

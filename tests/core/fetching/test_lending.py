@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 from core.scripted_cluster import Harness, batches, fetch_answer, fetch_data, said_in, tp
 
@@ -26,6 +27,7 @@ from kafka_share.core.fetching.lending import LENT_MS, LONGEST_LOAN_MS
 from kafka_share.errors import BrokerUnreachableError
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest, ShareFetchResponse
+from kafka_share.records import AcknowledgeType
 
 
 def lent(leaders: Any = None, **settings: Any) -> Harness:
@@ -269,8 +271,43 @@ def test_with_send_ahead_the_session_is_lent_again_when_work_begins_and_nothing_
     h.advance(1_500)
     h.answer(h.fetch(), fetch_answer(fetch_data(tp(), (10, 19, 1))))  # when no poll waits for it
     assert len(h.lends) == 1
-    h.handle(PollStarted(h.now_ms, wants_records=False), WorkBegun(h.delivered[-1].batch_id, has_more=False))
+    said = numbered(h, 1)
+    h.handle(PollStarted(h.now_ms, (said,), wants_records=False), WorkBegun(h.delivered[-1].batch_id, has_more=False))
     assert [lend.epoch for lend in h.lends] == [1, 5]
+    assert h.lends[-1].acknowledgements == (said,)
+
+
+def with_fetch_ahead() -> Harness:
+    """The core has sent a fetch ahead, which no poll has sent by itself."""
+    h = lent(send_ahead=True)
+    h.handle(returned(h.lends[-1], at_ms=h.now_ms))
+    return h
+
+
+def test_what_was_queued_goes_with_the_loan_and_comes_back_with_it_if_nobody_has_sent_it() -> None:
+    """While a poll waits for what was sent ahead, its acknowledgements are queued; the answer lends the session."""
+    h = with_fetch_ahead()
+    said = numbered(h, 1)
+    h.start_poll(1_000, said)
+    h.answer(h.fetch(), fetch_answer(fetch_data(tp(), (10, 19, 1))))
+    assert h.lends[-1].acknowledgements == (said,)
+    h.handle(attrs.evolve(returned(h.lends[-1]), unsent=(said,)))
+    assert said_in(h.fetch().request) == {(tp().topic_id, 0): batches((0, 9, [1]))}
+
+
+@pytest.mark.parametrize("kind", [AcknowledgeType.RELEASE, AcknowledgeType.RENEW])
+def test_nothing_is_lent_while_acknowledgements_wait_of_which_the_core_has_to_know_more(kind: AcknowledgeType) -> None:
+    h = with_fetch_ahead()
+    h.start_poll(1_000, h.said((0, 9, kind)))
+    h.answer(h.fetch(), fetch_answer(fetch_data(tp(), (10, 19, 1))))
+    assert len(h.lends) == 1
+
+
+def test_nothing_is_lent_while_records_are_on_their_last_delivery() -> None:
+    """Else nobody would hear that they were acknowledged in time."""
+    h = Harness(lends=True).joined()
+    h.answer(h.fetch(), fetch_answer(fetch_data(tp(), (0, 9, 5))))
+    assert not h.lends
 
 
 def test_with_send_ahead_nothing_is_lent_while_the_application_takes_too_long_for_a_batch() -> None:
