@@ -189,3 +189,18 @@ def test_settings_that_do_not_fit_are_a_usage_error(folder: Path, monkeypatch: p
     result = run(folder, monkeypatch, "their_jobs:handle", "--concurrency", "5", "--window", "4")
     assert result.exit_code == 2
     assert "at least concurrency, 5" in result.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs SIGTERM")
+def test_records_that_cannot_be_handled_are_kept_as_dead_letters(folder: Path, broker: ReferenceBroker) -> None:
+    """On their last delivery: a value that is no JSON is released once, in the hope of a newer member."""
+    broker.create_topic("dlq.orders")
+    broker.set_group_config("g", {"share.delivery.count.limit": 2})
+    broker.produce("orders", b"no JSON")
+    with start(folder, broker, "handle", "--dead-letters") as process:
+        wait_until(lambda: broker.records("dlq.orders"))
+        process.send_signal(signal.SIGTERM)
+        _, log = process.communicate()
+    assert process.returncode == 0, log
+    [letter] = broker.records("dlq.orders")
+    assert (letter.value, dict(letter.headers)["__dlq.errors.delivery.count"]) == (b"no JSON", b"2")

@@ -74,6 +74,10 @@ Exit codes:
     help="Log a WARNING when a handler takes longer than this, in milliseconds.",
 )  # fmt: skip
 @click.option(
+    "--dead-letters", "has_dead_letters", is_flag=True,
+    help="Write a record that has had its last delivery to dlq.TOPIC, instead of rejecting it.",
+)  # fmt: skip
+@click.option(
     "--drain-timeout", "drain_timeout_ms", type=click.IntRange(0), default=25_000, show_default=True, metavar="MS",
     help="How long handlers may run on when the worker stops, in milliseconds.",
 )  # fmt: skip
@@ -102,6 +106,7 @@ def worker(
     window_bytes: int | None,
     max_lease_ms: int,
     expected_ms: int | None,
+    has_dead_letters: bool,
     drain_timeout_ms: int,
     probe_port: int | None,
     probe_listen: str,
@@ -115,6 +120,7 @@ def worker(
     from kafka_share.cli.clients import client_settings
     from kafka_share.cli.worker.running import load_handler, run
     from kafka_share.config import ShareConsumerConfig
+    from kafka_share.worker import DeadLetter
 
     settings = {
         **client_settings(bootstrap_server, command_config, ShareConsumerConfig),
@@ -130,5 +136,7 @@ def worker(
         "expected_ms": expected_ms,
         "drain_timeout_ms": drain_timeout_ms,
     }
+    if has_dead_letters:
+        settings["on_last_delivery"] = DeadLetter()
     probe = (probe_listen, probe_port)
     return run(topics, load_handler(handler), value_format, settings, probe=probe, debug=debug)
