@@ -193,7 +193,7 @@ def test_a_dry_run_writes_nothing(broker: ReferenceBroker) -> None:
     assert (written(broker, "orders"), broker.end_offset(DLQ)) == ([], before)
 
 
-@pytest.mark.parametrize(("answer", "exit_code", "count"), [("y\n", 0, 4), ("n\n", 130, 0)])
+@pytest.mark.parametrize(("answer", "exit_code", "count"), [("y\n", 0, 4), ("n\n", 1, 0), ("\n", 1, 0), ("", 130, 0)])
 def test_it_asks_before_it_writes(
     answer: str, exit_code: int, count: int, broker: ReferenceBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,8 +33,6 @@ from kafka_share.worker import (
 )
 
 # isort: split
-import aiokafka
-import confluent_kafka
 import kafka
 
 pytestmark = pytest.mark.timeout(60)  # producers of three clients make their connections
@@ -158,6 +156,7 @@ def producer_of(client: str, broker: ReferenceBroker) -> Iterator[Any]:
         yield KafkaPythonProducer(made)
         made.close()
     elif client == "confluent-kafka":
+        confluent_kafka = pytest.importorskip("confluent_kafka")
         yield ConfluentProducer(
             confluent_kafka.Producer({"bootstrap.servers": servers, "topic.metadata.propagation.max.ms": 100})
         )
@@ -184,6 +183,7 @@ def test_producers_of_other_clients_write_the_copies(client: str, form: str, bro
 
 
 def test_aiokafkas_producer_writes_the_copies_of_a_worker_on_its_loop(broker: ReferenceBroker) -> None:
+    aiokafka = pytest.importorskip("aiokafka")
     broker.produce("t", b"v", key=b"k", headers=[("null", None)])
 
     async def handle(record: Any) -> None:
@@ -352,7 +352,6 @@ def made(**settings: Any) -> ShareWorker[Any, Any]:
         ({"on_last_delivery": DeadLetter("t")}, "which this worker reads"),
         ({"on_last_delivery": Release()}, r"write Reject\(\) or DeadLetter\(\)"),
         ({"on_error": {ValueError: DeadLetter}}, r"DeadLetter\(\)"),
-        ({"producer": confluent_kafka.Producer({})}, r"write ConfluentProducer\(…\)"),
         ({"producer": kafka.KafkaProducer.__new__(kafka.KafkaProducer)}, r"write KafkaPythonProducer\(…\)"),
         ({"producer": AiokafkaProducer(None)}, "async def"),
         ({"producer": Producer}, "produce and close"),
@@ -362,6 +361,12 @@ def made(**settings: Any) -> ShareWorker[Any, Any]:
 def test_a_mistake_is_refused_when_the_worker_is_made(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         made(**settings)
+
+
+def test_a_producer_of_confluent_kafka_is_given_in_its_adapter() -> None:
+    client = pytest.importorskip("confluent_kafka").Producer({})
+    with pytest.raises(ConfigurationError, match=r"write ConfluentProducer\(…\)"):
+        made(producer=client)
 
 
 def test_a_worker_without_dead_letters_imports_no_producer() -> None:

@@ -129,8 +129,9 @@ def run_replay(
                 _show(replay.plan, dry_run=dry_run)
             written = 0
             if replay.plan.total and not dry_run:
-                if not is_agreed:
-                    click.confirm("Write them?", abort=True, err=True)
+                if not is_agreed and not click.confirm("Write them?", err=True):
+                    print_line("Nothing was written", err=True)
+                    return False
                 written = replay.run(next(letters), found.settings)
         finally:
             replay.close()

@@ -56,9 +56,9 @@ Examples:
 \b
 Exit codes:
   0    all that were chosen are written, now or before
-  1    some could not be written, or the cluster or a topic is not there
+  1    some could not be written, the cluster or a topic is not there, or the answer was no
   2    an option is wrong or missing; nothing was done
-  130  the question was not answered with yes
+  130  interrupted by Ctrl-C
 """
 _OFFSETS: Final = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
 
