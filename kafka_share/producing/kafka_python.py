@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from kafka_share.config import ClientConfig
+from kafka_share.errors import ConfigurationError
 from kafka_share.producing.one_thread import OnOneThread
 from kafka_share.producing.producer import FORBIDDEN, MISSING, OutgoingRecord, Told, not_written
 
@@ -43,12 +44,15 @@ _SHARED_IF_SET: Final = (
 class KafkaPythonProducer(OnOneThread):
     """Writes with a `kafka.KafkaProducer` of the application, which keeps its settings and closes it.
 
-    Its `acks` has to be "all", which is the default of kafka-python 3. kafka-python cannot write a header whose value
-    is null, which becomes empty, nor a record that has neither key nor value.
+    kafka-python cannot write a header whose value is null, which becomes empty, nor a record that has neither key nor
+    value. Raises `ConfigurationError` if its `acks` is not "all", which is the default of kafka-python 3 only.
     """
 
     def __init__(self, client: Any) -> None:
         super().__init__()
+        acks = getattr(client, "config", {}).get("acks", -1)
+        if acks not in (-1, "all"):
+            raise ConfigurationError(f"acks of the KafkaProducer is {acks}, and a copy may be lost: write acks='all'")
         self._client = client
 
     def _send(self, record: OutgoingRecord, told: Told) -> None:

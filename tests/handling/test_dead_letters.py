@@ -18,6 +18,7 @@ from support.waiting import patience_s, wait_until
 
 from kafka_share.broker import ReferenceBroker
 from kafka_share.broker.inspection import StoredRecord
+from kafka_share.config import ShareAdminConfig
 from kafka_share.errors import ConfigurationError, RecordDeserializationError
 from kafka_share.handling import jobs
 from kafka_share.producing import kafka_python
@@ -372,3 +373,32 @@ def test_a_producer_of_confluent_kafka_is_given_in_its_adapter() -> None:
 def test_a_worker_without_dead_letters_imports_no_producer() -> None:
     """kafka-python is imported when the first copy is written."""
     assert made()._driver._producer.__class__.__name__ == "OwnKafkaPythonProducer"
+
+
+def test_a_producer_that_does_not_wait_for_all_replicas_is_refused(broker: ReferenceBroker) -> None:
+    client = kafka.KafkaProducer(bootstrap_servers=broker.bootstrap_servers, acks=1, enable_idempotence=False)
+    with pytest.raises(ConfigurationError, match="write acks='all'"):
+        KafkaPythonProducer(client)
+    client.close()
+
+
+class Tokens:
+    """What our clients take for OAUTHBEARER."""
+
+    def token(self) -> str:
+        return "t"
+
+
+def test_the_workers_own_producer_connects_as_the_worker_does() -> None:
+    """Security settings are the same, names of IPv6 addresses have brackets, and any token provider will do."""
+    given: dict[str, Any] = {"security_protocol": "SASL_SSL", "ssl_cafile": "ca.pem", "sasl_mechanism": "OAUTHBEARER"}
+    provider = Tokens()
+    config = ShareAdminConfig.from_mapping(
+        {"bootstrap_servers": "[::1]:9092,b:9093", **given, "sasl_oauth_token_provider": provider}
+    )
+    settings = kafka_python._connection(config)
+    assert settings["bootstrap_servers"] == ["[::1]:9092", "b:9093"]
+    assert {name: settings[name] for name in given} == given
+    assert (settings["sasl_oauth_token_provider"], settings["ssl_check_hostname"]) == (provider, True)
+    assert isinstance(provider, kafka_python._oauth().AbstractTokenProvider)
+    assert "ssl_keyfile" not in settings
