@@ -218,3 +218,24 @@ def test_records_go_round_and_are_dead_letters_in_the_end(
     copies = {one.value: dict(one.headers) for one in broker.records("t.again")}
     assert copies[b"lives"]["__retry.not.before"] == b"%d" % (WALL_MS + 10)
     assert "its handler failed and it goes to the retry topic 't.again'" in caplog.text
+
+
+class UnprintableError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (UnprintableError(), ""),
+        (OSError("a\nb\x1b"), r"a\nb\x1b"),
+        (OSError("\ud800"), r"\ud800"),
+        (OSError("x" * 5_000), "x" * 1_000 + "… (5000 characters)"),
+    ],
+)
+def test_what_an_exception_says_of_itself_is_bounded_and_harmless(error: Exception, said: str) -> None:
+    """It cannot keep its record from being written, whatever it does."""
+    origin = origin_of(dead_letter(record(0).__replace__(value=b"v"), "dlq.t", "g", error).headers)
+    assert origin is not None
+    assert origin.exception_message == said
