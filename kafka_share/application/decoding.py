@@ -109,7 +109,7 @@ class PartitionDecoding:
 
     def gaps(self) -> list[AcknowledgementRun]:
         """The gaps before and between the confirmed steps."""
-        return [run for run in self._gaps if run.last <= self._done_up_to]
+        return [run for run in self._gaps if run.last <= self._done_up_to] if self._gaps else []
 
     def drop_gaps(self) -> None:
         """The gaps so far have been taken over."""

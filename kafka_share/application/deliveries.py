@@ -130,7 +130,7 @@ class Deliveries:
         It is acknowledged by its place, so an acknowledgement is for the latest delivery; nobody could acknowledge the
         older ones, and the next poll would demand it. In an open window a record names its delivery.
         """
-        for older in list(self._by_place.get(delivery.partition.topic_partition, ())):
+        for older in list(self._by_place.get(delivery.place, ())):
             if older is not delivery and older.partition == delivery.partition:
                 older.take_back(record.offset for record in records)
                 self._file(older)
@@ -165,7 +165,7 @@ class Deliveries:
 
     def _file(self, delivery: Delivery) -> None:
         """Have it found as long as there is something in it."""
-        where, lock = delivery.partition.topic_partition, delivery.lock
+        where, lock = delivery.place, delivery.lock
         here = self._by_place.setdefault(where, [])
         if not delivery.is_done:
             if delivery not in here:
@@ -455,7 +455,7 @@ class Deliveries:
         delivery, leaving = self._leaving
         for gathered, waiting in leaving.parts:
             self._book(gathered, delivery, waiting)
-            if renewed := leaving.renewed_in(gathered):
+            if leaving.renewing and (renewed := leaving.renewed_in(gathered)):
                 self.renewing[gathered.number] = delivery, renewed
         delivery.leave(leaving, has_window=self._has_window)
         self._file(delivery)

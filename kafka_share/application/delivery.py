@@ -18,7 +18,7 @@ from kafka_share.core.events import FetchedPartition, GatheredAcknowledgements
 from kafka_share.core.fetching.offsets import AcknowledgementRun, merged
 from kafka_share.locks import AcquisitionLock
 from kafka_share.native import Ledger
-from kafka_share.records import AcknowledgeType, ShareRecord, TopicIdPartition
+from kafka_share.records import AcknowledgeType, ShareRecord, TopicIdPartition, TopicPartition
 
 if TYPE_CHECKING:
     from kafka_share.native import Run, Snapshot
@@ -74,6 +74,7 @@ class Delivery:
 
     def __init__(self, fetched: FetchedPartition, lock: AcquisitionLock) -> None:
         self.partition: TopicIdPartition = fetched.partition
+        self.place: TopicPartition = fetched.partition.topic_partition
         self.lock = lock
         self.node_id: int = fetched.node_id
         self.session_id: int = fetched.session_id

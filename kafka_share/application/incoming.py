@@ -18,6 +18,7 @@ from kafka_share.application.decoding import Decoder, PartitionDecoding, Problem
 from kafka_share.application.deliveries import Deliveries
 from kafka_share.application.delivery import Delivery
 from kafka_share.core.events import FetchedBatch
+from kafka_share.core.fetching.offsets import count_of
 from kafka_share.errors import DataError
 from kafka_share.records import ShareRecords, TopicPartition
 
@@ -92,7 +93,7 @@ class IncomingRecords:
             found: dict[TopicPartition, list[Run]] = {}
             for returning in self._returning:
                 self._deliveries.deliver(returning.delivery, returning.records)
-                found.setdefault(returning.delivery.partition.topic_partition, []).append(returning.records)
+                found.setdefault(returning.delivery.place, []).append(returning.records)
             return ShareRecords.of_runs(found)
         if self._problems:
             self._raise_problem(*self._problems[0])
@@ -146,13 +147,13 @@ class IncomingRecords:
 
         An open window ends it behind the record batch that fills it; the rest of the answer waits for a later poll.
         """
-        left = limit - self._count_returning()
+        left = limit - (self._count_returning() if self._returning else 0)
         self._drop_unwanted()
         while not self._is_full(limit):
             if not self._decoding:
                 if not self._arrived:
                     return
-                size = sum(r.last - r.first + 1 for p in self._arrived[0].partitions for r in p.acquired)
+                size = sum([count_of(p.acquired) for p in self._arrived[0].partitions])
                 if self._returning and size > left:
                     return
                 left -= size
@@ -180,17 +181,17 @@ class IncomingRecords:
 
     def _drop_begun(self) -> None:
         """A batch that is being decoded has not merely arrived."""
-        if self._arrived and any(decoding.batch is self._arrived[0] for decoding in self._decoding):
-            self._arrived.popleft()
+        for decoding in self._decoding if self._arrived else ():
+            if decoding.batch is self._arrived[0]:
+                self._arrived.popleft()
+                return
 
     def _decode_partition(self, decoding: _Decoding, limit: int) -> None:
         steps, delivery = decoding.steps, decoding.delivery
-        while not self._is_full(limit):
+        while not (steps.is_done or self._is_full(limit)):
             step = steps.next_step(limit - self._count_returning() if self._has_window else None)
             if step is None:
-                self._preset_gaps(decoding)
-                self._decoding.popleft()
-                return
+                break
             if isinstance(step, Problem):
                 self._problems.append((decoding, step))
             else:
@@ -201,8 +202,10 @@ class IncomingRecords:
             self._decoding.popleft()  # else the next poll would look there before it asks for more
 
     def _preset_gaps(self, decoding: _Decoding) -> None:
-        self._deliveries.preset(decoding.delivery, decoding.steps.gaps())
-        decoding.steps.drop_gaps()
+        gaps = decoding.steps.gaps()
+        if gaps:
+            self._deliveries.preset(decoding.delivery, gaps)
+            decoding.steps.drop_gaps()
 
     def _drop_unwanted(self) -> None:
         """Give back what came for topics that have been left since: no poll returns or raises it.
@@ -210,10 +213,11 @@ class IncomingRecords:
         What waited until its lock was lost, for room in an open window or for the answer to a renewal, is dropped and
         not acknowledged: it is another's.
         """
-        for decoding, problem in self._problems:
-            if not self._is_wanted(decoding.topic):
-                self._deliveries.preset(decoding.delivery, list(problem.runs))
-        self._problems = deque(known for known in self._problems if self._is_wanted(known[0].topic))
+        if self._problems:
+            for decoding, problem in self._problems:
+                if not self._is_wanted(decoding.topic):
+                    self._deliveries.preset(decoding.delivery, list(problem.runs))
+            self._problems = deque(known for known in self._problems if self._is_wanted(known[0].topic))
         while self._decoding:
             decoding = self._decoding[0]
             has_left = not self._is_wanted(decoding.topic)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
+from uuid import UUID
 
 from kafka_share.core.events import (
     AcknowledgementOutcome,
@@ -29,13 +30,12 @@ from kafka_share.core.events import (
 from kafka_share.core.fetching.acknowledgements import PLAIN_TYPES
 from kafka_share.core.fetching.answers import clean_acquired
 from kafka_share.core.fetching.lending import LENT_MS, LONGEST_LOAN_MS
-from kafka_share.core.fetching.offsets import AcknowledgementRun, count_of
+from kafka_share.core.fetching.offsets import count_of
 from kafka_share.core.fetching.share_session import encode_runs
 from kafka_share.native import read_plain_fetch
 from kafka_share.network.framing import LENGTH_BYTES
 from kafka_share.protocol.direct_fetch import FetchTemplate
 from kafka_share.protocol.share_values import MAX_EPOCH, AcquiredRange
-from kafka_share.records import TopicIdPartition
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -165,15 +165,18 @@ class DirectSession:
         """Send it; False if it is not plain, and nothing was sent."""
         if self._lend.acknowledgements and not self._has_sent:
             acknowledgements = (*self._lend.acknowledgements, *acknowledgements)
-        runs: dict[TopicIdPartition, list[AcknowledgementRun]] = {}
+        pieces: list[tuple[UUID, int, Sequence[tuple[int, int, Sequence[int]]]]] = []
         for gathered in acknowledgements:
             is_here = gathered.session_id == self._lend.session_id and gathered.node_id == self._lend.node.id
-            if not is_here or gathered.is_late or gathered.is_own or gathered.partition in runs:
+            if not is_here or gathered.is_late or gathered.is_own:
                 return False
-            if any(run.type not in PLAIN_TYPES for run in gathered.runs):
-                return False
-            runs[gathered.partition] = list(gathered.runs)
-        pieces = [(where.topic_id, where.partition, encode_runs(of_one)) for where, of_one in runs.items()]
+            for run in gathered.runs:
+                if run.type not in PLAIN_TYPES:
+                    return False
+            topic_id, _, partition = gathered.partition
+            pieces.append((topic_id, partition, encode_runs(list(gathered.runs))))
+        if len(pieces) > 1 and len({piece[:2] for piece in pieces}) < len(pieces):
+            return False
         correlation_id = (self.correlation_id + 1) & 0x7FFFFFFF
         frame = self._template.frame(correlation_id, self._epoch(), pieces)
         if frame is None:
@@ -196,28 +199,29 @@ class DirectSession:
         lock_ms, parts = answer
         fetched, named = self._fetched(parts)
         flight: Flight = self.line.request
-        if not fetched or any(g.partition not in named for g in flight.acknowledgements):
+        outcomes: list[AcknowledgementOutcome] = []
+        for g in flight.acknowledgements:
+            if g.partition[1:] not in named:
+                return False
+            outcomes.append(AcknowledgementOutcome(g.partition, (EndedAcknowledgements(g.number, g.runs),), None))
+        if not fetched:
             return False
-        outcomes = tuple(
-            AcknowledgementOutcome(g.partition, (EndedAcknowledgements(g.number, g.runs),), None)
-            for g in flight.acknowledgements
-        )
-        taken: list[ReportOutcomes | Deliver] = [ReportOutcomes(outcomes)] if outcomes else []
+        taken: list[ReportOutcomes | Deliver] = [ReportOutcomes(tuple(outcomes))] if outcomes else []
         taken.append(Deliver(FetchedBatch(0, fetched, flight.sent_at_ms, lock_ms)))
         self._taken = taken
         return True
 
-    def _fetched(self, parts: Sequence[Any]) -> tuple[tuple[FetchedPartition, ...], set[TopicIdPartition]]:
-        """What was acquired, and what is named at all; nothing, if that is not plain."""
+    def _fetched(self, parts: Sequence[Any]) -> tuple[tuple[FetchedPartition, ...], set[tuple[Any, ...]]]:
+        """What was acquired, and what is named at all, by topic and number; nothing, if that is not plain."""
         fetched: list[FetchedPartition] = []
-        named: set[TopicIdPartition] = set()
+        named: set[tuple[Any, ...]] = set()
         lend = self._lend
         for topic_id, partition, records, ranges in parts:
             place = self._places.get((topic_id, partition))
-            if place is None or place[0] in named:
+            if place is None or place[0][1:] in named:
                 return (), set()
             where, locks = place
-            named.add(where)
+            named.add(where[1:])  # hashing an id of a topic costs more than the rest
             acquired, is_odd = clean_acquired(ranges)
             limit = locks.delivery_limit.value
             if is_odd or (limit is not None and any(r.delivery_count >= limit for r in acquired)):
