@@ -12,8 +12,11 @@ from collections.abc import Callable, Sequence
 from queue import Empty
 from typing import Any, Final
 
-from kombu.transport import TRANSPORT_ALIASES, virtual
-from kombu.utils.json import dumps, loads
+try:
+    from kombu.transport import TRANSPORT_ALIASES, virtual
+    from kombu.utils.json import dumps, loads
+except ModuleNotFoundError as error:
+    raise ImportError("the bridge to Celery needs kombu: pip install 'kafka-share[celery]'") from error
 
 from kafka_share._version import VERSION
 from kafka_share.bridges.held import HeldRecords, Record, log

@@ -13,7 +13,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Unpack
 
-from taskiq import AckableMessage, AsyncBroker, BrokerMessage
+try:
+    from taskiq import AckableMessage, AsyncBroker, BrokerMessage
+except ModuleNotFoundError as error:
+    raise ImportError("the bridge to taskiq needs taskiq: pip install 'kafka-share[taskiq]'") from error
 
 from kafka_share.bridges.held import HeldRecords, Record, log
 from kafka_share.bridges.settings import bridge_settings

@@ -46,6 +46,8 @@ _LEVELS: Final = {
     Event.LEFT_WITHOUT_COPY: logging.ERROR,
 }
 """Of what is logged; all else is a WARNING."""
+KNOWN_FAILURES_MAX: Final = 100
+"""Of so many classes of exceptions the first one is told in full."""
 
 
 def wall_ms() -> int:
@@ -76,6 +78,7 @@ class Driver(abc.ABC):
         """How often a stop was asked for: the second one waits for nothing."""
         self._fatal: BaseException | None = None
         """Why the worker has ended by itself."""
+        self._known_failures: set[str] = set()
         self._outcomes: deque[tuple[Job, KafkaShareError | None]] = deque()
         """What the background thread has told."""
         self._group_id = config.group_id
@@ -248,7 +251,7 @@ class Driver(abc.ABC):
             log.exception("on_not_accepted raised for %s", command.job.place)
 
     def _log(self, command: Tell) -> None:
-        level = _LEVELS.get(command.event, logging.WARNING)
+        level = self._level(command)
         if not log.isEnabledFor(level):
             return
         job, error = command.job, command.error
@@ -267,6 +270,17 @@ class Driver(abc.ABC):
             log.log(level, "%s%s", text, "" if error is None else f": {excerpt(repr(error))}")
         else:
             log.log(level, "%s", text, exc_info=error)
+
+    def _level(self, command: Tell) -> int:
+        """The first failure of its kind is a WARNING, or nothing would be seen of a handler that fails always."""
+        level, error = _LEVELS.get(command.event, logging.WARNING), command.error
+        if error is None:
+            return level
+        kind, known = f"{type(error).__module__}.{type(error).__qualname__}", self._known_failures
+        is_new = kind not in known and len(known) < KNOWN_FAILURES_MAX
+        if is_new:
+            known.add(kind)
+        return max(level, logging.WARNING) if is_new else level
 
     # ---- the end
 

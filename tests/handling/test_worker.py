@@ -141,6 +141,29 @@ def test_a_release_with_a_delay_is_delivered_again_and_the_last_failure_is_a_rej
     assert last[0].exc_info is not None
 
 
+def test_the_first_failure_of_its_kind_is_told_with_its_traceback_and_its_repetitions_are_not(
+    form: str, broker: ReferenceBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Programs that set up no logging show warnings only."""
+    caplog.set_level(logging.INFO, "kafka_share.worker")
+    produce(broker, 4)
+
+    def handle(record: Any, lease: Lease) -> None:
+        if lease.tries <= 2:
+            raise (TransientError if record.offset % 2 else PermanentError)("once more")
+
+    with Running(form, broker, handle, on_error={Exception: Retry(backoff_ms=1)}) as running:
+        running.wait_for(lambda: running.worker.inspect().counts.accepted == 4)
+    told = [entry for entry in caplog.records if "is called again" in entry.getMessage()]
+    first = [entry for entry in told if entry.levelno == logging.WARNING]
+    assert len(told) == 8
+    assert sorted(entry.exc_info[0].__name__ for entry in first if entry.exc_info and entry.exc_info[0]) == [
+        "PermanentError",
+        "TransientError",
+    ]
+    assert {entry.levelno for entry in told if entry not in first} == {logging.INFO}
+
+
 # ---- leases
 
 
