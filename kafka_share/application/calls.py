@@ -16,12 +16,14 @@ was booked and perhaps not posted is posted again, and what a poll has not retur
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from kafka_share.application.awaited_outcomes import OnOutcome
+from kafka_share.application.delivery import Settled
 from kafka_share.application.direct import DirectPolls, Wait
 from kafka_share.application.reading import Reading
+from kafka_share.application.refusals import not_in_flight
 from kafka_share.application.side import ApplicationSide
 from kafka_share.core.condition import Condition
 from kafka_share.core.events import (
@@ -308,6 +310,15 @@ class ConsumerCalls:
         """Open window, any thread: acknowledge a record, known by its delivery; `on_outcome` hears how it ends."""
         if self._application.deliveries.acknowledge_delivery(record, kind, on_outcome):
             self._background.mailbox.interrupt()
+
+    def acknowledge_deliveries(self, settled: Collection[Settled]) -> None:
+        """The same for many; `on_outcome` hears it of one that is not in flight."""
+        has_found_room, left = self._application.deliveries.acknowledge_deliveries(settled)
+        if has_found_room:
+            self._background.mailbox.interrupt()
+        for record, _, on_outcome in left:
+            if on_outcome is not None:
+                on_outcome(not_in_flight(record.topic, record.partition, record.offset))
 
     def acknowledge_all(self, places: Iterable[Places], kind: AcknowledgeType) -> None:
         """Acknowledge many records at once; in an open window on any thread."""

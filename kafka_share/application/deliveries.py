@@ -11,7 +11,7 @@ was begun; an event that is posted twice has the same numbers, which the core ta
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from itertools import count
 from operator import itemgetter
@@ -20,15 +20,10 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from kafka_share.application.awaited_outcomes import AwaitedOutcomes, Notice, OnOutcome, Waiting, without
-from kafka_share.application.delivery import Delivery, Leaving, Record, runs_of
+from kafka_share.application.delivery import Delivery, Leaving, Record, Settled, runs_of
 from kafka_share.application.refusals import given_up, implicit, not_in_flight
 from kafka_share.application.short_way import ShortWay
-from kafka_share.core.events import (
-    AcknowledgementOutcome,
-    FetchedPartition,
-    GatheredAcknowledgements,
-    LostRecords,
-)
+from kafka_share.core.events import AcknowledgementOutcome, FetchedPartition, GatheredAcknowledgements, LostRecords
 from kafka_share.core.fetching.offsets import AcknowledgementRun
 from kafka_share.errors import (
     ConsumerClosedError,
@@ -270,19 +265,32 @@ class Deliveries:
         One that was given up because its lock was lost has failed already: `on_outcome` is told so at once. Raises
         IllegalStateError if it is not in flight or has had its final acknowledgement, ConsumerClosedError after close.
         """
+        has_found_room, left = self.acknowledge_deliveries([(record, kind, on_outcome)])
+        if left:
+            raise not_in_flight(record.topic, record.partition, record.offset)
+        return has_found_room
+
+    def acknowledge_deliveries(self, settled: Collection[Settled]) -> tuple[bool, list[Settled]]:
+        """The same for many. Returns also those for which it would raise IllegalStateError."""
         with self.guard:
             if self.is_closed:
                 raise ConsumerClosedError("This consumer has already been closed.")
             if self._leaving is not None:
                 self._finish_leaving()
-            here = self._candidates(record.topic, record.partition, record.lock)
-            if any(one.acknowledge_once(record.offset, kind, on_outcome) for one in here):
+            left = [one for one in settled if not self._acknowledge_once(*one)]
+            if len(left) < len(settled):
                 self._announce_once()
-                return self.has_found_room()
-        if not _is_lost(record):
-            raise not_in_flight(record.topic, record.partition, record.offset)
-        if on_outcome is not None:
-            on_outcome(given_up(record))
+            has_found_room = self.has_found_room()
+        judged = [(one, _is_lost(one[0])) for one in left]
+        for (record, _, on_outcome), is_lost in judged:
+            if is_lost and on_outcome is not None:
+                on_outcome(given_up(record))
+        return has_found_room, [one for one, is_lost in judged if not is_lost]
+
+    def _acknowledge_once(self, record: Record, kind: AcknowledgeType, on_outcome: OnOutcome | None) -> bool:
+        for delivery in self._candidates(record.topic, record.partition, record.lock):
+            if delivery.acknowledge_once(record.offset, kind, on_outcome):
+                return True
         return False
 
     def acknowledge_all(self, places: Iterable[Places], kind: AcknowledgeType) -> IllegalStateError | None:

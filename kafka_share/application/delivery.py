@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
@@ -27,6 +27,8 @@ RELEASE = int(AcknowledgeType.RELEASE)
 RENEW = int(AcknowledgeType.RENEW)
 
 Record = ShareRecord[Any, Any]
+Settled: TypeAlias = tuple[Record, AcknowledgeType, OnOutcome | None]
+"""A record, how it is acknowledged, and who is told the outcome."""
 
 
 def runs_of(types: Iterable[tuple[int, int]]) -> list[AcknowledgementRun]:

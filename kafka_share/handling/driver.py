@@ -30,7 +30,6 @@ from kafka_share.producing.dead_letters import dead_letter
 from kafka_share.producing.kafka_python import OwnKafkaPythonProducer
 from kafka_share.producing.producer import OutgoingRecord, RecordProducer
 from kafka_share.producing.retries import retry_copy
-from kafka_share.records import AcknowledgeType
 
 log: logging.Logger = logging.getLogger("kafka_share.worker")
 
@@ -86,6 +85,8 @@ class Driver(abc.ABC):
         self._produced: deque[tuple[Job, Exception | None]] = deque()
         """What the producer has told."""
         self._has_produced = False
+        self._results: deque[tuple[Call, BaseException | None, int]] = deque()
+        """Calls of the handler that the rules have not heard of yet: what was raised, and when it ended."""
         self._leases: dict[Call, Lease] = {}
         self._trouble = ""
         """What a poll has raised last, and no record has come since."""
@@ -131,6 +132,7 @@ class Driver(abc.ABC):
     def _look(self) -> bool:
         """Look at all that has happened, and do what is due. Returns whether the worker has come to its end."""
         now_ms, jobs = clock_ms(), self.jobs
+        self._hear_results()  # a call that has ended cannot be cancelled
         if self._stops > 1:
             jobs.abort(now_ms)
         elif self._stops or self._fatal is not None:
@@ -151,21 +153,34 @@ class Driver(abc.ABC):
             job, error = self._outcomes.popleft()
             self.jobs.settled(job, error)
 
-    def _finished(self, call: Call, error: BaseException | None) -> None:
-        del self._leases[call]
-        now_ms = clock_ms()
-        self.jobs.finished(call, error, now_ms)
-        self._perform(self.jobs.poll(now_ms))
+    def _take_ended(self) -> None:
+        """Tell the rules of all calls that have ended, and do what follows."""
+        self._hear_results()
+        self._perform(self.jobs.poll(clock_ms()))
+
+    def _hear_results(self) -> None:
+        while self._results:
+            call, error, at_ms = self._results.popleft()
+            del self._leases[call]
+            self.jobs.finished(call, error, at_ms)
+
+    @property
+    def _is_due_earlier(self) -> bool:
+        """Whether the loop is to be woken, for it waits for longer than it should by now."""
+        return (self.jobs.wake_at_ms() or self._looks_at_ms) < self._looks_at_ms
 
     def _perform(self, commands: list[Command]) -> None:
+        settles = [command for command in commands if isinstance(command, Settle)]
+        if settles:
+            self._settle(settles)
         for command in commands:
+            if isinstance(command, Settle):
+                continue
             if isinstance(command, Start):
                 lease = self._leases[command.call] = Lease(command.call.records, command.call.tries)
                 self._start(command.call, lease)
             elif isinstance(command, Produce):
                 self._produce(command)
-            elif isinstance(command, Settle):
-                self._settle(command.job, command.kind, command.delay_ms)
             elif isinstance(command, Tell):
                 self._tell(command)
             else:
@@ -174,23 +189,34 @@ class Driver(abc.ABC):
 
     @abc.abstractmethod
     def _start(self, call: Call, lease: Lease) -> None:
-        """Have the handler called; `_finished` tells how it went."""
+        """Have the handler called; how it went gets into `_results`."""
 
     @abc.abstractmethod
     def _cancel(self, call: Call, reason: str) -> None:
         """End this call of the handler, if it can be ended. Its lease has ended already."""
 
-    def _settle(self, job: Job, kind: AcknowledgeType, delay_ms: int) -> None:
+    def _settle(self, commands: list[Settle]) -> None:
         assert self.consumer is not None
-        told = partial(self._on_outcome, job)
+        at_once = [one for one in commands if not one.delay_ms]
+        settled = [(one.job.record, one.kind, partial(self._on_outcome, one.job)) for one in at_once]
         try:
-            if delay_ms:
-                self.consumer.release(job.record, delay_ms)  # it has no outcome to wait for
-                told(None)
-            else:
-                self.consumer.settle(job.record, kind, told)
+            self.consumer.settle_all(settled)
+        except ConsumerClosedError as error:
+            for _, _, told in settled:
+                told(error)
+        for one in commands:
+            if one.delay_ms:
+                self._release_later(one.job, one.delay_ms)
+
+    def _release_later(self, job: Job, delay_ms: int) -> None:
+        """It has no outcome to wait for."""
+        assert self.consumer is not None
+        try:
+            self.consumer.release(job.record, delay_ms)
         except (ConsumerClosedError, IllegalStateError) as error:
-            told(error)
+            self._on_outcome(job, error)
+        else:
+            self._on_outcome(job, None)
 
     def _produce(self, command: Produce) -> None:
         told = partial(self._on_produced, command.job)

@@ -21,11 +21,19 @@ class Lease:
         self._records = records
         self.tries: int = tries
         """Which call of the handler this is for this delivery, from 1. `record.delivery_count` counts deliveries."""
-        self.ended: threading.Event = threading.Event()
-        """Set when the work has no purpose any more: the lock was lost (of a batch: all its locks), or the worker stops
-        and its drain timeout is over. An async handler is cancelled as well, and so is one in a process."""
+        self._events: dict[None, threading.Event] = {}
+        """One, when somebody has asked for it: most handlers do not, and it is dear."""
         self.reason: str | None = None
         """Why it has ended; None as long as it has not."""
+
+    @property
+    def ended(self) -> threading.Event:
+        """Set when the work has no purpose any more: the lock was lost (of a batch: all its locks), or the worker stops
+        and its drain timeout is over. An async handler is cancelled as well, and so is one in a process."""
+        event = self._events.get(None) or self._events.setdefault(None, threading.Event())
+        if self.reason is not None:  # `end` may have come before the event
+            event.set()
+        return event
 
     def remaining_ms(self) -> int:
         """How long the lock lasts from now, unless it is renewed; 0 if it is lost. Of a batch: of the first one to end.
@@ -38,7 +46,9 @@ class Lease:
     def end(self, reason: str) -> None:
         """Called by the worker."""
         self.reason = reason
-        self.ended.set()
+        event = self._events.get(None)
+        if event is not None:
+            event.set()
 
     def __repr__(self) -> str:
         return f"<Lease of {places_of(self._records)}: {self.reason or f'{self.remaining_ms()} ms'}>"

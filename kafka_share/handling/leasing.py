@@ -5,9 +5,10 @@ Made by the drivers. Beside that they are what their base classes are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from kafka_share.application.awaited_outcomes import OnOutcome
 from kafka_share.application.facade import ConsumerFacade
 from kafka_share.async_consumer import AsyncShareConsumer
 from kafka_share.consumer import KafkaShareConsumer
@@ -33,15 +34,18 @@ class Leasing(ConsumerFacade[Any, Any]):
         """Have `metrics` show the numbers of a worker beside those of the consumer."""
         self._own_driver().measurements.worker = worker
 
-    def settle(
-        self, record: Record, kind: AcknowledgeType, on_outcome: Callable[[KafkaShareError | None], None]
-    ) -> None:
+    def settle(self, record: Record, kind: AcknowledgeType, on_outcome: OnOutcome) -> None:
         """Acknowledge. `on_outcome` is called once, at the latest by close, on the background thread or this one.
 
         Raises `IllegalStateError` for a record that is not in flight, `ConsumerClosedError` after close.
         """
         self._origin.enter()
         self._calls.acknowledge_delivery(record, kind, on_outcome)
+
+    def settle_all(self, settled: Collection[tuple[Record, AcknowledgeType, OnOutcome]]) -> None:
+        """`settle` for many; the `on_outcome` of one that is not in flight is told the `IllegalStateError`."""
+        self._origin.enter()
+        self._calls.acknowledge_deliveries(settled)
 
 
 class LeasingConsumer(Leasing, KafkaShareConsumer[Any, Any]):

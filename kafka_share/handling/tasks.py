@@ -24,6 +24,8 @@ class TaskDriver(Driver):
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
         self._tasks: dict[Call, asyncio.Task[None]] = {}
+        self._is_telling = False
+        """The rules will be told in this turn of the event loop of what has ended."""
         self._bell = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -95,8 +97,17 @@ class TaskDriver(Driver):
     def _ended(self, call: Call, task: asyncio.Task[None]) -> None:
         """Also of a task that was cancelled before its first step."""
         del self._tasks[call]
-        self._finished(call, asyncio.CancelledError() if task.cancelled() else task.exception())
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        self._results.append((call, error, clock_ms()))
+        if not self._is_telling:
+            self._is_telling = True
+            task.get_loop().call_soon(self._tell_ended)
+
+    def _tell_ended(self) -> None:
+        """Once for all handlers that have ended in a turn of the event loop."""
+        self._is_telling = False
+        self._take_ended()
         if not self.jobs.wants_records:
             self._bell.set()
-        elif (self.jobs.wake_at_ms() or self._looks_at_ms) < self._looks_at_ms:
+        elif self._is_due_earlier:
             self._wake()

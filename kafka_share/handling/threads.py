@@ -1,7 +1,9 @@
 """Runs plain handlers on threads. The thread that calls `run` polls; one thread for each record in work calls handlers.
 
-A thread that has finished a record tells the rules and starts the next one by itself: fast handlers do not wait for the
-thread that polls. One lock guards the rules. Signal handlers only count and wake.
+A thread that has finished a record takes the next one by itself: fast handlers do not wait for the thread that polls.
+One lock guards the rules. Who takes the last call that has been started tells the rules of all that have ended since,
+so that with fast handlers one thread does so for many records. No result waits for a handler: as long as a call is left
+to take, a thread is free that takes it. Signal handlers only count and wake.
 
 The threads are daemons: a handler that hangs does not keep the process from ending.
 """
@@ -98,13 +100,24 @@ class ThreadDriver(Driver):
 
     def _run_handlers(self) -> None:
         for call, lease in iter(self._work.get, None):
+            self._tell_unless_others_will()
             error = self._call(call, lease)
-            with self._lock:
-                self._finished(call, error)
-                wake_at_ms = self.jobs.wake_at_ms()
-                is_wanted = not self.jobs.wants_records or (wake_at_ms or self._looks_at_ms) < self._looks_at_ms
-            if is_wanted:
-                self._wake()
+            self._results.append((call, error, clock_ms()))
+            self._tell_unless_others_will()
+        self._tell_ended()
+
+    def _tell_unless_others_will(self) -> None:
+        if self._work.empty():
+            self._tell_ended()
+
+    def _tell_ended(self) -> None:
+        if not self._results:
+            return
+        with self._lock:
+            self._take_ended()
+            is_wanted = not self.jobs.wants_records or self._is_due_earlier
+        if is_wanted:
+            self._wake()
 
     def _end_handlers(self) -> None:
         """What can be done before the consumer closes. Threads cannot be ended."""

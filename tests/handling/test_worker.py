@@ -19,6 +19,7 @@ from support.waiting import patience_s, wait_until
 
 from kafka_share.broker import ReferenceBroker
 from kafka_share.errors import ConfigurationError, IllegalStateError, InvalidArgumentError, UnsupportedVersionError
+from kafka_share.handling.leasing import Leasing
 from kafka_share.handling.threads import ThreadDriver
 from kafka_share.worker import Lease, Reject, Release, Retry, ShareWorker
 
@@ -92,6 +93,42 @@ def test_a_handler_needs_no_lease_and_deserializers_run(broker: ReferenceBroker)
     worker.stop()
     running.join(patience_s())
     assert seen == [7]
+
+
+def test_no_result_waits_for_another_handler(form: str, broker: ReferenceBroker) -> None:
+    """However many end together: the only one that goes on waits until all others are accepted."""
+    produce(broker, 200)
+
+    def handle(record: Any, lease: Lease) -> Any:
+        if record.offset != 100:
+            return None
+        others_are_accepted = lambda: running.worker.inspect().counts.accepted == 199  # noqa: E731
+        if form == "tasks":
+            return until(others_are_accepted)
+        wait_until(others_are_accepted)
+        return None
+
+    running = Running(form, broker, handle, concurrency=2, window_records=20)
+    with running:
+        running.wait_for(lambda: running.worker.inspect().counts.accepted == 200)
+    assert running.worker.inspect().counts.failed == 0
+
+
+def test_results_are_told_together(form: str, broker: ReferenceBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rules are asked less often than handlers end."""
+    produce(broker, 300)
+    heard: list[int] = []
+    settle_all = Leasing.settle_all
+
+    def settle(self: Leasing, settled: Any) -> None:
+        heard.append(len(settled))
+        settle_all(self, settled)
+
+    monkeypatch.setattr(Leasing, "settle_all", settle)
+    with Running(form, broker, lambda *_: None, concurrency=10, window_records=100) as running:
+        running.wait_for(lambda: running.worker.inspect().counts.accepted == 300)
+    assert sum(heard) == 300
+    assert max(heard) > 1
 
 
 # ---- failures
