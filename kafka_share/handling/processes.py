@@ -7,6 +7,7 @@ call gets a new process. A call that is cancelled is told to the process, which 
 from __future__ import annotations
 
 import pickle
+import threading
 
 from kafka_share.errors import ConfigurationError, HandlerProcessError
 from kafka_share.handling.child import NOT_AWAITED, RETURNED
@@ -32,7 +33,9 @@ class ProcessDriver(ThreadDriver):
                 f"of a module ({error})"
             ) from None
         self._busy: dict[Call, HandlerProcess] = {}
-        """Who has which call. Changed under the lock of the rules."""
+        """Who has which call."""
+        self._busy_lock = threading.Lock()
+        """Held while `_busy` changes, or a process is told. Who has it takes no other lock."""
 
     def run(self) -> None:
         """Raises `HandlerProcessError` before the group is joined if a process cannot begin."""
@@ -48,7 +51,7 @@ class ProcessDriver(ThreadDriver):
             process = self._pool.take()
         except Exception as error:  # noqa: BLE001 - it decides about the records
             return error
-        with self._lock:
+        with self._busy_lock:
             self._busy[call] = process
         try:
             answer = b"" if lease.ended.is_set() else process.call(request)
@@ -62,7 +65,7 @@ class ProcessDriver(ThreadDriver):
 
     def _let_go(self, call: Call) -> None:
         """From here on nobody tells a process that this call has to end."""
-        with self._lock:
+        with self._busy_lock:
             del self._busy[call]
 
     def _result(self, answer: bytes) -> BaseException | None:
@@ -77,9 +80,10 @@ class ProcessDriver(ThreadDriver):
         return error
 
     def _cancel(self, call: Call, reason: str) -> None:
-        process = self._busy.get(call)
-        if process is not None:  # else its thread sees that the lease has ended
-            process.tell_end(reason)
+        with self._busy_lock:
+            process = self._busy.get(call)
+            if process is not None:  # else its thread sees that the lease has ended
+                process.tell_end(reason)
 
     def _end_handlers(self) -> None:
         """The calls that go on die with their processes: their records are released before the consumer closes."""

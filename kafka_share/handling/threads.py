@@ -60,7 +60,9 @@ class ThreadDriver(Driver):
 
     def _look_locked(self) -> bool:
         with self._lock:
-            return self._look()
+            has_ended = self._look()
+        self._tell_ended()
+        return has_ended
 
     def _receive(self, consumer: LeasingConsumer) -> None:
         try:
@@ -74,6 +76,7 @@ class ThreadDriver(Driver):
             self._trouble = ""
             with self._lock:
                 self.jobs.arrived(records, clock_ms(), wall_ms())
+            self._tell_ended()
 
     def _wait(self) -> None:
         try:
@@ -111,13 +114,15 @@ class ThreadDriver(Driver):
             self._tell_ended()
 
     def _tell_ended(self) -> None:
-        if not self._results:
-            return
-        with self._lock:
-            self._take_ended()
-            is_wanted = not self.jobs.wants_records or self._is_due_earlier
-        if is_wanted:
-            self._wake()
+        """Or leave it to who has the lock: nobody lets go of it without looking again, and nobody queues for it."""
+        while self._results and self._lock.acquire(blocking=False):
+            try:
+                self._take_ended()
+                is_wanted = not self.jobs.wants_records or self._is_due_earlier
+            finally:
+                self._lock.release()
+            if is_wanted:
+                self._wake()
 
     def _end_handlers(self) -> None:
         """What can be done before the consumer closes. Threads cannot be ended."""

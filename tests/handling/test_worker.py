@@ -131,6 +131,25 @@ def test_results_are_told_together(form: str, broker: ReferenceBroker, monkeypat
     assert max(heard) > 1
 
 
+def test_who_lets_go_of_the_rules_tells_what_others_could_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A handler ends while the loop has the lock, and does not wait for it."""
+    driver = ShareWorker[Any, Any]("t", print, bootstrap_servers="localhost:1", group_id=GROUP)._driver
+    assert isinstance(driver, ThreadDriver)
+    result: Any = object()
+    heard: list[Any] = []
+
+    def look() -> bool:
+        driver._results.append(result)
+        driver._tell_ended()  # as the handler's thread does
+        assert not heard
+        return False
+
+    monkeypatch.setattr(driver, "_look", look)
+    monkeypatch.setattr(driver, "_take_ended", lambda: heard.append(driver._results.popleft()))
+    assert not driver._look_locked()
+    assert heard == [result]
+
+
 # ---- failures
 
 
