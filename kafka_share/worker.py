@@ -7,6 +7,7 @@ without I/O; `handling.threads` and `handling.tasks` run handlers. All of it wor
 from __future__ import annotations
 
 import asyncio
+import difflib
 import inspect
 import signal
 import threading
@@ -336,6 +337,17 @@ def _driver(plan: Plan) -> Driver:
     return ThreadDriver(plan) if plan.processes is None else ProcessDriver(plan)
 
 
+def _refuse_misspelt(names: Iterable[str]) -> None:
+    """The consumer, which gets what is not the worker's own, cannot know the names of the worker's settings."""
+    parameters = inspect.signature(ShareWorker.__init__).parameters.values()
+    own = [one.name for one in parameters if one.kind is one.KEYWORD_ONLY]
+    known = {field.name for field in attrs.fields(ShareConsumerConfig)}.union(own)
+    for name in names:
+        close = difflib.get_close_matches(name, own, n=1, cutoff=0.8)
+        if close and name not in known:
+            raise ConfigurationError(f"{name} is not a setting of a worker; did you mean {close[0]}?")
+
+
 def _consumer_settings(plan: Plan, window_records: int | None, window_bytes: int | None) -> dict[str, Any]:
     """The settings of the worker's consumer. Raises `ConfigurationError`."""
     given = plan.settings
@@ -344,6 +356,7 @@ def _consumer_settings(plan: Plan, window_records: int | None, window_bytes: int
         if name in names:
             hint = f": use {_WINDOW[name]}" if name in _WINDOW else ""
             raise ConfigurationError(f"{name} cannot be set on a worker, which sets it itself{hint}")
+    _refuse_misspelt(names)
     batch = plan.batch_records
     per_handler = RECORDS_PER_HANDLER if batch is None else BATCHES_PER_HANDLER * batch
     window = per_handler * plan.handlers if window_records is None else window_records

@@ -513,6 +513,9 @@ def test_a_plain_handler_that_returns_a_coroutine_ends_the_worker(broker: Refere
         ({"on_error": {ValueError: Reject}}, r"Reject\(\)"),
         ({"on_error": {"ValueError": Reject()}}, "classes of exceptions"),
         ({"group_idd": "g"}, "group_id"),
+        ({"concurency": 3}, "concurency is not a setting of a worker; did you mean concurrency"),
+        ({"drain_timeout": 3}, "did you mean drain_timeout_ms"),
+        ({"group_instance_id": "g"}, "cannot be set"),
     ],
 )
 def test_a_mistake_is_refused_when_the_worker_is_made(settings: dict[str, Any], message: str) -> None:
