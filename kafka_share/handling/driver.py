@@ -140,13 +140,20 @@ class Driver(abc.ABC):
         self._take_outcomes()
         while self._produced:
             jobs.produced(*self._produced.popleft(), now_ms)
-        for job in jobs.unsettled():
-            if job.record.lock_lost:
-                jobs.lock_lost(job)
+        self._look_at_locks()
         self._perform(jobs.poll(now_ms))
         wake_at_ms = jobs.wake_at_ms()
         self._looks_at_ms = now_ms + LOOK_EVERY_MS if wake_at_ms is None else min(now_ms + LOOK_EVERY_MS, wake_at_ms)
         return jobs.is_done(now_ms)
+
+    def _look_at_locks(self) -> None:
+        """Records that came together have one lock object, which mostly knows of all of them that they are safe."""
+        jobs = self.jobs.unsettled()
+        locks = {job.record.lock for job in jobs}
+        if any(lock is not None and lock.may_be_lost for lock in locks):
+            for job in jobs:
+                if job.record.lock_lost:
+                    self.jobs.lock_lost(job)
 
     def _take_outcomes(self) -> None:
         while self._outcomes:

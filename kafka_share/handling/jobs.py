@@ -50,7 +50,7 @@ from kafka_share.handling.policy import (
 )
 from kafka_share.handling.slowness import Slowness
 from kafka_share.handling.turns import InOrder, Turns
-from kafka_share.producing.retries import returned
+from kafka_share.producing.retries import not_before_ms, returned
 from kafka_share.records import AcknowledgeType
 
 ACCEPT: Final = AcknowledgeType.ACCEPT
@@ -200,7 +200,7 @@ class Jobs:
             self.counts.received += 1
             self.counts.redelivered += record.delivery_count > 1
             self._jobs[job] = None
-            wait_ms = 0 if wall_ms is None else returned(record).not_before_ms - wall_ms
+            wait_ms = 0 if wall_ms is None else not_before_ms(record) - wall_ms
             if record.error is not None:
                 self._failed(job, record.error, now_ms)
             elif wait_ms > 0:

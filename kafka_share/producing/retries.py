@@ -53,6 +53,16 @@ def returned(record: ShareRecord[Any, Any]) -> Returned:
     return Returned(record.topic, record.partition, record.offset, record.timestamp)
 
 
+def not_before_ms(record: ShareRecord[Any, Any]) -> int:
+    """When a copy is to be tried; 0 for a record that was not sent round, which most have no header to say."""
+    try:
+        if not record.headers:
+            return 0
+    except RemoteProtocolError:
+        return 0
+    return returned(record).not_before_ms
+
+
 def retry_copy(record: ShareRecord[Any, Any], topic: str, attempt: int, not_before_ms: int) -> OutgoingRecord:
     """The record for a retry topic. Raises `AttributeError` for a record without its bytes."""
     origin = returned(record)
