@@ -20,6 +20,9 @@ from kafka_share.errors import BrokerUnreachableError, OperationTimeoutError
 NOWHERE = "127.0.0.1:1"
 WORDS = {
     "console": ("--topic", "t"),
+    "dlq list": (),
+    "dlq replay": ("--yes",),
+    "dlq show": (),
     "doctor": ("--group", "g"),
     "groups": ("--list",),
     "perf": ("--topic", "t", "--num-records", "1"),
@@ -53,7 +56,7 @@ class Silence:
 
 
 def run(name: str, *words: str) -> Result:
-    return CliRunner().invoke(main, [name, *WORDS[name], "--bootstrap-server", NOWHERE, *words])
+    return CliRunner().invoke(main, [*name.split(), *WORDS[name], "--bootstrap-server", NOWHERE, *words])
 
 
 def test_every_tool_that_needs_an_answer_is_looked_at() -> None:

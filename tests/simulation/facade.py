@@ -78,9 +78,13 @@ class _Overheard:
         """What the latest commit that is waited for has to wait for."""
 
     def show(self, acknowledgements: Sequence[GatheredAcknowledgements]) -> None:
-        """They leave the application. What it had posted and its thread then sends was shown when it was posted."""
-        self._auditor.posted(tuple(g for g in acknowledgements if g.number not in self._shown))
+        """They leave the application."""
         self._shown.update(g.number for g in acknowledgements)
+        self._auditor.posted(tuple(acknowledgements))
+
+    def show_sent(self, acknowledgements: Sequence[GatheredAcknowledgements]) -> None:
+        """The application's thread sends these; what it had posted before, and has got back to send, was shown then."""
+        self.show([g for g in acknowledgements if g.number not in self._shown])
 
     def post(self, event: Event, *, wake: bool = True) -> None:
         self._side.check()
@@ -111,7 +115,7 @@ class SimulatedFacade:
         self._background = _Overheard(driver, side, auditor)
         self._calls = ConsumerCalls(side, self._background, api_timeout_ms=api_timeout_ms, sends_ahead=sends_ahead)
         self._calls.report = auditor.reported
-        driver.sends_directly = lambda flight: self._background.show(flight.acknowledgements)
+        driver.sends_directly = lambda flight: self._background.show_sent(flight.acknowledgements)
         self.subscribe = self._calls.subscribe
         self.unsubscribe = self._calls.unsubscribe
         self.commit_async = self._calls.commit_async
