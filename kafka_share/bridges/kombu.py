@@ -15,8 +15,8 @@ from typing import Any, Final
 try:
     from kombu.transport import TRANSPORT_ALIASES, virtual
     from kombu.utils.json import dumps, loads
-except ModuleNotFoundError as error:
-    raise ImportError("the bridge to Celery needs kombu: pip install 'kafka-share[celery]'") from error
+except ModuleNotFoundError as _missing:
+    raise ImportError("the bridge to Celery needs kombu: pip install 'kafka-share[celery]'") from _missing
 
 from kafka_share._version import VERSION
 from kafka_share.bridges.held import HeldRecords, Record, log

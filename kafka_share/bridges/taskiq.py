@@ -15,8 +15,8 @@ from typing import Unpack
 
 try:
     from taskiq import AckableMessage, AsyncBroker, BrokerMessage
-except ModuleNotFoundError as error:
-    raise ImportError("the bridge to taskiq needs taskiq: pip install 'kafka-share[taskiq]'") from error
+except ModuleNotFoundError as _missing:
+    raise ImportError("the bridge to taskiq needs taskiq: pip install 'kafka-share[taskiq]'") from _missing
 
 from kafka_share.bridges.held import HeldRecords, Record, log
 from kafka_share.bridges.settings import bridge_settings
