@@ -171,8 +171,8 @@ def test_an_answer_counts_as_a_whole_while_one_of_its_records_is_open(
     """A poll that waits is woken when the last one is accepted."""
     consumer = windowed(make_consumer, 100, explicit_window_bytes=2_500)
     broker.produce_batch("t", [bytes(1_000)] * 3)
-    broker.produce("t", b"behind", partition=0)
     records = poll_until(consumer, 3)
+    broker.produce("t", b"behind", partition=0)
     consumer.acknowledge_all(records[:2])
     assert list(consumer.poll(timeout_ms=50)) == []
     polled: queue.SimpleQueue[list[Record]] = queue.SimpleQueue()
