@@ -67,7 +67,9 @@ class DirectPolls:
     @property
     def is_ahead(self) -> bool:
         """Whether what the next poll is to get has been asked for."""
-        return self._hand_over is not None and any(direct.line.awaits for direct in self._lender.direct.values())
+        if self._hand_over is None:
+            return False
+        return any(direct.line.awaits for direct in self._lender.direct.copy().values())  # another thread puts some in
 
     def fetch(self, acknowledgements: Sequence[GatheredAcknowledgements]) -> Sequence[DirectSession]:
         """Send a fetch wherever none is in flight, with these; nothing: the core has to be asked, with the same."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from simulation.line import SimulatedLine
@@ -29,6 +29,15 @@ LIMITS = (500, 1, 1_000_000, 500)
 WHERE = TopicIdPartition(uuid.UUID(int=5), "t", 0)
 
 
+class Shared(dict[int, DirectSession]):
+    """The network thread may put something in at any time: who goes through it takes a copy first."""
+
+    def values(self) -> NoReturn:
+        raise RuntimeError("dictionary changed size during iteration")
+
+    __iter__ = items = values  # type: ignore[assignment]
+
+
 class Surroundings:
     """All that a poll needs: an application that subscribes to "t", a mailbox with sessions, and a core."""
 
@@ -46,7 +55,7 @@ class Surroundings:
         """The nodes that a fetch was sent to."""
         self.taken: list[int] = []
         """The nodes whose records the application has got."""
-        self.direct: dict[int, DirectSession] = {}
+        self.direct: dict[int, DirectSession] = Shared()
         for node_id in range(1, nodes + 1):
             self._lend(node_id)
         self.mail = False
@@ -73,7 +82,7 @@ class Surroundings:
 
     @property
     def unanswered(self) -> list[int]:
-        lines: dict[int, Any] = {node_id: direct.line for node_id, direct in self.direct.items()}
+        lines: dict[int, Any] = {node_id: direct.line for node_id, direct in self.direct.copy().items()}
         return [node_id for node_id, line in lines.items() if line.awaits and not line.is_ready]
 
     def answer(self, *node_ids: int) -> None:
@@ -152,7 +161,7 @@ def test_a_fetch_that_a_node_has_not_answered_stays_in_flight_for_the_next_poll(
     around.answer(1)
     assert ended(wait)
     assert around.taken == [1]
-    assert not any(direct.is_held for direct in around.direct.values())
+    assert not any(direct.is_held for direct in around.direct.copy().values())
     wait = around.waiting(1)
     assert around.asked == [1, 2, 1]
     around.answer(2)
