@@ -35,7 +35,7 @@ class Shared(dict[int, DirectSession]):
     def values(self) -> NoReturn:
         raise RuntimeError("dictionary changed size during iteration")
 
-    __iter__ = items = values  # type: ignore[assignment]
+    __iter__ = items = values
 
 
 class Surroundings:

@@ -26,6 +26,9 @@ LENT_MS: Final = 100
 """So long sessions are lent, unless the application's thread tells of its progress; then for as long again…"""
 LONGEST_LOAN_MS: Final = 1_000
 """…up to this: the connection has duties of its own, such as to authenticate again."""
+SKIPPED: Final = 50
+"""After a loan that no poll has used (the application commits after each poll, say) so many answers lend nothing: a
+loan costs as much as it saves a poll."""
 MOST_LENT: Final = 32
 """With more nodes than these, none is lent: a poll would look at each."""
 SHORTEST_LOCK_MS: Final = 1_000
@@ -55,6 +58,7 @@ class Lending:
         self._outputs = context.outputs
         self._troubles = context.troubles
         self._last_id = 0
+        self._to_skip = 0
         self._is_recalled = False
 
     def lend(
@@ -73,6 +77,9 @@ class Lending:
         if here is None or exchange.is_busy or exchange.session.differs_from(here) or exchange.ready_at_ms() > now_ms:
             return
         if is_idle_beside(exchange.node.id, exchanges, wanted):
+            return
+        if self._to_skip:
+            self._to_skip -= 1
             return
         acknowledgements = self._acknowledgements.entrust(exchange.node.id)
         if acknowledgements is None:
@@ -129,6 +136,8 @@ class Lending:
             return False
         if not self.loans:
             self._is_recalled = False
+        if event.flight is None and event.fetched_at_ms is None:
+            self._to_skip = SKIPPED
         loan.exchange.take_back(event, now_ms)
         self._acknowledgements.take_back(event.unsent, now_ms)
         return True

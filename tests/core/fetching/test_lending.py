@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 import pytest
-from core.scripted_cluster import Harness, batches, fetch_answer, fetch_data, said_in, tp
+from core.scripted_cluster import Harness, acknowledge_answer, batches, fetch_answer, fetch_data, said_in, tp
 
 from kafka_share.core.events import (
     Channel,
@@ -23,7 +23,7 @@ from kafka_share.core.events import (
     Tally,
     WorkBegun,
 )
-from kafka_share.core.fetching.lending import LENT_MS, LONGEST_LOAN_MS
+from kafka_share.core.fetching.lending import LENT_MS, LONGEST_LOAN_MS, SKIPPED
 from kafka_share.errors import BrokerUnreachableError
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest, ShareFetchResponse
@@ -111,11 +111,11 @@ def test_nothing_is_lent_again_before_all_that_was_recalled_has_come_back() -> N
     first, second = h.lends
     h.start_poll()
     assert h.recalls == [1, 2]
-    h.handle(returned(first))
+    h.handle(returned(first, fetches=1, at_ms=h.now_ms))
     h.answer(h.fetch(1), fetch_answer(fetch_data(tp(), (10, 19, 1))))
     assert len(h.lends) == 2
     h.start_poll()
-    h.handle(returned(second))
+    h.handle(returned(second, fetches=1, at_ms=h.now_ms))
     h.answer(h.fetch(2), fetch_answer(fetch_data(tp(1), (10, 19, 1))))
     assert len(h.lends) == 3
 
@@ -326,3 +326,28 @@ def test_with_send_ahead_nothing_is_lent_when_two_nodes_are_asked() -> None:
     h = Harness({tp(): 1, tp(1): 2}, lends=True, send_ahead=True).joined()
     h.answer(h.fetch(1), FROM_FIRST)
     assert not h.lends
+
+
+# ---- loans that nobody uses
+
+
+def test_nothing_is_lent_for_a_while_when_a_loan_was_of_no_use() -> None:
+    """An application that commits after each poll would have every session called back before it polls again."""
+    h = lent()
+    for number in range(SKIPPED + 1):
+        assert len(h.lends) == 1
+        h.handle(CommitRequested(number + 1, (numbered(h, number + 1),), h.now_ms + 1_000, wait=True))
+        if number == 0:
+            h.handle(returned(h.lends[-1]))
+        h.answer(h.acknowledge(), acknowledge_answer((tp(), 0)))
+        h.start_poll()
+        h.answer(h.fetch(), fetch_answer(fetch_data(tp(), (0, 9, 1))))
+    assert len(h.lends) == 2
+
+
+def test_loans_go_on_when_the_last_one_was_of_use() -> None:
+    h = lent()
+    h.handle(returned(h.lends[-1], fetches=1, at_ms=h.now_ms))
+    h.start_poll()
+    h.answer(h.fetch(), fetch_answer(fetch_data(tp(), (10, 19, 1))))
+    assert len(h.lends) == 2
