@@ -19,12 +19,12 @@ except ModuleNotFoundError as _missing:
     raise ImportError("the bridge to Celery needs kombu: pip install 'kafka-share[celery]'") from _missing
 
 from kafka_share._version import VERSION
-from kafka_share.bridges.held import HeldRecords, Record, log
+from kafka_share.bridges.held import HeldRecords, Record
 from kafka_share.bridges.settings import bridge_settings
+from kafka_share.bridges.trouble import Trouble
 from kafka_share.config import ShareConsumerConfig
 from kafka_share.errors import KafkaShareError, OperationTimeoutError, ProduceError
 from kafka_share.handling.leasing import LeasingConsumer
-from kafka_share.harmless import excerpt
 from kafka_share.producing.kafka_python import OwnKafkaPythonProducer
 from kafka_share.producing.producer import OutgoingRecord, RecordProducer, checked_producer
 from kafka_share.records import AcknowledgeType
@@ -83,7 +83,7 @@ class Channel(virtual.Channel):
         """Queues whose consumers acknowledge nothing (no_ack)."""
         self._topics: frozenset[str] = frozenset()
         self._has_room = threading.Event()
-        self._trouble = ""
+        self._trouble = Trouble()
 
     # ---- sending
 
@@ -155,14 +155,10 @@ class Channel(virtual.Channel):
         try:
             records = list(consumer.poll(wait_ms))
         except KafkaShareError as error:
-            if consumer.is_final(error):
-                raise
-            text, before, self._trouble = excerpt(str(error)), self._trouble, excerpt(str(error))
-            if text != before:
-                log.warning("%s", text)
+            self._trouble.met(consumer, error)
             return []
         if records:
-            self._trouble = ""
+            self._trouble.is_over()
         return records
 
     # ---- acknowledging

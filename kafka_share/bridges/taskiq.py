@@ -18,8 +18,9 @@ try:
 except ModuleNotFoundError as _missing:
     raise ImportError("the bridge to taskiq needs taskiq: pip install 'kafka-share[taskiq]'") from _missing
 
-from kafka_share.bridges.held import HeldRecords, Record, log
+from kafka_share.bridges.held import HeldRecords, Record
 from kafka_share.bridges.settings import bridge_settings
+from kafka_share.bridges.trouble import Trouble
 from kafka_share.config import ShareConsumerConfig
 from kafka_share.errors import KafkaShareError
 from kafka_share.handling.leasing import AsyncLeasingConsumer
@@ -65,7 +66,7 @@ class ShareGroupBroker(AsyncBroker):
         self._given_producer = None if producer is None else checked_producer(producer)
         self._producer: RecordProducer | None = None
         self._consumer: AsyncLeasingConsumer | None = None
-        self._trouble = ""
+        self._trouble = Trouble()
 
     async def kick(self, message: BrokerMessage) -> None:
         """Write the task, and wait until all in-sync replicas have it. Raises `ProduceError` if they may not."""
@@ -103,14 +104,10 @@ class ShareGroupBroker(AsyncBroker):
         try:
             records = list(await consumer.poll(POLL_MS))
         except KafkaShareError as error:
-            if consumer.is_final(error):
-                raise
-            text, before, self._trouble = excerpt(str(error)), self._trouble, excerpt(str(error))
-            if text != before:
-                log.warning("%s", text)
+            self._trouble.met(consumer, error)
             return []
         if records:
-            self._trouble = ""
+            self._trouble.is_over()
         return records
 
     def _is_task(self, record: Record, held: HeldRecords) -> bool:
