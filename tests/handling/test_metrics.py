@@ -11,7 +11,8 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from kafka_share.broker import ReferenceBroker
-from kafka_share.core.metrics.metric_table import WORKER, WORKER_METRICS
+from kafka_share.core.metrics.measurements import Measurements
+from kafka_share.core.metrics.metric_table import WORKER, WORKER_METRICS, readings
 from kafka_share.handling.counts import Counts
 from kafka_share.opentelemetry import ShareConsumerInstruments
 from kafka_share.worker import Lease, ShareWorker
@@ -27,6 +28,26 @@ def test_calls_are_timed_from_their_start_and_locks_from_the_receipt() -> None:
     assert (measured.handler_times.sum, measured.handler_times.max(1_040)) == (30 + 10, 30)
     assert (measured.lock_ages.sum, measured.lock_ages.max(1_040)) == (30 + 40, 40)
     assert measured.handler_times.count == 2
+
+
+def test_times_of_calls_and_ages_of_locks_are_counted_by_buckets() -> None:
+    """A bound counts what it names and everything below, so that the difference of two neighbours is a bucket."""
+    driven = Driven(jobs(concurrency=1))
+    driven.arrive(record(0), record(1), record(2), now_ms=0)
+    driven.finish(0, now_ms=10)
+    driven.finish(1, now_ms=110)
+    driven.finish(2, now_ms=1_000_110)
+    measured = Measurements()
+    measured.worker = driven.jobs.measured
+    measured.worker.counts = Counts
+    now = {reading.metric.name: reading.value for reading in readings(measured, 1_000_110)}
+
+    def counts(histogram: str) -> list[float]:
+        return [now[f"{histogram}-le-{bound_ms}-ms-total"] for bound_ms in (10, 30, 100, 300, 900_000)]
+
+    assert counts("handler-time") == [1, 1, 2, 2, 2]
+    assert counts("lock-age") == [1, 1, 1, 2, 2]
+    assert now["handler-calls-total"] == 3
 
 
 def test_every_count_of_a_worker_is_a_metric() -> None:

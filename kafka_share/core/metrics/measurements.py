@@ -7,6 +7,7 @@ and may be read by any: reading changes nothing, and at worst misses what is bei
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
@@ -181,6 +182,26 @@ class AllTraffic:
     responses: SampledTogether
 
 
+BUCKETS_MS: Final = (10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 900_000)
+"""The upper bounds of a worker's histograms, those in them included. The last is the default of `max_lease_ms`."""
+
+
+class Histogram:
+    """How many values were at most as high as each of `BUCKETS_MS`, of all values ever."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self) -> None:
+        self._counts = [0] * (len(BUCKETS_MS) + 1)
+
+    def record(self, value_ms: int) -> None:
+        self._counts[bisect_left(BUCKETS_MS, value_ms)] += 1
+
+    def up_to(self, bound_ms: int) -> int:
+        """Values that were not above this bound."""
+        return sum(self._counts[: BUCKETS_MS.index(bound_ms) + 1])
+
+
 class WorkerMeasurements:
     """What a worker on a consumer counts and times. The worker records, and sets where the numbers are found."""
 
@@ -189,6 +210,8 @@ class WorkerMeasurements:
         """Milliseconds of each call of the handler."""
         self.lock_ages: Sampled = Sampled(num_samples, window_ms)
         """Milliseconds from the receipt of a record to the end of a call with it."""
+        self.handler_time_buckets: Histogram = Histogram()
+        self.lock_age_buckets: Histogram = Histogram()
         self.ready: Callable[[], int] = int
         self.running: Callable[[], int] = int
         self.waiting: Callable[[], int] = int
@@ -200,8 +223,11 @@ class WorkerMeasurements:
 
     def handled(self, took_ms: int, age_ms: int, now_ms: int) -> None:
         """A call of the handler has ended, in whatever way."""
-        self.handler_times.record(max(0, took_ms), now_ms)
-        self.lock_ages.record(max(0, age_ms), now_ms)
+        took_ms, age_ms = max(0, took_ms), max(0, age_ms)
+        self.handler_times.record(took_ms, now_ms)
+        self.lock_ages.record(age_ms, now_ms)
+        self.handler_time_buckets.record(took_ms)
+        self.lock_age_buckets.record(age_ms)
 
 
 def _never() -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from kafka_share.core.metrics.measurements import Measurements, Sampled, SampledTogether
+from kafka_share.core.metrics.measurements import BUCKETS_MS, Histogram, Measurements, Sampled, SampledTogether
 
 Reader: TypeAlias = Callable[[Any, int], float]
 """(Measurements, or Traffic, AllTraffic or WorkerMeasurements where a metric is about these; now_ms) -> value"""
@@ -103,6 +103,16 @@ def _seconds_since(field: str) -> Reader:
 def _now(field: str) -> Reader:
     """What a function says."""
     return lambda source, _: float(getattr(source, field)())
+
+
+def _up_to(field: str, bound_ms: int) -> Reader:
+    """How many values of a histogram are not above the bound."""
+
+    def read(source: Any, _: int) -> float:
+        histogram: Histogram = getattr(source, field)
+        return float(histogram.up_to(bound_ms))
+
+    return read
 
 
 def _counted(field: str) -> Reader:
@@ -254,6 +264,10 @@ WORKER_METRICS: Final[tuple[Metric, ...]] = (
     Metric(WORKER, "lock-age-avg", "Average time from the receipt of a record to the end of a call with it, ms.",
            _avg("lock_ages")),
     Metric(WORKER, "lock-age-max", "Longest such time, ms.", _max("lock_ages")),
+    *(Metric(WORKER, f"handler-time-le-{bound_ms}-ms-total", f"Calls that took {bound_ms} ms or less.",
+             _up_to("handler_time_buckets", bound_ms)) for bound_ms in BUCKETS_MS),
+    *(Metric(WORKER, f"lock-age-le-{bound_ms}-ms-total", f"Calls that ended {bound_ms} ms or less after the receipt.",
+             _up_to("lock_age_buckets", bound_ms)) for bound_ms in BUCKETS_MS),
     Metric(WORKER, "received-total", "Records delivered to the worker.", _counted("received")),
     Metric(WORKER, "redelivered-total", "Of these, on their second or a later delivery.", _counted("redelivered")),
     Metric(WORKER, "accepted-total", "Records accepted.", _counted("accepted")),
