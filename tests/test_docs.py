@@ -40,8 +40,10 @@ from kafka_share import AsyncShareAdmin, KafkaShareAdmin, KafkaShareConsumer, Sh
 from kafka_share.broker import ReferenceBroker
 from kafka_share.broker.configs.config_keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS, ConfigKey
 from kafka_share.broker.kafka_version import advertised_versions
+from kafka_share.broker.metrics import METRICS as BROKER_METRICS
 from kafka_share.broker.reference_broker import EMBEDDED_DEFAULTS as DIFFERENT_DEFAULTS
 from kafka_share.cli.broker import main as broker_command
+from kafka_share.cli.broker_metrics import prometheus_name
 from kafka_share.cli.console.command import main as console_command
 from kafka_share.cli.demo.command import demo as demo_command
 from kafka_share.cli.dlq.command import list_letters as dlq_list_command
@@ -456,6 +458,21 @@ def test_the_table_of_apis_is_what_the_broker_advertises() -> None:
         (str(key), MESSAGES[key][0].__name__.removesuffix("Request"), f"{low} to {high}" if low != high else f"{low}")
         for key, (low, high) in advertised_versions().items()
     ]
+
+
+def test_the_table_of_broker_metrics_is_that_of_the_code() -> None:
+    rows = table_below(BROKER, "| metric | MBean |")
+    assert [(name, mbean, tags, prometheus, text) for name, mbean, tags, prometheus, _, text in rows] == [
+        (
+            f"`{one.name}`",
+            f"`{one.mbean}`",
+            ", ".join(f"`{tag}`" for tag in one.tags),
+            f"`{prometheus_name(one)}`",
+            one.text,
+        )
+        for one in BROKER_METRICS.values()
+    ]
+    assert [kind == "counter" for *_, kind, _ in rows] == [one.is_counter for one in BROKER_METRICS.values()]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@
 Cut like the client: everything but five files is machines without I/O, which the simulation drives under a virtual
 clock. From the outside in:
 
-- `reference_broker`: the object above; `inspection`: its snapshots; `clock`, `faults`: what tests turn
+- `reference_broker`: the object above; `inspection`: its snapshots; `metrics`: what it counts; `clock`, `faults`: what
+  tests turn
 - `loop_thread`: the thread on which all of it runs; `record_input`: records as tests write them
 - `server`: listeners and the timer, drives one machine; `connection`: one client's socket, and what faults do to
   answers; `conversation`: its requests, one after the other; `request_log`: the last ones

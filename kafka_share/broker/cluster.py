@@ -11,6 +11,7 @@ replicated.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from kafka_share.broker.classic.classic_groups import ClassicGroups
@@ -90,6 +91,8 @@ class Cluster:
         self.share_nodes: dict[int, ShareNode] = {node_id: self._new_share_node(node_id) for node_id in node_ids}
         self.fetches: DelayedFetches = DelayedFetches()
         self.produces: ProduceQueue = ProduceQueue()
+        self.requests: Counter[tuple[int, int, int]] = Counter()
+        """How many requests came, by node, key of the API and version."""
         self._alive = list(node_ids)
         self._next_producer_id = 0
 

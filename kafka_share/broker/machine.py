@@ -37,6 +37,7 @@ class BrokerMachine:
             self.cluster.connection_closed(event.connection_id, now_ms)
 
     def _request(self, context: RequestContext, request: Message, now_ms: int) -> None:
+        self.cluster.requests[context.node_id, context.api_key, context.api_version] += 1
         response = HANDLERS[ApiKey(context.api_key)](self.cluster, context, request, now_ms)
         if response is not None:
             self._replies.append(Reply(context, response))

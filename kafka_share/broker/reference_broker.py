@@ -29,6 +29,7 @@ from kafka_share.broker.inspection import (
 from kafka_share.broker.kafka_version import DEFAULT_VERSION, behaviour_of
 from kafka_share.broker.loop_thread import LoopThread
 from kafka_share.broker.machine import BrokerMachine
+from kafka_share.broker.metrics import BrokerMetrics, metrics_of
 from kafka_share.broker.record_input import record_of, records_of
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.request_log import RequestLog
@@ -447,6 +448,10 @@ class ReferenceBroker:
     def share_session_count(self, node_id: int = 1) -> int:
         """How many share sessions a node holds."""
         return self._call(lambda: len(self._cluster.share_nodes[self._node(node_id)].session_keys()))
+
+    def metrics(self) -> BrokerMetrics:
+        """The metrics as they are now, by Kafka's names: `metrics().value("InFlightMessageCount", group="g")`."""
+        return self._call(lambda: metrics_of(self._cluster))
 
     def check(self) -> None:
         """Assert the invariants of all machines."""

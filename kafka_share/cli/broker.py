@@ -6,10 +6,12 @@ A thin front on `ReferenceBroker`. It exits 0 when a signal stopped it, and 1 wh
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import logging
 import os
 import signal
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +21,7 @@ from kafka_share._version import VERSION
 from kafka_share.broker.configs.config_keys import BROKER_KEYS
 from kafka_share.broker.kafka_version import BEHAVIOURS, DEFAULT_VERSION
 from kafka_share.broker.reference_broker import EMBEDDED_DEFAULTS, MAX_NODES, ReferenceBroker
+from kafka_share.cli.endings import ToolFailedError
 from kafka_share.cli.front import tool_command
 from kafka_share.cli.logs import logging_to_stderr
 from kafka_share.cli.options import debug_option, property_option
@@ -32,6 +35,8 @@ Examples:
   kafka-share-broker --config group.share.record.lock.duration.ms=60000 --config auto.create.topics.enable=false
   kafka-share-broker --ready-file /tmp/broker.ready
       writes the bootstrap line into the file, for scripts that wait for it
+  kafka-share-broker --metrics-port 9400
+      serves its metrics, by Kafka's names, on http://127.0.0.1:9400/metrics
 
 Everything is kept in memory and gone when the broker stops.
 
@@ -72,6 +77,12 @@ Exit codes:
 @click.option("--list-config", is_flag=True, help="Print the settings that --config takes, and exit.")
 @click.option("--ready-file", type=click.Path(dir_okay=False, path_type=Path), help="Written when clients may connect.")
 @click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65_535),
+    help="Serve metrics for Prometheus on this port; 0 takes a free one.  [default: none are served]",
+)
+@click.option("--metrics-host", default="127.0.0.1", show_default=True, help="Address to serve the metrics on.")
+@click.option(
     "--log-level",
     default="WARNING",
     show_default=True,
@@ -84,6 +95,8 @@ Exit codes:
 def main(
     list_config: bool,
     ready_file: Path | None,
+    metrics_port: int | None,
+    metrics_host: str,
     log_level: str,
     debug: bool,
     log_requests: bool,
@@ -98,7 +111,8 @@ def main(
     with logging_to_stderr(debug, logging.getLevelNamesMapping()[log_level]):
         if log_requests:
             logging.getLogger("kafka_share.broker.request_log").setLevel(logging.DEBUG)
-        asyncio.run(_serve(ReferenceBroker(config=config, keep_requests=False, **given), ready_file))
+        broker = ReferenceBroker(config=config, keep_requests=False, **given)
+        asyncio.run(_serve(broker, ready_file, metrics_host, metrics_port))
 
 
 def _list_config(kafka_version: str) -> None:
@@ -107,17 +121,36 @@ def _list_config(kafka_version: str) -> None:
         click.echo(f"{key.name} (default {EMBEDDED_DEFAULTS.get(key.name, key.default)})")
 
 
-async def _serve(broker: ReferenceBroker, ready_file: Path | None) -> None:
+async def _serve(broker: ReferenceBroker, ready_file: Path | None, metrics_host: str, metrics_port: int | None) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    async with broker:
+    async with broker, AsyncExitStack() as served:
+        metrics = None
+        if metrics_port is not None:
+            metrics = await _serve_metrics(broker, metrics_host, metrics_port, served)
         line = f"bootstrap: {broker.bootstrap_servers}"
         if ready_file is not None:
             _write_whole(ready_file, f"{line}\n")
         click.echo(line)
+        if metrics is not None:
+            click.echo(f"metrics: {metrics}")
         await stopped.wait()
+
+
+async def _serve_metrics(broker: ReferenceBroker, host: str, port: int, served: AsyncExitStack) -> str:
+    """Serve them until `served` ends; returns their address. Raises `ToolFailedError`."""
+    if importlib.util.find_spec("prometheus_client") is None:
+        raise ToolFailedError("--metrics-port needs prometheus-client: pip install 'kafka-share[prometheus]'")
+    from kafka_share.cli.broker_metrics import metrics_server
+
+    try:
+        server = await served.enter_async_context(metrics_server(broker, host, port))
+    except OSError as error:
+        raise ToolFailedError(f"it cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}") from error
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{server.port}/metrics"
 
 
 def _write_whole(path: Path, text: str) -> None:

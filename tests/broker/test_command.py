@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,31 @@ def test_it_says_where_it_is_and_ends_cleanly_when_a_signal_comes(tmp_path: Path
     process.send_signal(number)
     output, errors = process.communicate(timeout=60)
     assert (process.returncode, output, errors) == (0, "", "")
+
+
+def test_it_serves_its_metrics_when_it_has_a_port_for_them(tmp_path: Path) -> None:
+    process, line = start(tmp_path, "--metrics-port", "0")
+    try:
+        assert process.stdout is not None
+        address = process.stdout.readline().removeprefix("metrics: ").strip()
+        assert address.startswith("http://127.0.0.1:")
+        with WireConnection(line.removeprefix("bootstrap: ").strip()) as client:
+            client.call(MetadataRequest(topics=[]), 12)
+        with urllib.request.urlopen(address, timeout=30) as answer:
+            text = answer.read().decode()
+        assert 'kafka_network_requestmetrics_requests_total{node="1",request="Metadata",version="12"} 1.0' in text
+    finally:
+        process.send_signal(signal.SIGTERM)
+        output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output, errors) == (0, "", "")
+
+
+def test_it_says_so_and_ends_when_the_port_of_the_metrics_is_taken() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        result = CliRunner().invoke(main, ["--metrics-port", str(taken.getsockname()[1])])
+    assert result.exit_code == 1
+    assert "cannot listen on 127.0.0.1:" in result.output
+    assert "bootstrap:" not in result.output
 
 
 @pytest.mark.parametrize(("arguments", "lines"), [([], 0), (["--log-requests"], 1)])

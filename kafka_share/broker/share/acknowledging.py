@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kafka_share.broker.share.loaded_partitions import LoadedPartitions
     from kafka_share.broker.share.partition import PendingChange, SharePartition
     from kafka_share.broker.share.sessions import PartitionKey, ShareSession
+    from kafka_share.broker.share.share_counts import ShareCounts
 
 _DROPPING: Final = frozenset(
     error.code
@@ -49,13 +50,18 @@ class BegunChange(NamedTuple):
     partition: PartitionKey
     found: SharePartition
     change: PendingChange
+    acknowledged: Sequence[AcknowledgementBatch] = ()
+    """What a request asked for; nothing if the end of a session is the reason."""
 
 
 class Acknowledging:
     """The changes of one node's share partitions. `delayed` is told where fetches have to look again."""
 
-    def __init__(self, view: ClusterView, partitions: LoadedPartitions, delayed: DelayedShareFetches) -> None:
+    def __init__(
+        self, view: ClusterView, partitions: LoadedPartitions, delayed: DelayedShareFetches, counts: ShareCounts
+    ) -> None:
         self._view = view
+        self._counts = counts
         self._partitions = partitions
         self._delayed = delayed
 
@@ -101,11 +107,11 @@ class Acknowledging:
             self._delayed.look_again(found, now_ms)
             raise
         self._delayed.look_again(found, now_ms)
-        return BegunChange(partition, found, change)
+        return BegunChange(partition, found, change, asked.batches[partition])
 
     def complete(self, begun: Iterable[BegunChange], outcomes: dict[PartitionKey, Outcome], now_ms: int) -> None:
         """Store what was begun."""
-        for partition, found, change in begun:
+        for partition, found, change, acknowledged in begun:
             outcomes[partition] = SUCCESS
             try:
                 if found.complete(change):
@@ -116,6 +122,8 @@ class Acknowledging:
                 outcomes[partition] = Outcome.of(refusal)
                 if refusal.code in _DROPPING:
                     self._partitions.drop(found)
+            else:
+                self._counts.acknowledged_batches(acknowledged)
 
     def release(self, session: ShareSession, now_ms: int) -> None:
         """Give back what the member holds in the partitions that its session has at its end."""
@@ -125,7 +133,7 @@ class Acknowledging:
             if found is not None:
                 begun.append(BegunChange(partition, found, found.release(session.key.member_id)))
         # Only then: a fetch of its own that still waits would take records here that are given back there.
-        for _, found, _ in begun:
+        for _, found, _, _ in begun:
             self._delayed.look_again(found, now_ms)
         self._delayed.look_where_fetches_ended(now_ms)
         self.complete(begun, {}, now_ms)

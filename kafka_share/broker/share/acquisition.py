@@ -84,6 +84,7 @@ class _Acquisition:
     ) -> None:
         settings = partition.settings()
         self.window = partition.window
+        self.batch_sizes = partition.batch_sizes
         self.behaviour = partition.behaviour
         self.member = member
         self.exact = mode is AcquireMode.RECORD_LIMIT
@@ -235,6 +236,7 @@ class _Acquisition:
             for low, high in [(first, last)] if self.exact else self._along_record_batches(first, last):
                 if low <= high:
                     window.insert(InFlightBatch(low, high, self._acquired()))
+                    self.batch_sizes.add(high - low + 1)
                 self.ranges.append(AcquiredRange(low, high, 1))
         window.gaps_read_up_to(last + 1)
         self.taken += last - first + 1
@@ -248,6 +250,7 @@ class _Acquisition:
             # Kafka 4.3 leaves what was deleted AVAILABLE: each fetch reads there, in vain, for good.
             state.archive()
         self.window.insert(InFlightBatch(first, last, None, offsets))
+        self.batch_sizes.add(last - first + 1)
         self.ranges.append(AcquiredRange(first, first + count - 1, 1))
         return first + count - 1
 

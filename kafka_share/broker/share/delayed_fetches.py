@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from kafka_share.broker.events import RequestContext
     from kafka_share.broker.share.delayed_fetch import DelayedShareFetch, FetchSource
     from kafka_share.broker.share.partition import SharePartition
+    from kafka_share.broker.share.share_counts import ShareCounts
 
 
 @attrs.frozen(eq=False)
@@ -55,8 +56,9 @@ class DelayedShareFetches:
     `ended(fetch, now_ms)` is called for each fetch that had waited and is fetched now.
     """
 
-    def __init__(self, ended: Callable[[DelayedShareFetch, int], None]) -> None:
+    def __init__(self, ended: Callable[[DelayedShareFetch, int], None], counts: ShareCounts) -> None:
         self._ended = ended
+        self._counts = counts
         self._fetches: dict[int, DelayedShareFetch] = {}
         self._watched: dict[SharePartition, _Watched] = {}
         self._shares: dict[PartitionKey, dict[SharePartition, None]] = {}
@@ -72,6 +74,9 @@ class DelayedShareFetches:
         """Where something came free that no waiting fetch has looked for."""
 
     # ---- who waits
+
+    def __len__(self) -> int:
+        return len(self._fetches)
 
     def add(self, fetch: DelayedShareFetch) -> None:
         """Let a fetch wait until its time is up."""
@@ -225,6 +230,7 @@ class DelayedShareFetches:
             if fetch is None:
                 refused.append(self._refused.pop(id_))
             else:
+                self._counts.expired_fetches += 1
                 self.expire(fetch, now_ms)
                 self._after_wait(fetch, now_ms)
         return refused

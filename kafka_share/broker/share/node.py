@@ -24,6 +24,7 @@ from kafka_share.broker.share.delayed_fetches import DelayedShareFetches
 from kafka_share.broker.share.exchange import AcquireMode, FetchResult
 from kafka_share.broker.share.loaded_partitions import LoadedPartitions
 from kafka_share.broker.share.sessions import PartitionKey, ShareSessions, rotated
+from kafka_share.broker.share.share_counts import ShareCounts
 from kafka_share.errors import (
     InvalidRequestError,
     InvalidShareSessionEpochError,
@@ -36,7 +37,7 @@ from kafka_share.errors import (
 from kafka_share.protocol.share_values import FINAL_EPOCH, INITIAL_EPOCH, next_epoch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from uuid import UUID
 
     from kafka_share.broker.kafka_version import Behaviour
@@ -56,10 +57,11 @@ class ShareNode:
         self.node_id = node_id
         self._view = view
         self._behaviour = behaviour
+        self.counts: ShareCounts = ShareCounts()
         self._sessions = ShareSessions(old_connections_end_sessions=behaviour.old_connections_end_sessions)
         self._partitions = LoadedPartitions(view, coordinator, behaviour)
-        self._delayed = DelayedShareFetches(self._wait_ended)
-        self._acknowledging = Acknowledging(view, self._partitions, self._delayed)
+        self._delayed = DelayedShareFetches(self._wait_ended, self.counts)
+        self._acknowledging = Acknowledging(view, self._partitions, self._delayed, self.counts)
         self._closing: dict[int, None] = {}
         """Connections that ended while a fetch of theirs waits."""
         self._results: list[FetchResult] = []
@@ -111,6 +113,7 @@ class ShareNode:
         finally:
             self._delayed.look_where_fetches_ended(now_ms)
             self._acknowledging.complete(begun, fetch.acknowledged, now_ms)
+            self._count_acknowledgements(asked.acknowledge, fetch.acknowledged)
         fetch.is_acknowledged = True
         self._finish(fetch)
         if asked.epoch == FINAL_EPOCH:
@@ -126,9 +129,21 @@ class ShareNode:
         begun = self._acknowledging.begin(asked, outcomes, now_ms)
         self._delayed.look_where_fetches_ended(now_ms)
         self._acknowledging.complete(begun, outcomes, now_ms)
+        self._count_acknowledgements(asked, outcomes)
         if asked.epoch == FINAL_EPOCH:
             self.end_session(asked.owner, now_ms)
         return outcomes
+
+    def _count_acknowledgements(self, asked: ShareAcknowledge, outcomes: Mapping[PartitionKey, Outcome]) -> None:
+        if not asked.is_empty:
+            failed = [partition for partition, outcome in outcomes.items() if outcome.code]
+            named = [partition for partition, batches in asked.batches.items() if batches]
+            self.counts.acknowledging(self._topics_of(named), self._topics_of(failed))
+
+    def _topics_of(self, partitions: Iterable[PartitionKey]) -> list[UUID]:
+        """Each topic once; those that do not exist are left out."""
+        ids = dict.fromkeys(partition.topic_id for partition in partitions)
+        return [topic_id for topic_id in ids if self._view.topic_name(topic_id) is not None]
 
     # ---- sessions
 
@@ -176,6 +191,7 @@ class ShareNode:
         if end is None:
             return
         if end.session is not None:
+            self.counts.evicted_sessions += 1
             self._acknowledging.release(end.session, now_ms)
         if end.group_is_empty:
             self._partitions.drop_all(lambda key: key.group_id == end.group_id)
@@ -219,6 +235,7 @@ class ShareNode:
         if not fetch.sources:
             fetch.is_fetched = True
             return
+        self.counts.fetched(dict.fromkeys(source.key.topic_id for source in fetch.sources))
         self._delayed.look(fetch, now_ms)
         if not fetch.is_fetched and fetch.expires_at_ms <= now_ms:
             self._delayed.expire(fetch, now_ms)
@@ -283,6 +300,9 @@ class ShareNode:
         if not (fetch.is_fetched and fetch.is_acknowledged):
             return
         self._delayed.remove(fetch)
+        failed = [partition for partition, data in fetch.fetched.items() if data.error_code]
+        if failed:
+            self.counts.fetch_failed(self._topics_of(failed))
         if fetch.is_doomed:
             self._answer(FetchResult(fetch.context, UnknownServerError.code))
             return
@@ -322,6 +342,7 @@ class ShareNode:
         """The topic is gone. Fetches that wait for it are not woken: they end with their time, empty."""
         self._pass_time(now_ms)
         self._sessions.topic_deleted(topic_id)
+        self.counts.topics.pop(topic_id, None)
         self._partitions.drop_all(lambda key: key.topic_id == topic_id)
 
     def leadership_lost(self, topic_id: UUID, partition: int, now_ms: int) -> None:
@@ -367,6 +388,14 @@ class ShareNode:
     def unload(self, partition: SharePartition) -> None:
         """Drop a share partition from memory; the next request that names it loads its stored state."""
         self._partitions.drop(partition)
+
+    def waiting_fetches(self) -> int:
+        """How many ShareFetches wait for records."""
+        return len(self._delayed)
+
+    def partitions_in_sessions(self) -> int:
+        """How many partitions all share sessions have together."""
+        return self._sessions.partition_count()
 
     def session_keys(self) -> list[SessionKey]:
         """Who has a share session on this node."""

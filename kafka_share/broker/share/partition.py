@@ -29,6 +29,7 @@ from kafka_share.broker.share.record_state import (
     InFlightState,
     RecordState,
 )
+from kafka_share.broker.share.share_counts import Distribution
 from kafka_share.broker.share.state_batches import StateBatch
 from kafka_share.broker.share.window import GapWindow, InFlightWindow
 from kafka_share.errors import (
@@ -111,6 +112,10 @@ class SharePartition:
         """Loaded and not fenced: records can be acquired."""
         self.read_position: int | None = None
         """The fetch offset that the log was last read at; `ShareNode` orders its reads by it."""
+        self.lock_timeouts: int = 0
+        """How many records have lost their lock by its end, each time counted."""
+        self.batch_sizes: Distribution = Distribution()
+        """Of the batches that came into the window."""
         self._coordinator = coordinator
         self._state_epoch = 0
         self._highest_start = 0
@@ -294,6 +299,7 @@ class SharePartition:
         expired = self.window.take_expired(now_ms)
         for first, last, state in expired:
             state.leave_acquired(ARCHIVED if last < start else AVAILABLE, limit)
+            self.lock_timeouts += last - first + 1
             if state.state is AVAILABLE:
                 self.window.came_free(first)
             else:

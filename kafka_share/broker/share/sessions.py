@@ -124,6 +124,10 @@ class ShareSessions:
     def keys(self) -> list[SessionKey]:
         return list(self._sessions)
 
+    def partition_count(self) -> int:
+        """How many partitions all sessions have together."""
+        return sum(len(session.partitions) for session in self._sessions.values())
+
     def existing(self, key: SessionKey) -> ShareSession:
         """Raises `Refusal` (SHARE_SESSION_NOT_FOUND) if there is none."""
         session = self._sessions.get(key)
