@@ -21,8 +21,10 @@ from kafka_share._version import VERSION
 from kafka_share.broker.configs.config_keys import BROKER_KEYS
 from kafka_share.broker.kafka_version import BEHAVIOURS, DEFAULT_VERSION
 from kafka_share.broker.reference_broker import EMBEDDED_DEFAULTS, MAX_NODES, ReferenceBroker
+from kafka_share.cli.broker_page.server import page_server
 from kafka_share.cli.endings import ToolFailedError
 from kafka_share.cli.front import tool_command
+from kafka_share.cli.http_server import HttpServer
 from kafka_share.cli.logs import logging_to_stderr
 from kafka_share.cli.options import debug_option, property_option
 
@@ -81,6 +83,12 @@ Exit codes:
     type=click.IntRange(0, 65_535),
     help="Serve metrics for Prometheus on this port; 0 takes a free one.  [default: none are served]",
 )
+@click.option(
+    "--ui",
+    "ui_port",
+    type=click.IntRange(0, 65_535),
+    help="Serve a page for a browser on this port of 127.0.0.1; 0 takes a free one.  [default: none is served]",
+)
 @click.option("--metrics-host", default="127.0.0.1", show_default=True, help="Address to serve the metrics on.")
 @click.option(
     "--log-level",
@@ -95,6 +103,7 @@ Exit codes:
 def main(
     list_config: bool,
     ready_file: Path | None,
+    ui_port: int | None,
     metrics_port: int | None,
     metrics_host: str,
     log_level: str,
@@ -112,7 +121,7 @@ def main(
         if log_requests:
             logging.getLogger("kafka_share.broker.request_log").setLevel(logging.DEBUG)
         broker = ReferenceBroker(config=config, keep_requests=False, **given)
-        asyncio.run(_serve(broker, ready_file, metrics_host, metrics_port))
+        asyncio.run(_serve(broker, ready_file, metrics_host, metrics_port, ui_port))
 
 
 def _list_config(kafka_version: str) -> None:
@@ -121,13 +130,17 @@ def _list_config(kafka_version: str) -> None:
         click.echo(f"{key.name} (default {EMBEDDED_DEFAULTS.get(key.name, key.default)})")
 
 
-async def _serve(broker: ReferenceBroker, ready_file: Path | None, metrics_host: str, metrics_port: int | None) -> None:
+async def _serve(
+    broker: ReferenceBroker, ready_file: Path | None, metrics_host: str, metrics_port: int | None, ui_port: int | None
+) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     async with broker, AsyncExitStack() as served:
-        metrics = None
+        metrics = page = None
+        if ui_port is not None:
+            page = f"{await _listening(page_server(broker, '127.0.0.1', ui_port), '127.0.0.1', ui_port, served)}/"
         if metrics_port is not None:
             metrics = await _serve_metrics(broker, metrics_host, metrics_port, served)
         line = f"bootstrap: {broker.bootstrap_servers}"
@@ -136,6 +149,8 @@ async def _serve(broker: ReferenceBroker, ready_file: Path | None, metrics_host:
         click.echo(line)
         if metrics is not None:
             click.echo(f"metrics: {metrics}")
+        if page is not None:
+            click.echo(f"page: {page}")
         await stopped.wait()
 
 
@@ -145,12 +160,16 @@ async def _serve_metrics(broker: ReferenceBroker, host: str, port: int, served: 
         raise ToolFailedError("--metrics-port needs prometheus-client: pip install 'kafka-share[prometheus]'")
     from kafka_share.cli.broker_metrics import metrics_server
 
+    return f"{await _listening(metrics_server(broker, host, port), host, port, served)}/metrics"
+
+
+async def _listening(server: HttpServer, host: str, port: int, served: AsyncExitStack) -> str:
     try:
-        server = await served.enter_async_context(metrics_server(broker, host, port))
+        await served.enter_async_context(server)
     except OSError as error:
         raise ToolFailedError(f"it cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}") from error
     shown = f"[{host}]" if ":" in host else host
-    return f"http://{shown}:{server.port}/metrics"
+    return f"http://{shown}:{server.port}"
 
 
 def _write_whole(path: Path, text: str) -> None:

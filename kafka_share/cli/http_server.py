@@ -7,6 +7,7 @@ be taken within one, and there is a bound on clients; who comes beyond it is tol
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Final, NamedTuple
@@ -25,10 +26,15 @@ class Answer(NamedTuple):
     body: bytes
     content_type: str = _TEXT
     status: HTTPStatus = HTTPStatus.OK
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 class HttpServer:
-    """Use it as an asynchronous context manager; it listens from its beginning to its end."""
+    """Use it as an asynchronous context manager; it listens from its beginning to its end.
+
+    A page of `queries` is given what stands behind the question mark. With `only_own_names` a request has to name the
+    host by an address, as localhost, or as `host`: a web site whose name was made to lead here is refused.
+    """
 
     def __init__(
         self,
@@ -36,10 +42,14 @@ class HttpServer:
         host: str,
         port: int,
         *,
+        queries: Mapping[str, Callable[[str], Awaitable[Answer]]] | None = None,
+        only_own_names: bool = False,
         max_clients: int = MAX_CLIENTS,
         time_limit_s: float = TIME_LIMIT_S,
     ) -> None:
         self._pages = pages
+        self._queries = queries or {}
+        self._only_own_names = only_own_names
         self._address = host, port
         self._max_clients = max_clients
         self._time_limit_s = time_limit_s
@@ -90,12 +100,38 @@ class HttpServer:
         words = head.split(b"\r\n", 1)[0].split(b" ")
         if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
             return _failure(HTTPStatus.BAD_REQUEST), False
-        page = self._pages.get(words[1].partition(b"?")[0].decode("latin-1"))
+        if self._only_own_names and not self._is_own_name(_host_of(head)):
+            return _failure(HTTPStatus.MISDIRECTED_REQUEST), False
+        path, _, query = words[1].decode("latin-1").partition("?")
+        page = self._page(path, query)
         if page is None:
             return _failure(HTTPStatus.NOT_FOUND), False
         if words[0] != b"GET":
             return _failure(HTTPStatus.METHOD_NOT_ALLOWED), True
         return await page(), False
+
+    def _page(self, path: str, query: str) -> Callable[[], Awaitable[Answer]] | None:
+        asked = self._queries.get(path)
+        return self._pages.get(path) if asked is None else lambda: asked(query)
+
+    def _is_own_name(self, host: str) -> bool:
+        if host in ("localhost", self._address[0]):
+            return True
+        try:
+            ipaddress.ip_address(host)
+        except ValueError:
+            return False
+        return True
+
+
+def _host_of(head: bytes) -> str:
+    """The host that a request names, without its port; empty unless it names one."""
+    lines = [line.partition(b":") for line in head.split(b"\r\n")[1:]]
+    hosts = [value.strip().decode("latin-1") for name, _, value in lines if name.strip().lower() == b"host"]
+    if len(hosts) != 1:
+        return ""
+    bracketed, bracket, _ = hosts[0].removeprefix("[").partition("]")
+    return bracketed if bracket else hosts[0].partition(":")[0].lower()
 
 
 def _failure(status: HTTPStatus) -> Answer:
@@ -108,6 +144,7 @@ def _encoded(answer: Answer, allow: bool) -> bytes:
         f"Content-Type: {answer.content_type}",
         f"Content-Length: {len(answer.body)}",
         "Connection: close",
+        *(f"{name}: {value}" for name, value in answer.headers),
         *(["Allow: GET"] if allow else []),
         *(["Retry-After: 1"] if answer.status is HTTPStatus.SERVICE_UNAVAILABLE else []),
     ]

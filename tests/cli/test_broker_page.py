@@ -1,0 +1,145 @@
+"""The page of the reference broker: its data, who may read it, and what a browser makes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.waiting import poll_until
+
+from kafka_share import AcknowledgeType, KafkaShareConsumer
+from kafka_share.broker import ReferenceBroker
+from kafka_share.cli.broker_page.server import page_server
+from kafka_share.cli.broker_page.state import MAX_RUNS, PARTITIONS_ON_A_PAGE, state_of
+
+GROUP, TOPIC = "workers", "orders"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.fixture
+def broker() -> Iterator[ReferenceBroker]:
+    """One record of each state in flight, and one that nobody has fetched."""
+    with ReferenceBroker() as running:
+        running.create_topic(TOPIC)
+        running.set_group_config(GROUP, share_auto_offset_reset="earliest")
+        running.produce_batch(TOPIC, [b"work"] * 4)
+        consumer: KafkaShareConsumer[Any, Any]
+        with KafkaShareConsumer(
+            TOPIC,
+            bootstrap_servers=running.bootstrap_servers,
+            group_id=GROUP,
+            client_id="shop",
+            share_acknowledgement_mode="explicit",
+        ) as consumer:
+            records = poll_until(consumer, 4)
+            for record, kind in zip(
+                records[1:], (AcknowledgeType.ACCEPT, AcknowledgeType.REJECT, AcknowledgeType.RELEASE), strict=True
+            ):
+                consumer.acknowledge(record, kind)
+            consumer.commit_sync()
+            running.produce(TOPIC, b"later")
+            yield running
+
+
+@pytest.fixture
+def port(broker: ReferenceBroker) -> Iterator[int]:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    server = page_server(broker, "127.0.0.1", 0)
+    asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result(30)
+    yield server.port
+    asyncio.run_coroutine_threadsafe(server.__aexit__(), loop).result(30)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+def get(port: int, path: str, host: str | None = None) -> tuple[int, http.client.HTTPMessage, bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.request("GET", path, headers={} if host is None else {"Host": host})
+    answer = connection.getresponse()
+    found = answer.status, answer.headers, answer.read()
+    connection.close()
+    return found
+
+
+def test_the_document_has_each_state_with_its_owner_when_records_are_in_flight(broker: ReferenceBroker) -> None:
+    group = state_of(broker, GROUP, 0)["group"]
+    assert [(one["number"], one["client_id"], one["assigned"]) for one in group["members"]] == [
+        (1, "shop", [f"{TOPIC}-0"])
+    ]
+    (partition,) = group["partitions"]
+    assert [run[:5] for run in partition["runs"]] == [
+        [0, 0, "Acquired", 1, 1],
+        [1, 1, "Acknowledged", 1, 0],
+        [2, 2, "Archived", 1, 0],
+        [3, 3, "Available", 1, 0],
+    ]
+    assert 0 < partition["runs"][0][6] <= group["lock_ms"]
+    assert (partition["start_offset"], partition["log_end_offset"], partition["lag"]) == (0, 5, 3)
+
+
+def test_the_document_is_cut_into_pages_when_there_are_many_partitions(broker: ReferenceBroker) -> None:
+    broker.create_topic("many", partitions=PARTITIONS_ON_A_PAGE + 1)
+    with KafkaShareConsumer("many", bootstrap_servers=broker.bootstrap_servers, group_id="big") as consumer:
+        broker.set_group_config("big", share_auto_offset_reset="earliest")
+        broker.produce("many", b"work")
+        poll_until(consumer, 1)
+        first, last = (state_of(broker, "big", page)["group"] for page in (0, 99))
+    assert (len(first["partitions"]), first["partitions_total"]) == (PARTITIONS_ON_A_PAGE, PARTITIONS_ON_A_PAGE + 1)
+    assert (last["page"], last["pages"], len(last["partitions"])) == (1, 2, 1)
+    assert MAX_RUNS >= 2_000
+
+
+def test_the_first_share_group_is_shown_when_none_of_this_name_exists(broker: ReferenceBroker) -> None:
+    assert state_of(broker, "nobody", 0)["group"]["id"] == GROUP
+    broker.reset()
+    assert state_of(broker, "nobody", 0)["group"] is None
+
+
+@pytest.mark.parametrize(("host", "status"), [(None, 200), ("localhost:1", 200), ("[::1]", 200), ("evil.example", 421)])
+def test_a_name_that_leads_here_is_refused_when_it_is_not_this_machines(
+    port: int, host: str | None, status: int
+) -> None:
+    assert [get(port, path, host)[0] for path in ("/", "/state.json")] == [status] * 2
+
+
+def test_the_page_loads_nothing_from_elsewhere_and_the_data_is_json(port: int) -> None:
+    status, headers, page = get(port, "/")
+    assert status == 200
+    assert headers["Content-Security-Policy"].startswith("default-src 'none'; script-src 'sha256-")
+    assert b"http://" not in page.replace(b"http://www.w3.org", b"")
+    assert b"https://" not in page
+    status, headers, body = get(port, f"/state.json?group={GROUP}&page=x")
+    assert (status, headers["Content-Type"], json.loads(body)["group"]["id"]) == (200, "application/json", GROUP)
+    assert get(port, "/page.html")[0] == 404
+
+
+@pytest.mark.timeout(120)  # it starts a browser
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome in PATH")
+def test_a_browser_shows_members_and_windows_when_it_opens_the_page(port: int, tmp_path: Path) -> None:
+    assert CHROMIUM is not None
+    sandbox = ["--no-sandbox"] if os.getuid() == 0 else []
+    command = [CHROMIUM, "--headless=new", "--disable-gpu", f"--user-data-dir={tmp_path}", *sandbox]
+    found = subprocess.run(
+        [*command, "--virtual-time-budget=3000", "--dump-dom", f"http://127.0.0.1:{port}/?group={GROUP}"],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=True,
+    ).stdout
+    assert ">shop</td>" in found
+    assert "start offset 0, end offset 3, log end 5, lag 3, leader 1" in found
+    assert "1 Acquired, 1 Acknowledged, 1 Archived, 1 Available" in found
+    assert 'aria-label="Window of orders-0"' in found
+    assert 'aria-valuetext="offset 0, Acquired"' in found
