@@ -13,16 +13,20 @@ MODULES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ("ApiVersions", "SaslAuthenticate", "SaslHandshake"),
     ),
     "cluster": (
-        "The messages by which clients find brokers, leaders and coordinators (APIs 3, 10 and 60).",
-        ("DescribeCluster", "FindCoordinator", "Metadata"),
+        "The messages by which clients find brokers, leaders and coordinators (APIs 3, 10, 60 and 75).",
+        ("DescribeCluster", "DescribeTopicPartitions", "FindCoordinator", "Metadata"),
     ),
     "topics": (
         "The messages by which admins create and delete topics, partitions and records (APIs 19 to 21 and 37).",
         ("CreatePartitions", "CreateTopics", "DeleteRecords", "DeleteTopics"),
     ),
     "configs": (
-        "The messages by which admins see and change settings (APIs 32, 44 and 74).",
-        ("DescribeConfigs", "IncrementalAlterConfigs", "ListConfigResources"),
+        "The messages by which admins see and change settings (APIs 32, 33, 44 and 74).",
+        ("AlterConfigs", "DescribeConfigs", "IncrementalAlterConfigs", "ListConfigResources"),
+    ),
+    "replicas": (
+        "The messages by which admins see and move the replicas of partitions (APIs 35, 43, 45 and 46).",
+        ("AlterPartitionReassignments", "DescribeLogDirs", "ElectLeaders", "ListPartitionReassignments"),
     ),
     "groups": (
         "The messages by which admins list, describe and delete groups of any type (APIs 15, 16 and 42).",
@@ -41,8 +45,12 @@ MODULES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ("Fetch", "ListOffsets", "OffsetForLeaderEpoch", "Produce"),
     ),
     "transactions": (
-        "The messages of producers with an id, and of their transactions (APIs 22, 24 to 26 and 28).",
-        ("AddOffsetsToTxn", "AddPartitionsToTxn", "EndTxn", "InitProducerId", "TxnOffsetCommit"),
+        "The messages of producers with an id, and of their transactions (APIs 22, 24 to 28).",
+        ("AddOffsetsToTxn", "AddPartitionsToTxn", "EndTxn", "InitProducerId", "TxnOffsetCommit", "WriteTxnMarkers"),
+    ),
+    "producers": (
+        "The messages by which admins look at producers and transactions (APIs 61, 65 and 66).",
+        ("DescribeProducers", "DescribeTransactions", "ListTransactions"),
     ),
     "share_group": (
         "The messages between members, admins and the group coordinator: heartbeat (API 76) and describe (77).",
@@ -78,6 +86,7 @@ CHANGES: Final[dict[tuple[str, str], dict[str, Any]]] = {
     ("MetadataResponse", "TopicAuthorizedOperations"): _OPERATIONS,
     ("DescribeClusterResponse", "ClusterAuthorizedOperations"): _OPERATIONS,
     ("DescribeGroupsResponse", "AuthorizedOperations"): _OPERATIONS,
+    ("DescribeTopicPartitionsResponse", "TopicAuthorizedOperations"): _OPERATIONS,
     # Null is the usual value; the schemas name none.
     ("CreatePartitionsRequest", "Assignments"): {"default": "null"},
     ("ListOffsetsRequest", "ReplicaId"): {"default": "-1"},

@@ -233,9 +233,19 @@ class Cluster:
         self._log_advanced(partition, now_ms)
         return base_offset
 
-    def write_marker(self, partition: Partition, producer: tuple[int, int], *, committed: bool, now_ms: int) -> None:
+    def write_marker(
+        self,
+        partition: Partition,
+        producer: tuple[int, int],
+        *,
+        committed: bool,
+        now_ms: int,
+        coordinator_epoch: int = 0,
+    ) -> None:
         """End the transaction of a producer (id, epoch) in this partition, and wake who waits for that."""
-        self.append_unchecked(partition, appending.marker(*producer, committed=committed, now_ms=now_ms), now_ms)
+        marker = appending.marker(*producer, committed=committed, coordinator_epoch=coordinator_epoch, now_ms=now_ms)
+        self.append_unchecked(partition, marker, now_ms)
+        partition.producers.transaction_ended(*producer, coordinator_epoch, now_ms)
 
     def _log_advanced(self, partition: Partition, now_ms: int) -> None:
         self.fetches.partition_moved(partition)
@@ -287,6 +297,16 @@ class Cluster:
         assert node_id in self._alive, f"node {node_id} does not run"
         old_leader = partition.leader_id
         self.topics.move_leader(partition, node_id)
+        self._leader_moved(partition, old_leader, now_ms)
+
+    def reassign(self, partition: Partition, replicas: Sequence[int], now_ms: int) -> None:
+        """Put the partition's replicas on these nodes, which have been validated."""
+        old_leader = partition.leader_id
+        self.topics.reassign(partition, replicas)
+        if partition.leader_id != old_leader:
+            self._leader_moved(partition, old_leader, now_ms)
+
+    def _leader_moved(self, partition: Partition, old_leader: int, now_ms: int) -> None:
         self.fetches.partition_moved(partition)
         if old_leader in self.share_nodes:
             self.share_nodes[old_leader].leadership_lost(partition.topic_id, partition.partition, now_ms)

@@ -15,6 +15,7 @@ added by writing to them, and every end raises the epoch. Source: Kafka 4.3's tr
 
 from __future__ import annotations
 
+import enum
 from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
@@ -47,6 +48,15 @@ class TransactionView(Protocol):
     def max_transaction_timeout_ms(self) -> int: ...
 
 
+class TransactionState(enum.Enum):
+    """The states that Kafka names; those in which it waits for markers do not exist here."""
+
+    EMPTY = "Empty"
+    ONGOING = "Ongoing"
+    COMPLETE_COMMIT = "CompleteCommit"
+    COMPLETE_ABORT = "CompleteAbort"
+
+
 @attrs.define(eq=False)
 class Transaction:
     """One transactional id. It is open while `ends_at_ms` is set."""
@@ -56,6 +66,9 @@ class Transaction:
     epoch: int
     timeout_ms: int
     ends_at_ms: int | None = None
+    state: TransactionState = TransactionState.EMPTY
+    started_at_ms: int = -1
+    """When the present transaction was opened, or the last one; -1 if the producer has had none."""
     partitions: dict[tuple[UUID, int], Partition] = attrs.Factory(dict)
     groups: list[str] = attrs.Factory(list)
     last_end: bool | None = None
@@ -107,6 +120,7 @@ class Transactions:
         else:
             self._raise_epoch(known)
         known.last_end, known.last_producer = None, NO_PRODUCER
+        known.state, known.started_at_ms = TransactionState.EMPTY, -1
         return known.producer
 
     def _raise_epoch(self, transaction: Transaction) -> None:
@@ -126,11 +140,20 @@ class Transactions:
             raise Refusal(ErrorCode.PRODUCER_FENCED, f"the epoch of {transactional_id!r} is {known.epoch}")
         return known
 
+    def find(self, transactional_id: str) -> Transaction | None:
+        """What is known of the id, None if nobody has initialised it."""
+        return self._by_id.get(transactional_id)
+
+    def all(self) -> list[Transaction]:
+        """All transactional ids, in the order of their first use."""
+        return list(self._by_id.values())
+
     def _open(self, transaction: Transaction, now_ms: int) -> None:
         if transaction.ends_at_ms is None:
             transaction.ends_at_ms = now_ms + transaction.timeout_ms
             self._ends.set(transaction.id, transaction.ends_at_ms)
             transaction.last_end = None
+            transaction.state, transaction.started_at_ms = TransactionState.ONGOING, now_ms
 
     def add_partition(self, transaction: Transaction, partition: Partition, now_ms: int) -> None:
         """The transaction is going to write here."""
@@ -189,6 +212,7 @@ class Transactions:
         transaction.ends_at_ms = None
         self._ends.discard(transaction.id)
         transaction.last_end = committed
+        transaction.state = TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
         transaction.last_producer = before if raise_epoch else NO_PRODUCER
 
     # ---- time and changes
@@ -214,6 +238,7 @@ class Transactions:
     def check(self) -> None:
         """Assert the invariants."""
         for transaction in self._by_id.values():
+            assert (transaction.state is TransactionState.ONGOING) == (transaction.ends_at_ms is not None)
             assert transaction.ends_at_ms is not None or not (transaction.partitions or transaction.groups)
             assert transaction.ends_at_ms == self._ends.at_ms(transaction.id)
             for (topic_id, index), partition in transaction.partitions.items():

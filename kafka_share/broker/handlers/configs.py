@@ -1,9 +1,12 @@
-"""DescribeConfigs (32), IncrementalAlterConfigs (44) and ListConfigResources (74) of topics, brokers and share groups.
+"""DescribeConfigs (32), AlterConfigs (33), IncrementalAlterConfigs (44) and ListConfigResources (74).
+
+Of topics, brokers and share groups.
 
 - Group resources (type 32) need no group. An empty group name is INVALID_REQUEST, an unknown key or a bad value
   INVALID_CONFIG; one bad value refuses the whole resource.
 - Broker resources: name "" is the cluster-wide default, which can be changed; a node id can only be described.
 - Describe names every key that this broker knows, or those asked for; unknown ones are left out silently.
+- AlterConfigs replaces all values of a resource: those that it does not name fall back to their defaults.
 - Kafka applies changes about 100 ms later; here they apply at once.
 - ListConfigResources lists topics, nodes and the groups that have values of their own; version 0 lists client metrics
   resources only, of which there are none.
@@ -13,10 +16,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafka_share.broker.configs.configs import Change, ConfigRefusedError, ResourceType
+from kafka_share.broker.configs.configs import Change, ConfigRefusedError, Operation, ResourceType
 from kafka_share.broker.refusals import Refusal
 from kafka_share.errors import InvalidConfigError, InvalidRequestError, UnknownTopicOrPartitionError
 from kafka_share.protocol.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
     IncrementalAlterConfigsRequest,
@@ -26,12 +31,13 @@ from kafka_share.protocol.configs import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kafka_share.broker.cluster import Cluster
     from kafka_share.broker.configs.config_keys import ConfigKey
     from kafka_share.broker.events import RequestContext
 
 _Described = DescribeConfigsResponse.DescribeConfigsResult
-_AlterResource = IncrementalAlterConfigsRequest.AlterConfigsResource
 
 
 def _resource_type(cluster: Cluster, kind: int, name: str) -> ResourceType:
@@ -115,7 +121,8 @@ def handle_alter(
         try:
             if named.count((one.resource_type, one.resource_name)) > 1:
                 raise Refusal(InvalidRequestError, "the request names this resource twice")
-            _alter(cluster, one, validate_only=request.validate_only)
+            changes = [Change(config.name, config.config_operation, config.value) for config in one.configs]
+            _alter(cluster, one.resource_type, one.resource_name, changes, validate_only=request.validate_only)
         except Refusal as refusal:
             code, message = refusal.code, refusal.message
         responses.append(
@@ -129,18 +136,63 @@ def handle_alter(
     return IncrementalAlterConfigsResponse(responses=responses)
 
 
-def _alter(cluster: Cluster, resource: _AlterResource, *, validate_only: bool) -> None:
-    kind = _resource_type(cluster, resource.resource_type, resource.resource_name)
-    if kind is ResourceType.BROKER and resource.resource_name:
+def _alter(
+    cluster: Cluster,
+    resource_type: int,
+    name: str,
+    changes: Sequence[Change],
+    *,
+    validate_only: bool,
+    replaces: bool = False,
+) -> None:
+    """Make the changes; with `replaces` whatever they do not name goes."""
+    kind = _resource_type(cluster, resource_type, name)
+    if kind is ResourceType.BROKER and name:
         raise Refusal(InvalidRequestError, "only the cluster-wide default (an empty name) of brokers can be changed")
-    names = [config.name for config in resource.configs]
-    if len(set(names)) != len(names):
+    named = {change.name for change in changes}
+    if len(named) != len(changes):
         raise Refusal(InvalidRequestError, "the request names a key twice")
-    changes = [Change(config.name, config.config_operation, config.value) for config in resource.configs]
+    own = cluster.configs.own_values(kind, name) if replaces else {}
+    gone = [Change(key, Operation.DELETE, None) for key in own if key not in named]
     try:
-        cluster.configs.alter(kind, resource.resource_name, changes, validate_only=validate_only)
+        cluster.configs.alter(kind, name, [*gone, *changes], validate_only=validate_only)
     except ConfigRefusedError as error:
         raise Refusal(InvalidRequestError if error.invalid_request else InvalidConfigError, str(error)) from None
+
+
+# ---- AlterConfigs
+
+
+def handle_replace(
+    cluster: Cluster, context: RequestContext, request: AlterConfigsRequest, now_ms: int
+) -> AlterConfigsResponse:
+    named = [(one.resource_type, one.resource_name) for one in request.resources]
+    responses = []
+    for one in request.resources:
+        code, message = 0, None
+        try:
+            if named.count((one.resource_type, one.resource_name)) > 1:
+                raise Refusal(InvalidRequestError, "the request names this resource twice")
+            changes = [Change(config.name, Operation.SET, config.value) for config in one.configs]
+            _alter(
+                cluster,
+                one.resource_type,
+                one.resource_name,
+                changes,
+                validate_only=request.validate_only,
+                replaces=True,
+            )
+        except Refusal as refusal:
+            code, message = refusal.code, refusal.message
+        responses.append(
+            AlterConfigsResponse.AlterConfigsResourceResponse(
+                error_code=code,
+                error_message=message,
+                resource_type=one.resource_type,
+                resource_name=one.resource_name,
+            )
+        )
+    return AlterConfigsResponse(responses=responses)
 
 
 # ---- ListConfigResources

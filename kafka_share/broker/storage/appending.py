@@ -65,11 +65,11 @@ def append(configs: Configs, partition: Partition, batch: RecordBatch, now_ms: i
     return base_offset, append_time_ms
 
 
-def marker(producer_id: int, producer_epoch: int, *, committed: bool, now_ms: int) -> bytes:
+def marker(producer_id: int, producer_epoch: int, *, committed: bool, coordinator_epoch: int, now_ms: int) -> bytes:
     """The control batch that ends a producer's transaction in a partition."""
     key = _MARKER_KEY.pack(0, _COMMIT if committed else _ABORT)
     return encode_batch(
-        [(0, now_ms, key, _MARKER_VALUE.pack(0, 0), [])],
+        [(0, now_ms, key, _MARKER_VALUE.pack(0, coordinator_epoch), [])],
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         is_transactional=True,
@@ -93,7 +93,7 @@ def _check_sequence(partition: Partition, batch: RecordBatch) -> AppendedBatch |
 
 def _remember(partition: Partition, batch: RecordBatch, base_offset: int) -> None:
     appended = AppendedBatch(batch.base_sequence, _last_sequence(batch), base_offset)
-    partition.producers.appended(batch.producer_id, batch.producer_epoch, appended)
+    partition.producers.appended(batch.producer_id, batch.producer_epoch, appended, batch.max_timestamp)
 
 
 def _last_sequence(batch: RecordBatch) -> int:

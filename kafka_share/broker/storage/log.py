@@ -161,6 +161,10 @@ class MemoryLog:
     def last_stable_offset(self) -> int:
         return next(iter(self._open.values()), self._end_offset)
 
+    def open_since(self, producer_id: int) -> int | None:
+        """The first offset of the producer's open transaction, None if it has none."""
+        return self._open.get(producer_id)
+
     @property
     def max_timestamp(self) -> int | None:
         """The highest timestamp of any record, None for an empty log."""

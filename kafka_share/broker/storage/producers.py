@@ -28,6 +28,29 @@ class SequenceVerdict(enum.Enum):
     FENCED = "fenced"
 
 
+class MarkerVerdict(enum.Enum):
+    """What to do with the marker that is to end a transaction."""
+
+    APPEND = "append"
+    PRODUCER_FENCED = "producer fenced"
+    COORDINATOR_FENCED = "coordinator fenced"
+
+
+NO_COORDINATOR: Final = -1
+"""The coordinator epoch of a producer that has ended no transaction in this partition."""
+
+
+@attrs.frozen
+class ProducerSummary:
+    """What DescribeProducers tells of a producer; the sequence is -1 if none of its batches is remembered."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_timestamp: int
+    coordinator_epoch: int
+
+
 @attrs.frozen
 class AppendedBatch:
     """A batch of a producer as it went into the log."""
@@ -40,6 +63,8 @@ class AppendedBatch:
 @attrs.define
 class _Producer:
     epoch: int
+    last_timestamp: int = -1
+    coordinator_epoch: int = NO_COORDINATOR
     batches: deque[AppendedBatch] = attrs.Factory(lambda: deque(maxlen=_REMEMBERED_BATCHES))
 
 
@@ -67,12 +92,49 @@ class ProducerStates:
             return SequenceVerdict.APPEND, None
         return SequenceVerdict.OUT_OF_ORDER, None
 
-    def appended(self, producer_id: int, epoch: int, batch: AppendedBatch) -> None:
+    def appended(self, producer_id: int, epoch: int, batch: AppendedBatch, timestamp: int) -> None:
         """Remember a batch that has been appended."""
-        producer = self._producers.pop(producer_id, None)
-        if producer is None or producer.epoch != epoch:
-            producer = _Producer(epoch)
+        producer = self._touched(producer_id, epoch)
         producer.batches.append(batch)
+        producer.last_timestamp = timestamp
+
+    def _touched(self, producer_id: int, epoch: int) -> _Producer:
+        """The producer, as the one that wrote last; another epoch starts without batches."""
+        producer = self._producers.pop(producer_id, None)
+        if producer is None:
+            producer = _Producer(epoch)
+        elif producer.epoch != epoch:
+            producer = _Producer(epoch, coordinator_epoch=producer.coordinator_epoch)
         self._producers[producer_id] = producer
         if len(self._producers) > _MAX_PRODUCERS:
             del self._producers[next(iter(self._producers))]
+        return producer
+
+    # ---- transactions
+
+    def judge_marker(self, producer_id: int, epoch: int, coordinator_epoch: int) -> MarkerVerdict:
+        """Whether a transaction coordinator may end the producer's transaction here."""
+        producer = self._producers.get(producer_id)
+        if producer is not None and epoch < producer.epoch:
+            return MarkerVerdict.PRODUCER_FENCED
+        if producer is not None and coordinator_epoch < producer.coordinator_epoch:
+            return MarkerVerdict.COORDINATOR_FENCED
+        return MarkerVerdict.APPEND
+
+    def transaction_ended(self, producer_id: int, epoch: int, coordinator_epoch: int, timestamp: int) -> None:
+        """A marker has been appended: earlier epochs are fenced from now on."""
+        producer = self._touched(producer_id, epoch)
+        producer.coordinator_epoch, producer.last_timestamp = coordinator_epoch, timestamp
+
+    def summaries(self) -> list[ProducerSummary]:
+        """The producers that are remembered, the one that wrote last at the end."""
+        return [
+            ProducerSummary(
+                producer_id,
+                one.epoch,
+                one.batches[-1].last_sequence if one.batches else -1,
+                one.last_timestamp,
+                one.coordinator_epoch,
+            )
+            for producer_id, one in self._producers.items()
+        ]

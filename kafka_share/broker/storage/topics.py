@@ -161,6 +161,12 @@ class Topics:
             partition.replicas = (node_id, *others)
         self._set_leader(partition, node_id)
 
+    def reassign(self, partition: Partition, replicas: Sequence[int]) -> None:
+        """Put the replicas on other nodes, at once: they share one log. Its leader moves if it is none of them."""
+        partition.replicas = tuple(replicas)
+        if partition.leader_id not in self.in_sync(partition):
+            self._set_leader(partition, self._choose_leader(partition))
+
     def _set_leader(self, partition: Partition, node_id: int) -> None:
         partition.leader_id = node_id
         partition.leader_epoch += 1

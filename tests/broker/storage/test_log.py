@@ -116,19 +116,19 @@ def test_sequence_numbers_are_judged_by_the_last_five_batches() -> None:
     states = ProducerStates()
     for index in range(7):
         assert states.judge(1, 0, index, index) == (SequenceVerdict.APPEND, None)
-        states.appended(1, 0, AppendedBatch(index, index, 100 + index))
+        states.appended(1, 0, AppendedBatch(index, index, 100 + index), 0)
     assert states.judge(1, 0, 2, 2) == (SequenceVerdict.DUPLICATE, AppendedBatch(2, 2, 102))
     assert states.judge(1, 0, 1, 1)[0] is SequenceVerdict.OUT_OF_ORDER
     assert states.judge(1, 0, 8, 8)[0] is SequenceVerdict.OUT_OF_ORDER
     assert states.judge(1, 1, 0, 0)[0] is SequenceVerdict.APPEND
     assert states.judge(1, 1, 7, 7)[0] is SequenceVerdict.OUT_OF_ORDER
-    states.appended(1, 1, AppendedBatch(0, 0, 200))
+    states.appended(1, 1, AppendedBatch(0, 0, 200), 0)
     assert states.judge(1, 0, 7, 7)[0] is SequenceVerdict.FENCED
 
 
 def test_sequence_numbers_begin_anew_when_they_reach_their_end() -> None:
     states = ProducerStates()
-    states.appended(1, 0, AppendedBatch(2**31 - 2, 2**31 - 1, 0))
+    states.appended(1, 0, AppendedBatch(2**31 - 2, 2**31 - 1, 0), 0)
     assert states.judge(1, 0, 0, 4)[0] is SequenceVerdict.APPEND
 
 
