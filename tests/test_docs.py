@@ -486,7 +486,7 @@ def test_the_tables_of_broker_settings_are_those_of_the_code(number: int, keys: 
 
 
 def test_the_page_names_every_default_that_is_not_kafkas() -> None:
-    sentence = prose_of(BROKER).partition("Three defaults are others than Kafka's")[2].partition("\n\n")[0]
+    sentence = prose_of(BROKER).partition("Four defaults are others than Kafka's")[2].partition("\n\n")[0]
     assert sorted(re.findall(r"`([\w.]+)`", sentence)) == sorted([*DIFFERENT_DEFAULTS, "default.replication.factor"])
 
 

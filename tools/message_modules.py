@@ -36,6 +36,10 @@ MODULES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         "The messages between members of classic groups and their coordinator (APIs 11 to 14).",
         ("Heartbeat", "JoinGroup", "LeaveGroup", "SyncGroup"),
     ),
+    "consumer_group": (
+        "The messages between members, admins and the coordinator of consumer groups (KIP-848): APIs 68 and 69.",
+        ("ConsumerGroupHeartbeat", "ConsumerGroupDescribe"),
+    ),
     "committed_offsets": (
         "The messages about the offsets that consumer groups commit (APIs 8, 9 and 47).",
         ("OffsetCommit", "OffsetDelete", "OffsetFetch"),

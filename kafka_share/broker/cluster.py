@@ -15,10 +15,12 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from kafka_share.broker.classic.classic_groups import ClassicGroups
+from kafka_share.broker.classic.committed_offsets import CommittedOffsets
 from kafka_share.broker.classic.delayed_fetch import DelayedFetches
 from kafka_share.broker.classic.transactions import Transactions
 from kafka_share.broker.client_metrics import ClientMetrics
 from kafka_share.broker.configs.configs import Configs, ResourceType
+from kafka_share.broker.consumer.consumer_groups import ConsumerGroups
 from kafka_share.broker.group_ids import GroupIds
 from kafka_share.broker.kafka_version import KAFKA_4_3, advertised_versions
 from kafka_share.broker.refusals import Refusal
@@ -86,8 +88,12 @@ class Cluster:
         self.share_groups: ShareGroups = ShareGroups(
             self.topics, self.configs, self.share_states, self.group_ids, behaviour
         )
-        self.classic_groups: ClassicGroups = ClassicGroups(self.group_ids, self.configs, random)
-        self.transactions: Transactions = Transactions(self, self.classic_groups.offsets)
+        self.offsets: CommittedOffsets = CommittedOffsets()
+        self.classic_groups: ClassicGroups = ClassicGroups(self.group_ids, self.configs, random, self.offsets)
+        self.consumer_groups: ConsumerGroups = ConsumerGroups(
+            self.topics, self.configs, self.group_ids, self.classic_groups, self.offsets, behaviour, random
+        )
+        self.transactions: Transactions = Transactions(self, self.offsets)
         self.share_nodes: dict[int, ShareNode] = {node_id: self._new_share_node(node_id) for node_id in node_ids}
         self.fetches: DelayedFetches = DelayedFetches()
         self.produces: ProduceQueue = ProduceQueue()
@@ -104,6 +110,7 @@ class Cluster:
         self.topics.check()
         self.share_groups.check()
         self.classic_groups.check()
+        self.consumer_groups.check()
         self.transactions.check()
         self.share_states.check()
         for node in self.share_nodes.values():
@@ -206,7 +213,7 @@ class Cluster:
             self.fetches.partition_moved(partition)
         self.configs.forget(ResourceType.TOPIC, topic.name)
         self.share_groups.topic_deleted(topic)
-        self.classic_groups.offsets.topic_deleted(topic.id)
+        self.offsets.topic_deleted(topic.id)
         self.transactions.topic_deleted(topic.id)
         for node in self.share_nodes.values():
             node.topic_deleted(topic.id, now_ms)
@@ -285,12 +292,12 @@ class Cluster:
 
     def _groups_of(self, node_id: int) -> list[str]:
         """The groups that the node coordinates now."""
-        ids = [group.id for group in self.share_groups.groups()] + [group.id for group in self.classic_groups.groups()]
-        return [group_id for group_id in ids if self.coordinator_of(group_id).id == node_id]
+        return [group_id for group_id in self.group_ids if self.coordinator_of(group_id).id == node_id]
 
     def _rearm(self, group_ids: Sequence[str], now_ms: int) -> None:
         self.share_groups.rearm(group_ids, now_ms)
         self.classic_groups.rearm(group_ids, now_ms)
+        self.consumer_groups.rearm(group_ids, now_ms)
 
     def move_leader(self, partition: Partition, node_id: int, now_ms: int) -> None:
         """Make another living node the leader of a partition."""

@@ -1,16 +1,20 @@
 """Which group id belongs to which type of group: an id has one type for as long as its group exists.
 
-Shared by the coordinators of share groups and of classic groups. There is no conversion between the types, not even
-of a group that is empty (Kafka 4.3's group coordinator).
+Shared by the coordinators of share groups, classic groups and consumer groups (KIP-848). An empty classic group becomes
+a consumer group when a member of that protocol joins, and the other way round; a share group stays what it is, even if
+it is empty (Kafka 4.3's group coordinator).
 """
 
 from __future__ import annotations
 
 import enum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafka_share.broker.refusals import Refusal
 from kafka_share.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 MAX_GROUPS: Final = 10_000
 """Groups are never expired, so their number needs a bound."""
@@ -21,6 +25,7 @@ class GroupType(str, enum.Enum):
 
     SHARE = "share"
     CLASSIC = "classic"
+    CONSUMER = "consumer"
 
 
 class GroupIds:
@@ -28,6 +33,9 @@ class GroupIds:
 
     def __init__(self) -> None:
         self._types: dict[str, GroupType] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._types))
 
     def claim(self, group_id: str, kind: GroupType) -> None:
         """A group of this type is made under a free id. Raises `Refusal` when there are too many groups."""

@@ -109,10 +109,9 @@ def _is_aborted(stored: StoredBatch, aborted: Sequence[tuple[int, int, int]]) ->
 
 
 def group_types(cluster: Cluster) -> dict[str, str]:
-    """The type of every group by id: "share" or "classic"."""
-    found = {group.id: "share" for group in cluster.share_groups.groups()}
-    found.update({group.id: "classic" for group in cluster.classic_groups.groups()})
-    return dict(sorted(found.items()))
+    """The type of every group by id: "share", "classic" or "consumer"."""
+    types = ((group_id, cluster.group_ids.type_of(group_id)) for group_id in cluster.group_ids)
+    return {group_id: kind.value for group_id, kind in types if kind is not None}
 
 
 def snapshot_of_group(cluster: Cluster, group_id: str) -> ShareGroupSnapshot | None:

@@ -72,6 +72,14 @@ class Behaviour:
     every member owns the whole part of that number, so that some partitions have fewer owners."""
     assigns_empty_groups: bool = False
     """When the last member leaves, the assignment epoch follows the group epoch at once."""
+    revokes_unsubscribed: bool = True
+    """A member of a consumer group that no longer subscribes to a topic has to give its partitions back at once.
+    Without: when the next target is computed."""
+    bumps_for_unresolved_patterns: bool = False
+    """A new regular expression moves the epoch of a consumer group before it is known which topics it stands for."""
+    commits_at_assignment_epochs: bool = True
+    """A member of a consumer group may commit with an older epoch for partitions that it has had since then.
+    Without: only with its present epoch."""
     later_partitions_start_at_zero: bool = False
     """Partitions that are added to a topic with share state start at 0, not by the reset policy (KAFKA-20742)."""
 
@@ -130,6 +138,10 @@ _SINCE_4_3: Final = frozenset(
         "group.share.assignment.interval.ms",
         "group.share.min.assignment.interval.ms",
         "group.share.max.assignment.interval.ms",
+        "consumer.assignment.interval.ms",
+        "group.consumer.assignment.interval.ms",
+        "group.consumer.min.assignment.interval.ms",
+        "group.consumer.max.assignment.interval.ms",
     )
 )
 
@@ -157,6 +169,9 @@ KAFKA_4_1: Final = Behaviour(
     max_member_id_chars=None,
     rejoins_at_any_epoch=False,
     evens_out_copies=False,
+    revokes_unsubscribed=False,
+    bumps_for_unresolved_patterns=True,
+    commits_at_assignment_epochs=False,
     member_ids_are_uuids=True,
     refuses_null_ids=False,
     old_connections_end_sessions=True,
@@ -176,6 +191,7 @@ KAFKA_4_2: Final = Behaviour(
     absent_config_keys=_SINCE_4_3,
     describes_broker_layers=False,
     first_group_epoch=0,
+    commits_at_assignment_epochs=False,
     refuses_null_ids=False,
     negative_epochs=NegativeEpochs.FENCED_IN_READS,
 )
@@ -245,6 +261,8 @@ _VERSIONS_OF_4_3: Final[Mapping[ApiKey, tuple[int, int]]] = MappingProxyType(
         ApiKey.DESCRIBE_PRODUCERS: (0, 0),
         ApiKey.DESCRIBE_TRANSACTIONS: (0, 0),
         ApiKey.LIST_TRANSACTIONS: (0, 1),
+        ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, 1),
+        ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1),
         ApiKey.LIST_CONFIG_RESOURCES: (0, 1),
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0),
         ApiKey.SHARE_GROUP_HEARTBEAT: (1, 1),

@@ -46,6 +46,7 @@ class BrokerMachine:
         """Let time pass up to `now_ms`; returns everything that has to be sent."""
         cluster = self.cluster
         cluster.share_groups.poll(now_ms)
+        cluster.consumer_groups.poll(now_ms)
         cluster.transactions.poll(now_ms)
         for context, waited in cluster.classic_groups.poll(now_ms):
             self._replies.append(Reply(context, classic_group.answer(context, waited)))
@@ -65,6 +66,7 @@ class BrokerMachine:
         cluster = self.cluster
         times = [node.wake_at_ms() for node in cluster.share_nodes.values()]
         times += [cluster.share_groups.wake_at_ms(), cluster.classic_groups.wake_at_ms()]
+        times.append(cluster.consumer_groups.wake_at_ms())
         times += [cluster.transactions.wake_at_ms(), cluster.fetches.wake_at_ms(), cluster.produces.wake_at_ms()]
         return min((at_ms for at_ms in times if at_ms is not None), default=None)
 

@@ -56,10 +56,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_NODES: Final = 16
-EMBEDDED_DEFAULTS: Final = {"group.share.assignment.interval.ms": "0", "group.initial.rebalance.delay.ms": "0"}
-"""Where this broker differs from Kafka unless it is configured otherwise: a share member's second heartbeat brings its
-assignment, also when another member joined within the same second, and the first member of a classic group does not
-wait three seconds for others."""
+EMBEDDED_DEFAULTS: Final = {
+    "group.share.assignment.interval.ms": "0",
+    "group.consumer.assignment.interval.ms": "0",
+    "group.initial.rebalance.delay.ms": "0",
+}
+"""Where this broker differs from Kafka unless it is configured otherwise: a member gets its assignment as soon as it
+can be computed, also when another one joined its share or consumer group within the same second, and the first member
+of a classic group does not wait three seconds for others."""
 
 
 class ReferenceBroker:

@@ -58,15 +58,9 @@ WIRE_DIFFERENCES: Final[Mapping[str, Mapping[str, str]]] = {
     },
 }
 
-_NO_CONSUMER_GROUPS: Final = "It has classic consumer groups only, not those of KIP-848."
-_CLIENT: Final = {
-    "member/share-on-consumer-group": _NO_CONSUMER_GROUPS,
-    "member/consumer-on-share-group": _NO_CONSUMER_GROUPS,
-}
-
 CLIENT_DIFFERENCES: Final[Mapping[str, Mapping[str, str]]] = {
-    "4.1": _CLIENT,
-    "4.2": _CLIENT,
-    "4.3": _CLIENT,
-    "4.4": {**_CLIENT, "admin/group-config": _DEAD_LETTERS},
+    "4.1": {},
+    "4.2": {},
+    "4.3": {},
+    "4.4": {"admin/group-config": _DEAD_LETTERS},
 }

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from kafka_share.broker.classic.classic_group import Answer, ClassicGroup, GroupState, Join
-from kafka_share.broker.classic.committed_offsets import CommittedOffset, CommittedOffsets, Key
 from kafka_share.broker.group_ids import GroupType
 from kafka_share.broker.refusals import ErrorCode, Refusal
 from kafka_share.errors import (
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from random import Random
 
+    from kafka_share.broker.classic.committed_offsets import CommittedOffset, CommittedOffsets
     from kafka_share.broker.configs.configs import Configs
     from kafka_share.broker.events import RequestContext
     from kafka_share.broker.group_ids import GroupIds
@@ -40,8 +40,8 @@ _ID_FIRST_SINCE_VERSION: Final = 4
 class ClassicGroups:
     """All classic groups of the cluster."""
 
-    def __init__(self, ids: GroupIds, configs: Configs, random: Random) -> None:
-        self.offsets: CommittedOffsets = CommittedOffsets()
+    def __init__(self, ids: GroupIds, configs: Configs, random: Random, offsets: CommittedOffsets) -> None:
+        self._offsets = offsets
         self._ids = ids
         self._configs = configs
         self._random = random
@@ -83,6 +83,13 @@ class ClassicGroups:
         self._ids.claim(group_id, GroupType.CLASSIC)
         group = self._groups[group_id] = ClassicGroup(group_id)
         return group
+
+    def make_room(self, group_id: str) -> None:
+        """A consumer group is to be made: if there is an empty classic group, it goes, and leaves its offsets."""
+        group = self._groups.get(group_id)
+        if group is not None and group.state is GroupState.EMPTY:
+            del self._groups[group_id]
+            self._ids.free(group_id)
 
     # ---- members
 
@@ -145,7 +152,7 @@ class ClassicGroups:
         self._note(group)
         return left
 
-    # ---- offsets
+    # ---- commits
 
     def require_may_commit(
         self,
@@ -171,11 +178,6 @@ class ClassicGroups:
         group.require_may_commit(*member, generation, transactional=transactional, now_ms=now_ms)
         self._note(group)
 
-    def commit(self, group_id: str, key: Key, offset: CommittedOffset) -> None:
-        """Store an offset. Raises `Refusal` if its note is too long."""
-        self.require_metadata_fits(offset)
-        self.offsets.commit(group_id, key, offset)
-
     def require_metadata_fits(self, offset: CommittedOffset) -> None:
         """Raises `Refusal` if the note beside an offset is too long."""
         limit = self._configs.broker_int("offset.metadata.max.bytes")
@@ -189,7 +191,7 @@ class ClassicGroups:
         group = self.existing(group_id)
         if group.state is not GroupState.EMPTY:
             raise Refusal(NonEmptyGroupError, f"group {group_id!r} still has members")
-        self.offsets.delete_group(group_id)
+        self._offsets.delete_group(group_id)
         self._ids.free(group_id)
         del self._groups[group_id]
 

@@ -1,7 +1,8 @@
-"""The committed offsets of all classic groups, also those that belong to a transaction that is still open.
+"""The committed offsets of all classic groups and consumer groups, also those of transactions that are still open.
 
-Called by the group coordinator of classic groups. Knows nothing of members: who may commit is decided before. Offsets
-do not expire; they go with their group, their topic, or by request.
+Called by the handlers and by the coordinators of both types of group. Knows nothing of members: who may commit is
+decided before. Offsets do not expire; they go with their group, their topic, or by request; when a group changes its
+type, they stay.
 """
 
 from __future__ import annotations

@@ -39,7 +39,8 @@ def _offset_reset(text: str) -> None:
 
 @attrs.frozen
 class ConfigKey:
-    """One key: `low` and `high` bound a number, `choices` a string, `check` raises `ValueError` for anything else."""
+    """One key: `low` and `high` bound a number, `choices` a string or the items of a list; `check` raises `ValueError`
+    for anything else."""
 
     name: str
     type: ConfigType
@@ -60,6 +61,8 @@ class ConfigKey:
             self._validate_number(text)
         elif self.type is ConfigType.BOOLEAN and text.lower() not in ("true", "false"):
             raise ValueError(f"{self.name} must be true or false, not {text!r}")
+        elif self.choices and self.type is ConfigType.LIST:
+            self._validate_list([item.strip() for item in text.split(",")])
         elif self.choices and text not in self.choices:
             raise ValueError(f"{self.name} must be one of {', '.join(self.choices)}, not {text!r}")
         elif self.check is not None:
@@ -67,6 +70,10 @@ class ConfigKey:
                 self.check(text)
             except ValueError as error:
                 raise ValueError(f"{self.name} cannot be {text!r}: {error}") from None
+
+    def _validate_list(self, items: list[str]) -> None:
+        if len(set(items)) != len(items) or not set(items) <= set(self.choices):
+            raise ValueError(f"{self.name} must name some of {', '.join(self.choices)}, each once")
 
     def _validate_number(self, text: str) -> None:
         try:
@@ -86,15 +93,15 @@ def _int(name: str, default: int, low: int, high: int = _MAX_INT) -> ConfigKey:
     return ConfigKey(name, ConfigType.INT, str(default), low, high)
 
 
-def _group_int(name: str, default: int, bounded: str) -> ConfigKey:
+def _group_int(kind: str, name: str, default: int) -> ConfigKey:
     return ConfigKey(
-        f"share.{name}",
+        f"{kind}.{name}",
         ConfigType.INT,
         str(default),
         low=0,
-        broker_key=f"group.share.{name}",
-        low_key=f"group.share.min.{bounded}",
-        high_key=f"group.share.max.{bounded}",
+        broker_key=f"group.{kind}.{name}",
+        low_key=f"group.{kind}.min.{name}",
+        high_key=f"group.{kind}.max.{name}",
     )
 
 
@@ -123,6 +130,18 @@ BROKER_KEYS: Final = _table(
     _int("group.share.assignment.interval.ms", 1_000, 0),
     _int("group.share.min.assignment.interval.ms", 0, 0),
     _int("group.share.max.assignment.interval.ms", 15_000, 0),
+    _int("group.consumer.max.size", _MAX_INT, 1),
+    _int("group.consumer.session.timeout.ms", 45_000, 1),
+    _int("group.consumer.min.session.timeout.ms", 45_000, 1),
+    _int("group.consumer.max.session.timeout.ms", 60_000, 1),
+    _int("group.consumer.heartbeat.interval.ms", 5_000, 1),
+    _int("group.consumer.min.heartbeat.interval.ms", 5_000, 1),
+    _int("group.consumer.max.heartbeat.interval.ms", 15_000, 1),
+    _int("group.consumer.assignment.interval.ms", 1_000, 0),
+    _int("group.consumer.min.assignment.interval.ms", 0, 0),
+    _int("group.consumer.max.assignment.interval.ms", 15_000, 0),
+    _int("group.consumer.regex.refresh.interval.ms", 600_000, 10_000),
+    ConfigKey("group.consumer.assignors", ConfigType.LIST, "uniform,range", choices=("uniform", "range")),
     _int("group.initial.rebalance.delay.ms", 3_000, 0),
     _int("group.min.session.timeout.ms", 6_000, 1),
     _int("group.max.session.timeout.ms", 1_800_000, 1),
@@ -140,12 +159,15 @@ BROKER_KEYS: Final = _table(
 """Keys of a broker (`--config`, resource type 4)."""
 
 GROUP_KEYS: Final = _table(
-    _group_int("session.timeout.ms", 45_000, "session.timeout.ms"),
-    _group_int("heartbeat.interval.ms", 5_000, "heartbeat.interval.ms"),
-    _group_int("record.lock.duration.ms", 30_000, "record.lock.duration.ms"),
-    _group_int("delivery.count.limit", 5, "delivery.count.limit"),
-    _group_int("partition.max.record.locks", 2_000, "partition.max.record.locks"),
-    _group_int("assignment.interval.ms", 1_000, "assignment.interval.ms"),
+    _group_int("consumer", "session.timeout.ms", 45_000),
+    _group_int("consumer", "heartbeat.interval.ms", 5_000),
+    _group_int("consumer", "assignment.interval.ms", 1_000),
+    _group_int("share", "session.timeout.ms", 45_000),
+    _group_int("share", "heartbeat.interval.ms", 5_000),
+    _group_int("share", "record.lock.duration.ms", 30_000),
+    _group_int("share", "delivery.count.limit", 5),
+    _group_int("share", "partition.max.record.locks", 2_000),
+    _group_int("share", "assignment.interval.ms", 1_000),
     ConfigKey("share.auto.offset.reset", ConfigType.STRING, "latest", check=_offset_reset),
     ConfigKey(
         "share.isolation.level",
@@ -155,7 +177,7 @@ GROUP_KEYS: Final = _table(
     ),
     ConfigKey("share.renew.acknowledge.enable", ConfigType.BOOLEAN, "true"),
 )
-"""Keys of a share group (resource type 32)."""
+"""Keys of a group (resource type 32), which may be set before anybody knows of which type it will be."""
 
 TOPIC_KEYS: Final = _table(
     ConfigKey("max.message.bytes", ConfigType.INT, "1048588", low=0, high=_MAX_INT, broker_key="message.max.bytes"),

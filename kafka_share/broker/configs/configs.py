@@ -85,8 +85,8 @@ _SOURCES: Final = {
     ResourceType.GROUP: ConfigSource.GROUP,
 }
 
-_INTERVAL: Final = "share.assignment.interval.ms"
-"""Without this key assignments are computed without a pause."""
+_INTERVAL: Final = "assignment.interval.ms"
+"""Without this key, of share groups or of consumer groups, assignments are computed without a pause."""
 
 _MAX_CACHED_SETTINGS: Final = 1_000
 """Anybody may name any group in a request: the cache of their settings is emptied when it has grown to this."""
@@ -106,6 +106,15 @@ class GroupSettings:
     auto_offset_reset: str = "latest"
     """"latest", "earliest", or "by_duration:" and an ISO-8601 duration."""
     read_committed: bool = False
+
+
+@attrs.frozen
+class ConsumerGroupSettings:
+    """Effective settings of one consumer group (KIP-848): the group's own value, else the broker's."""
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    assignment_interval_ms: int
 
 
 class Configs:
@@ -239,11 +248,14 @@ class Configs:
                 raise ConfigRefusedError(f"{key.name} must be between {low} and {high}, not {value}")
 
     def _check_timeouts(self, values: Mapping[str, str]) -> None:
-        session, heartbeat = "share.session.timeout.ms", "share.heartbeat.interval.ms"
-        session_ms = int(values.get(session) or self.broker_value(f"group.{session}"))
-        heartbeat_ms = int(values.get(heartbeat) or self.broker_value(f"group.{heartbeat}"))
-        if session_ms <= heartbeat_ms:
-            raise ConfigRefusedError(f"{session} ({session_ms}) has to be greater than {heartbeat} ({heartbeat_ms})")
+        for kind in ("share", "consumer"):
+            session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
+            session_ms = int(values.get(session) or self.broker_value(f"group.{session}"))
+            heartbeat_ms = int(values.get(heartbeat) or self.broker_value(f"group.{heartbeat}"))
+            if session_ms <= heartbeat_ms:
+                raise ConfigRefusedError(
+                    f"{session} ({session_ms}) has to be greater than {heartbeat} ({heartbeat_ms})"
+                )
 
     # ---- groups
 
@@ -260,23 +272,35 @@ class Configs:
         def text(name: str) -> str:
             return self.synonyms(ResourceType.GROUP, group, GROUP_KEYS[name])[0].value
 
-        def number(name: str) -> int:
-            key = GROUP_KEYS[name]
-            effective = self.synonyms(ResourceType.GROUP, group, key)[0]
-            value = int(effective.value)
-            if effective.source is ConfigSource.GROUP and key.low_key is not None and key.high_key is not None:
-                # The bounds may have changed after the value was set: it is clamped when used (KIP-1240).
-                value = min(max(value, self.broker_int(key.low_key)), self.broker_int(key.high_key))
-            return value
-
         return GroupSettings(
-            session_timeout_ms=number("share.session.timeout.ms"),
-            heartbeat_interval_ms=number("share.heartbeat.interval.ms"),
-            record_lock_duration_ms=number("share.record.lock.duration.ms"),
-            delivery_count_limit=number("share.delivery.count.limit"),
-            max_record_locks=number("share.partition.max.record.locks"),
+            session_timeout_ms=self._group_int(group, "share.session.timeout.ms"),
+            heartbeat_interval_ms=self._group_int(group, "share.heartbeat.interval.ms"),
+            record_lock_duration_ms=self._group_int(group, "share.record.lock.duration.ms"),
+            delivery_count_limit=self._group_int(group, "share.delivery.count.limit"),
+            max_record_locks=self._group_int(group, "share.partition.max.record.locks"),
             renew_enabled=text("share.renew.acknowledge.enable").lower() == "true",
-            assignment_interval_ms=number(_INTERVAL) if _INTERVAL in self.keys(ResourceType.GROUP) else 0,
+            assignment_interval_ms=self._assignment_interval_ms(group, "share"),
             auto_offset_reset=text("share.auto.offset.reset"),
             read_committed=text("share.isolation.level") == "read_committed",
         )
+
+    def consumer_settings(self, group: str) -> ConsumerGroupSettings:
+        """What applies to a consumer group now."""
+        return ConsumerGroupSettings(
+            session_timeout_ms=self._group_int(group, "consumer.session.timeout.ms"),
+            heartbeat_interval_ms=self._group_int(group, "consumer.heartbeat.interval.ms"),
+            assignment_interval_ms=self._assignment_interval_ms(group, "consumer"),
+        )
+
+    def _assignment_interval_ms(self, group: str, kind: str) -> int:
+        name = f"{kind}.{_INTERVAL}"
+        return self._group_int(group, name) if name in self.keys(ResourceType.GROUP) else 0
+
+    def _group_int(self, group: str, name: str) -> int:
+        key = GROUP_KEYS[name]
+        effective = self.synonyms(ResourceType.GROUP, group, key)[0]
+        value = int(effective.value)
+        if effective.source is ConfigSource.GROUP and key.low_key is not None and key.high_key is not None:
+            # The bounds may have changed after the value was set: it is clamped when used (KIP-1240).
+            value = min(max(value, self.broker_int(key.low_key)), self.broker_int(key.high_key))
+        return value

@@ -6,7 +6,7 @@
   no top-level error, DescribeGroups as for a group that does not exist.
 - DescribeGroups of a missing group: state "Dead" without error up to version 5, GROUP_ID_NOT_FOUND from version 6 on.
   Subscriptions and assignments are shown while the group is stable.
-- The requests of the new consumer protocol (ConsumerGroupHeartbeat) are not offered.
+- The id of a consumer group (KIP-848) with members: the same. An empty one becomes a classic group by JoinGroup.
 """
 
 from __future__ import annotations
@@ -73,6 +73,7 @@ def handle_join(cluster: Cluster, context: RequestContext, request: JoinGroupReq
     )
     try:
         cluster.require_coordinator(context, request.group_id)
+        cluster.consumer_groups.make_room(request.group_id)
         cluster.classic_groups.join(request.group_id, join, context, now_ms)
     except Refusal as refusal:
         return _joined(context, JoinAnswer(refusal.code, request.member_id))

@@ -1,10 +1,13 @@
-"""OffsetCommit (8), OffsetFetch (9) and OffsetDelete (47): the committed offsets of classic groups.
+"""OffsetCommit (8), OffsetFetch (9) and OffsetDelete (47): the committed offsets of classic and consumer groups.
 
 - Commit: by a member of the present generation, or, without member and generation, by anybody while the group has no
   members; that also makes the group. For a group that does not exist and a generation: ILLEGAL_GENERATION, from version
   9 on GROUP_ID_NOT_FOUND. A share group's id is GROUP_ID_NOT_FOUND. Missing partitions are refused one by one.
+  A member of a consumer group (KIP-848) commits with its epoch, or (from Kafka 4.3 on) with an older one for partitions
+  that it has had since then, else STALE_MEMBER_EPOCH for the whole request; versions below 9 are UNSUPPORTED_VERSION.
 - Fetch: a group or an offset that does not exist is offset -1 without error. Offsets that an open transaction will
   change are UNSTABLE_OFFSET_COMMIT where the request asks for stable ones. All partitions of a share group: none.
+  A member of a consumer group that names itself has to be in its present epoch (STALE_MEMBER_EPOCH).
 - Delete: a group with members keeps the offsets of the topics that they subscribe to (GROUP_SUBSCRIBED_TO_TOPIC).
 - Topics by id from version 10 of commit and fetch on.
 """
@@ -17,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from kafka_share.broker.classic.classic_group import GroupState
 from kafka_share.broker.classic.classic_groups import CONSUMER_PROTOCOL
 from kafka_share.broker.classic.committed_offsets import CommittedOffset
+from kafka_share.broker.group_ids import GroupType
 from kafka_share.broker.refusals import ErrorCode, Refusal
 from kafka_share.errors import (
     GroupIdNotFoundError,
@@ -35,7 +39,10 @@ from kafka_share.protocol.committed_offsets import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kafka_share.broker.classic.classic_group import ClassicGroup
+    from kafka_share.broker.classic.committed_offsets import Key
     from kafka_share.broker.cluster import Cluster
     from kafka_share.broker.events import RequestContext
     from kafka_share.broker.storage.topics import Topic
@@ -74,12 +81,17 @@ def handle_commit(
     code = 0
     try:
         _coordinated(cluster, context, request.group_id)
+        member = (request.member_id, request.group_instance_id)
+        named = [(_topic(cluster, context, topic), topic.partitions) for topic in request.topics]
         by_id = context.api_version >= _NOT_FOUND_SINCE_VERSION
-        cluster.classic_groups.require_may_commit(
+        require_may_commit(
+            cluster,
             request.group_id,
-            (request.member_id, request.group_instance_id),
+            member,
             request.generation_id_or_member_epoch,
+            [(topic.id, one.partition_index) for topic, partitions in named if topic for one in partitions],
             now_ms,
+            api_version=context.api_version,
             missing=GroupIdNotFoundError if by_id else ErrorCode.ILLEGAL_GENERATION,
         )
     except Refusal as refusal:
@@ -87,6 +99,32 @@ def handle_commit(
     return OffsetCommitResponse(
         topics=[_commit_topic(cluster, context, request.group_id, topic, code) for topic in request.topics]
     )
+
+
+def require_may_commit(
+    cluster: Cluster,
+    group_id: str,
+    member: tuple[str, str | None],
+    generation: int,
+    partitions: Iterable[Key],
+    now_ms: int,
+    *,
+    api_version: int | None,
+    missing: type[GroupIdNotFoundError] | ErrorCode,
+) -> None:
+    """Raises `Refusal` unless the member (id, instance id), or somebody outside of the group, may commit now.
+
+    `generation` is the member epoch in a consumer group. `api_version` is that of OffsetCommit, None in a transaction;
+    `missing` is what a member of a group that does not exist is told.
+    """
+    if cluster.group_ids.type_of(group_id) is GroupType.CONSUMER:
+        groups = cluster.consumer_groups
+        groups.require_may_commit(group_id, member[0], generation, partitions, api_version=api_version)
+    else:
+        transactional = api_version is None
+        cluster.classic_groups.require_may_commit(
+            group_id, member, generation, now_ms, transactional=transactional, missing=missing
+        )
 
 
 def _commit_topic(
@@ -99,7 +137,8 @@ def _commit_topic(
             if code == 0:
                 offset = CommittedOffset(one.committed_offset, one.committed_leader_epoch, one.committed_metadata or "")
                 partition = _require_partition(context, topic, one.partition_index)
-                cluster.classic_groups.commit(group_id, (partition.id, one.partition_index), offset)
+                cluster.classic_groups.require_metadata_fits(offset)
+                cluster.offsets.commit(group_id, (partition.id, one.partition_index), offset)
             partition_code = code
         except Refusal as refusal:
             partition_code = refusal.code
@@ -156,6 +195,8 @@ def _fetch_group(
 ) -> _FetchedGroup:
     try:
         _coordinated(cluster, context, asked.group_id)
+        if cluster.group_ids.type_of(asked.group_id) is GroupType.CONSUMER:
+            cluster.consumer_groups.require_may_fetch_offsets(asked.group_id, asked.member_id, asked.member_epoch)
     except Refusal as refusal:
         return _FetchedGroup(group_id=asked.group_id, topics=[], error_code=refusal.code)
     topics = []
@@ -198,7 +239,7 @@ def _offsets(
 
 def _all_offsets(cluster: Cluster, group_id: str, stable: bool) -> list[tuple[str, Any, list[_Found]]]:
     by_topic: dict[Any, list[int]] = {}
-    for topic_id, index in cluster.classic_groups.offsets.of_group(group_id):
+    for topic_id, index in cluster.offsets.of_group(group_id):
         by_topic.setdefault(topic_id, []).append(index)
     topics = [(topic, indexes) for topic_id, indexes in by_topic.items() if (topic := cluster.topics.by_id(topic_id))]
     return [
@@ -210,7 +251,7 @@ def _all_offsets(cluster: Cluster, group_id: str, stable: bool) -> list[tuple[st
 def _offset(cluster: Cluster, group_id: str, topic: Topic | None, index: int, stable: bool) -> _Found:
     if topic is None:
         return index, _NOTHING, 0
-    offsets, key = cluster.classic_groups.offsets, (topic.id, index)
+    offsets, key = cluster.offsets, (topic.id, index)
     if stable and offsets.is_pending(group_id, key):
         return index, _NOTHING, ErrorCode.UNSTABLE_OFFSET_COMMIT
     return index, offsets.of_group(group_id).get(key, _NOTHING), 0
@@ -224,12 +265,18 @@ def handle_delete(
 ) -> OffsetDeleteResponse:
     try:
         _coordinated(cluster, context, request.group_id)
-        group = cluster.classic_groups.existing(request.group_id)
-        subscribed = _subscribed(group)
+        subscribed = _subscribed_of(cluster, request.group_id)
     except Refusal as refusal:
         return OffsetDeleteResponse(error_code=refusal.code, topics=[])
-    topics = [_delete_topic(cluster, group, topic, subscribed) for topic in request.topics]
+    topics = [_delete_topic(cluster, request.group_id, topic, subscribed) for topic in request.topics]
     return OffsetDeleteResponse(error_code=0, topics=topics)
+
+
+def _subscribed_of(cluster: Cluster, group_id: str) -> frozenset[str]:
+    """The topics that members of the group subscribe to; raises `Refusal`."""
+    if cluster.group_ids.type_of(group_id) is GroupType.CONSUMER:
+        return frozenset(cluster.consumer_groups.existing(group_id).subscribed_names())
+    return _subscribed(cluster.classic_groups.existing(group_id))
 
 
 def _subscribed(group: ClassicGroup) -> frozenset[str]:
@@ -248,7 +295,7 @@ def _subscribed(group: ClassicGroup) -> frozenset[str]:
 
 def _delete_topic(
     cluster: Cluster,
-    group: ClassicGroup,
+    group_id: str,
     asked: OffsetDeleteRequest.OffsetDeleteRequestTopic,
     subscribed: frozenset[str],
 ) -> _DeletedTopic:
@@ -261,7 +308,7 @@ def _delete_topic(
         elif asked.name in subscribed:
             code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
         else:
-            cluster.classic_groups.offsets.delete(group.id, (topic.id, one.partition_index))
+            cluster.offsets.delete(group_id, (topic.id, one.partition_index))
         partitions.append(
             _DeletedTopic.OffsetDeleteResponsePartition(partition_index=one.partition_index, error_code=code)
         )

@@ -1,7 +1,8 @@
 """ListGroups (16) and DeleteGroups (42), of groups of all types.
 
 - Every node lists the groups that it coordinates. A share group has the type and protocol type "share"; a classic one
-  the type "classic" and the protocol type of its members, "" if it never had any. Filters compare without case; a state
+  the type "classic" and the protocol type of its members, "" if it never had any; a consumer group (KIP-848) the type
+  and protocol type "consumer". Filters compare without case; a state
   or type that nobody has matches nothing.
 - A group with members is NON_EMPTY_GROUP, an unknown one GROUP_ID_NOT_FOUND, another node's NOT_COORDINATOR. Deleting
   takes the group's share state or offsets along, not its configuration. Share partitions in memory are not told.
@@ -29,7 +30,7 @@ def handle_list(
     types = [kind.lower() for kind in request.types_filter or ()]
     groups = [
         group
-        for group in sorted([*_share_groups(cluster), *_classic_groups(cluster)], key=lambda group: group.group_id)
+        for group in sorted(_all_groups(cluster), key=lambda group: group.group_id)
         if cluster.coordinator_of(group.group_id).id == context.node_id
         and (not states or group.group_state.lower() in states)
         and (not types or group.group_type in types)
@@ -37,11 +38,12 @@ def handle_list(
     return ListGroupsResponse(error_code=0, groups=groups)
 
 
-def _share_groups(cluster: Cluster) -> list[_ListedGroup]:
-    kind = GroupType.SHARE.value
-    return [
-        _ListedGroup(group_id=group.id, protocol_type=kind, group_state=group.state, group_type=kind)
-        for group in cluster.share_groups.groups()
+def _all_groups(cluster: Cluster) -> list[_ListedGroup]:
+    server_assigned = ((GroupType.SHARE, cluster.share_groups), (GroupType.CONSUMER, cluster.consumer_groups))
+    return _classic_groups(cluster) + [
+        _ListedGroup(group_id=group.id, protocol_type=kind.value, group_state=group.state, group_type=kind.value)
+        for kind, groups in server_assigned
+        for group in groups.groups()
     ]
 
 
@@ -71,8 +73,11 @@ def handle_delete(
 def _delete(cluster: Cluster, context: RequestContext, group: str) -> int:
     try:
         cluster.require_coordinator(context, group)
-        if cluster.group_ids.type_of(group) is GroupType.CLASSIC:
+        kind = cluster.group_ids.type_of(group)
+        if kind is GroupType.CLASSIC:
             cluster.classic_groups.delete(group)
+        elif kind is GroupType.CONSUMER:
+            cluster.consumer_groups.delete(group)
         else:
             cluster.share_groups.delete(group)
     except Refusal as refusal:

@@ -29,3 +29,6 @@ GROUP_OPERATIONS: Final = frozenset(
     )
 )
 TOPIC_OPERATIONS: Final = GROUP_OPERATIONS | {Operation.WRITE, Operation.CREATE, Operation.ALTER}
+
+GROUP_OPERATION_BITS: Final = sum(1 << operation for operation in sorted(GROUP_OPERATIONS))
+"""The same as Kafka's bit field."""

@@ -9,9 +9,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from kafka_share.broker.handlers.operations import GROUP_OPERATIONS
+from kafka_share.broker.handlers.operations import GROUP_OPERATION_BITS
+from kafka_share.broker.handlers.partitions import by_topic
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.share.share_groups import Heartbeat
 from kafka_share.errors import InvalidGroupIdError
@@ -24,16 +25,13 @@ from kafka_share.protocol.share_group import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from uuid import UUID
 
     from kafka_share.broker.cluster import Cluster
     from kafka_share.broker.events import RequestContext
-    from kafka_share.broker.share.assignor import Partition
+    from kafka_share.broker.server_assigned_group import Partition
     from kafka_share.broker.share.share_group import Member, ShareGroup
 
 _DescribedGroup = ShareGroupDescribeResponse.DescribedGroup
-_OPERATIONS: Final = sum(1 << operation for operation in sorted(GROUP_OPERATIONS))
-"""What can be authorized for a group, as Kafka's bit field."""
 
 
 def handle_heartbeat(
@@ -74,16 +72,9 @@ def handle_heartbeat(
 def _assignment(partitions: Iterable[Partition]) -> ShareGroupHeartbeatResponse.Assignment:
     topics = [
         ShareGroupHeartbeatResponse.Assignment.TopicPartitions(topic_id=topic_id, partitions=indexes)
-        for topic_id, indexes in _by_topic(partitions).items()
+        for topic_id, indexes in by_topic(partitions).items()
     ]
     return ShareGroupHeartbeatResponse.Assignment(topic_partitions=topics)
-
-
-def _by_topic(partitions: Iterable[Partition]) -> dict[UUID, list[int]]:
-    topics: dict[UUID, list[int]] = {}
-    for topic_id, index in sorted(partitions):
-        topics.setdefault(topic_id, []).append(index)
-    return topics
 
 
 def handle_describe(
@@ -99,7 +90,7 @@ def handle_describe(
             cluster.require_coordinator(context, group_id)
             described = _describe(cluster, cluster.share_groups.existing(group_id))
             if request.include_authorized_operations:
-                described.authorized_operations = _OPERATIONS
+                described.authorized_operations = GROUP_OPERATION_BITS
         except Refusal as refusal:
             described = _DescribedGroup(
                 error_code=refusal.code, error_message=refusal.message, group_id=group_id, members=[]
@@ -126,7 +117,7 @@ def _member(cluster: Cluster, member: Member) -> ShareGroupDescribeResponse.Desc
         ShareGroupDescribeResponse.DescribedGroup.Member.Assignment.TopicPartitions(
             topic_id=topic_id, topic_name=topic.name, partitions=indexes
         )
-        for topic_id, indexes in _by_topic(member.assigned).items()
+        for topic_id, indexes in by_topic(member.assigned).items()
         if (topic := cluster.topics.by_id(topic_id)) is not None
     ]
     return ShareGroupDescribeResponse.DescribedGroup.Member(

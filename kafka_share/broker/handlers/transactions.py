@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kafka_share.broker.classic.committed_offsets import CommittedOffset
+from kafka_share.broker.handlers.committed_offsets import require_may_commit
 from kafka_share.broker.refusals import ErrorCode, Refusal
 from kafka_share.errors import InvalidGroupIdError, InvalidProducerEpochError, UnknownTopicOrPartitionError
 from kafka_share.protocol.transactions import (
@@ -197,12 +198,17 @@ def _prepare_commit(cluster: Cluster, context: RequestContext, request: TxnOffse
     transaction = cluster.transactions.owned(request.transactional_id, (request.producer_id, request.producer_epoch))
     if context.api_version < _SECOND_PROTOCOL_VERSION and request.group_id not in transaction.groups:
         raise Refusal(ErrorCode.INVALID_TXN_STATE, "the group was not added to the transaction")
-    cluster.classic_groups.require_may_commit(
+    named = [
+        (_partition(cluster, topic.name, one.partition_index)) for topic in request.topics for one in topic.partitions
+    ]
+    require_may_commit(
+        cluster,
         request.group_id,
         (request.member_id or "", request.group_instance_id),
         request.generation_id,
+        [(partition.topic_id, partition.partition) for partition in named if partition is not None],
         now_ms,
-        transactional=True,
+        api_version=None,
         missing=ErrorCode.ILLEGAL_GENERATION,
     )
     cluster.transactions.add_group(transaction, request.group_id, now_ms)
@@ -218,5 +224,5 @@ def _commit_offset(cluster: Cluster, request: TxnOffsetCommitRequest, name: str,
     except Refusal as refusal:
         return refusal.code
     key = (partition.topic_id, partition.partition)
-    cluster.classic_groups.offsets.commit_pending(request.group_id, request.producer_id, key, offset)
+    cluster.offsets.commit_pending(request.group_id, request.producer_id, key, offset)
     return 0

@@ -13,14 +13,13 @@ going to the member that has least so far.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
-from uuid import UUID
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence, Set
+    from uuid import UUID
 
-Partition: TypeAlias = tuple[UUID, int]
-"""Topic id and partition index."""
+    from kafka_share.broker.server_assigned_group import Partition
 
 
 def assign(

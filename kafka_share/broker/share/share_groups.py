@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kafka_share.broker.configs.configs import Configs
     from kafka_share.broker.group_ids import GroupIds
     from kafka_share.broker.kafka_version import Behaviour
-    from kafka_share.broker.share.assignor import Partition
+    from kafka_share.broker.server_assigned_group import Partition
     from kafka_share.broker.share.share_coordinator import ShareCoordinator
     from kafka_share.broker.storage.topics import Topic, Topics
 

@@ -1,0 +1,1 @@
+"""Consumer groups (KIP-848): members, target assignments, reconciliation, regular expressions."""
