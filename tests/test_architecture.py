@@ -81,6 +81,8 @@ NOT_MACHINES: Final = {
     "broker/connection.py",  # one socket
     "broker/loop_thread.py",  # the thread of the loop
     "broker/reference_broker.py",  # calls onto that thread
+    "broker/security/guard.py",  # nonces and salts
+    "broker/security/tls.py",  # certificates and their files
     "broker/server.py",  # the sockets
     "native/__init__.py",  # the variable that chooses
 }

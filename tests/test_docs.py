@@ -38,7 +38,7 @@ import kafka_share.broker
 import kafka_share.opentelemetry
 from kafka_share import AsyncShareAdmin, KafkaShareAdmin, KafkaShareConsumer, ShareRecord, admin_values
 from kafka_share.broker import ReferenceBroker
-from kafka_share.broker.configs.config_keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS, ConfigKey
+from kafka_share.broker.configs.config_keys import BROKER_KEYS, GROUP_KEYS, MECHANISMS, TOPIC_KEYS, ConfigKey
 from kafka_share.broker.kafka_version import advertised_versions
 from kafka_share.broker.metrics import METRICS as BROKER_METRICS
 from kafka_share.broker.reference_broker import EMBEDDED_DEFAULTS as DIFFERENT_DEFAULTS
@@ -496,8 +496,8 @@ def allowed_values(key: ConfigKey) -> str:
     if key.low is not None:
         limits = str(key.low) if key.low == key.high else f"{key.low} to {key.high}"
         return f"{key.low}…" if key.high == 2**31 - 1 else limits
-    if key.choices:
-        return ", ".join(key.choices)
+    if key.choices or key.name == "sasl.enabled.mechanisms":
+        return ", ".join(key.choices or MECHANISMS)
     return "true, false" if key.type.name == "BOOLEAN" else "latest, earliest, by_duration:…"
 
 

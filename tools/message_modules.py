@@ -32,6 +32,10 @@ MODULES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         "The messages by which admins list, describe and delete groups of any type (APIs 15, 16 and 42).",
         ("DeleteGroups", "DescribeGroups", "ListGroups"),
     ),
+    "scram_users": (
+        "The messages by which admins see and change the users of SCRAM (APIs 50 and 51).",
+        ("AlterUserScramCredentials", "DescribeUserScramCredentials"),
+    ),
     "classic_group": (
         "The messages between members of classic groups and their coordinator (APIs 11 to 14).",
         ("Heartbeat", "JoinGroup", "LeaveGroup", "SyncGroup"),

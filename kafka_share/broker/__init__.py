@@ -8,7 +8,7 @@
         broker.produce("jobs", b"payload")
         ...                                  # any Kafka client on broker.bootstrap_servers
 
-Cut like the client: everything but five files is machines without I/O, which the simulation drives under a virtual
+Cut like the client: everything but a few files is machines without I/O, which the simulation drives under a virtual
 clock. From the outside in:
 
 - `reference_broker`: the object above; `inspection`: its snapshots; `metrics`: what it counts; `clock`, `faults`: what
@@ -23,11 +23,12 @@ clock. From the outside in:
 - `share/`: share groups, sessions, deliveries and stored state
 - `classic/`: classic groups, committed offsets, transactions and ordinary fetches; `group_ids`: which id belongs to
   which type of group
+- `security/`: who a client is: TLS, SASL, and what a test needs to get in
 - `storage/`: topics, logs and producers; `configs/`: what is configured and what applies
 - `kafka_version`: what differs between the versions of Kafka that it can be; `refusals`: how machines say no;
   `api_keys`: the APIs by name
 
-A single process keeps everything in memory; there is no replication, no retention and no security.
+A single process keeps everything in memory; there is no replication, no retention and no authorization.
 """
 
 from __future__ import annotations
@@ -35,5 +36,15 @@ from __future__ import annotations
 from kafka_share.broker.api_keys import ApiKey
 from kafka_share.broker.clock import BrokerClock
 from kafka_share.broker.reference_broker import ReferenceBroker
+from kafka_share.broker.security.settings import Security, TlsFiles
+from kafka_share.broker.security.tokens import SignedTokens, UnsecuredTokens
 
-__all__ = ["ApiKey", "BrokerClock", "ReferenceBroker"]
+__all__ = [
+    "ApiKey",
+    "BrokerClock",
+    "ReferenceBroker",
+    "Security",
+    "SignedTokens",
+    "TlsFiles",
+    "UnsecuredTokens",
+]

@@ -24,6 +24,7 @@ from kafka_share.broker.consumer.consumer_groups import ConsumerGroups
 from kafka_share.broker.group_ids import GroupIds
 from kafka_share.broker.kafka_version import KAFKA_4_3, advertised_versions
 from kafka_share.broker.refusals import Refusal
+from kafka_share.broker.security.scram_users import ScramUsers
 from kafka_share.broker.share.node import ShareNode
 from kafka_share.broker.share.share_coordinator import ShareCoordinator
 from kafka_share.broker.share.share_groups import ShareGroups
@@ -80,6 +81,7 @@ class Cluster:
         self.share_version = share_version
         self.configs: Configs = Configs(config, behaviour)
         self.api_versions: dict[int, tuple[int, int]] = advertised_versions(behaviour)
+        self.scram_users: ScramUsers = ScramUsers()
         self.client_metrics: ClientMetrics = ClientMetrics(random)
         self.nodes: dict[int, Node] = {node_id: Node(node_id, "", 0) for node_id in node_ids}
         self.topics: Topics = Topics(node_ids, random)

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from kafka_share.broker.conversation import Conversation
 from kafka_share.broker.faults import FaultKind
+from kafka_share.broker.security.authentication import AuthenticationStep
+from kafka_share.broker.security.certificate_names import principal_of
 from kafka_share.errors import LocalProtocolError, RemoteProtocolError
 from kafka_share.harmless import excerpt
 from kafka_share.protocol.messages import encode_response
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from kafka_share.broker.events import Reply, RequestArrived
     from kafka_share.broker.faults import Fault
+    from kafka_share.broker.security.authentication import Authentication
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -45,7 +48,16 @@ class Server(Protocol):
         """The connection is gone, from whichever side."""
 
     def offered_versions(self) -> Mapping[int, tuple[int, int]]: ...
-    def max_frame_bytes(self) -> int: ...
+    def new_authentication(self) -> Authentication | None:
+        """What a new client has to go through; None if it need not say who it is."""
+
+    def now_ms(self) -> int:
+        """The broker's time."""
+
+    def max_frame_bytes(self, *, is_authenticated: bool) -> int: ...
+    def refusal_delay_s(self) -> float:
+        """How long a client whose credentials were refused waits for that answer."""
+
     def half_sent_limit_s(self) -> float:
         """How long the rest of a request may be on its way."""
 
@@ -76,6 +88,8 @@ class Connection(asyncio.Protocol):
         self._resting = False
         self._reading_paused = False
         self._half_sent_timer: asyncio.TimerHandle | None = None
+        self._closing_timer: asyncio.TimerHandle | None = None
+        """Set while a client whose credentials were refused waits for that answer."""
 
     @property
     def id(self) -> int:
@@ -88,7 +102,13 @@ class Connection(asyncio.Protocol):
         sock = transport.get_extra_info("socket")
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         client_host = transport.get_extra_info("peername")[0]
-        self._conversation = Conversation(self._server.connection_opened(self), self.node_id, client_host)
+        self._conversation = Conversation(
+            self._server.connection_opened(self),
+            self.node_id,
+            client_host,
+            principal=principal_of(transport.get_extra_info("peercert")),
+            authentication=self._server.new_authentication(),
+        )
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._gone()
@@ -96,7 +116,8 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         before = self._conversation.whole_frames
         try:
-            self._conversation.received(data, self._server.max_frame_bytes())
+            limit = self._server.max_frame_bytes(is_authenticated=self._conversation.is_authenticated)
+            self._conversation.received(data, limit)
         except RemoteProtocolError as error:
             self.refuse(str(error))
         self._server.half_sent(self, self._conversation.half_sent_bytes)
@@ -187,12 +208,14 @@ class Connection(asyncio.Protocol):
             return
         self._transport = None
         self._stop_half_sent_timer()
+        if self._closing_timer is not None:
+            self._closing_timer.cancel()
         self._conversation.clear()
         self._server.connection_closed(self)
 
     def _pump(self) -> None:
         """Hand over one request after the other. Not re-entered: an answer may come at once."""
-        if self._pumping or self._resting:
+        if self._pumping or self._resting or self._closing_timer is not None:
             return
         self._pumping = True
         try:
@@ -209,7 +232,7 @@ class Connection(asyncio.Protocol):
             asyncio.get_running_loop().call_soon(self._next_turn)
             return False
         try:
-            arrived = self._conversation.next_request(self._server.offered_versions())
+            arrived = self._conversation.next_request(self._server.offered_versions(), self._server.now_ms())
         except RemoteProtocolError as error:
             self.refuse(str(error))
             return False
@@ -218,9 +241,27 @@ class Connection(asyncio.Protocol):
         self._handed_over += 1
         if isinstance(arrived, bytes):
             self._send(arrived)
+        elif isinstance(arrived, AuthenticationStep):
+            return self._authenticate(arrived)
         else:
             self._work_on(arrived)
         return True
+
+    def _authenticate(self, step: AuthenticationStep) -> bool:
+        """Send our part of an authentication; returns whether the connection goes on."""
+        if step.failure is None:
+            self._send(step.answer)
+            return True
+        logger.warning("%s could not be authenticated: %s", self._conversation.client_host, excerpt(step.failure))
+        self._closing_timer = asyncio.get_running_loop().call_later(
+            self._server.refusal_delay_s(), self._refuse_credentials, step.answer
+        )
+        return False
+
+    def _refuse_credentials(self, answer: bytes) -> None:
+        """Late, so that guessing passwords is slow."""
+        self._send(answer)
+        self._close()
 
     def _work_on(self, arrived: RequestArrived) -> None:
         try:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from kafka_share.broker.events import RequestArrived, RequestContext
+from kafka_share.broker.events import ANONYMOUS, RequestArrived, RequestContext
 from kafka_share.broker.handlers.api_versions import unsupported
 from kafka_share.errors import RemoteProtocolError
 from kafka_share.protocol.messages import (
@@ -25,6 +25,8 @@ from kafka_share.protocol.messages import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kafka_share.broker.security.authentication import Authentication, AuthenticationStep
+
 MAX_WAITING_REQUESTS: Final = 64
 """This many requests may wait behind the one in work before the connection is full…"""
 MAX_WAITING_BYTES: Final = 8 * 1024 * 1024
@@ -35,10 +37,21 @@ _LENGTH_BYTES: Final = 4
 class Conversation:
     """What has arrived on one connection and has not been answered."""
 
-    def __init__(self, connection_id: int, node_id: int, client_host: str) -> None:
+    def __init__(
+        self,
+        connection_id: int,
+        node_id: int,
+        client_host: str,
+        *,
+        principal: str = ANONYMOUS,
+        authentication: Authentication | None = None,
+    ) -> None:
+        """`principal` is who the client is where it needs no `authentication` by SASL."""
         self.connection_id = connection_id
         self.node_id = node_id
         self.client_host = client_host
+        self._principal = principal
+        self._authentication = authentication
         self.in_work: RequestArrived | None = None
         self.in_work_bytes: int = 0
         """The size of the request in work."""
@@ -47,6 +60,16 @@ class Conversation:
         self._waiting_bytes = 0
         self.whole_frames: int = 0
         """How many have arrived so far."""
+
+    @property
+    def is_authenticated(self) -> bool:
+        """Whether any request may come: the client has said who it is, or need not."""
+        return self._authentication is None or self._authentication.is_done
+
+    @property
+    def principal(self) -> str:
+        """Who the client is, as far as is known."""
+        return (self._authentication and self._authentication.principal) or self._principal
 
     @property
     def half_sent_bytes(self) -> int:
@@ -90,15 +113,22 @@ class Conversation:
         self._waiting_bytes += len(frame)
         self.whole_frames += 1
 
-    def next_request(self, offered: Mapping[int, tuple[int, int]]) -> RequestArrived | bytes | None:
-        """The next request, in work until `ended`; bytes to be sent instead of one; None while there is nothing to do.
+    def next_request(
+        self, offered: Mapping[int, tuple[int, int]], now_ms: int
+    ) -> RequestArrived | AuthenticationStep | bytes | None:
+        """The next request, in work until `ended`; None while there is nothing to do.
 
+        Or bytes to be sent in place of a request: as a step, if the frame belonged to the client's authentication.
         Raises `RemoteProtocolError` for what is no request, or one that is not offered.
         """
         if self.in_work is not None or not self._waiting:
             return None
         frame = self._waiting.popleft()
         self._waiting_bytes -= len(frame)
+        if self._authentication is not None:
+            step = self._authentication.received(frame, offered, now_ms)
+            if step is not None:
+                return step
         arrived = self.read(frame, offered)
         if isinstance(arrived, RequestArrived):
             self.in_work, self.in_work_bytes = arrived, len(frame)
@@ -120,6 +150,7 @@ class Conversation:
             api_version=header.api_version,
             correlation_id=header.correlation_id,
             client_id=header.client_id or "",
+            principal=self.principal,
         )
         return RequestArrived(context, decode_request_body(header, frame))
 

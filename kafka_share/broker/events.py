@@ -7,9 +7,12 @@ The driver (`server.py`, or the simulation of the tests) takes an event, calls `
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
+
+ANONYMOUS: Final = "User:ANONYMOUS"
+"""The principal of a client that did not have to say who it is."""
 
 Message: TypeAlias = Any
 """A request or response class instance of `kafka_share.protocol`."""
@@ -28,6 +31,8 @@ class RequestContext:
     api_version: int
     correlation_id: int
     client_id: str
+    principal: str = ANONYMOUS
+    """Who the client is, as Kafka writes it: "User:alice"."""
 
 
 @attrs.frozen

@@ -33,6 +33,8 @@ from kafka_share.broker.metrics import BrokerMetrics, metrics_of
 from kafka_share.broker.record_input import record_of, records_of
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.request_log import RequestLog
+from kafka_share.broker.security.guard import Guard
+from kafka_share.broker.security.settings import Security
 from kafka_share.broker.server import BrokerServer
 from kafka_share.broker.share.share_coordinator import StateKey
 from kafka_share.broker.storage.topics import MAX_PARTITIONS, topic_name_problem
@@ -74,7 +76,7 @@ class ReferenceBroker:
     time by default, `BrokerClock(manual=True)` stands still until `advance`. `share_version=0` switches share groups
     off. `kafka_version` is the minor version of Kafka whose behaviour it has: "4.1", "4.2", "4.3" or "4.4".
     `random_seed` makes topic ids and the cluster's id repeatable. `keep_requests=False` keeps no requests for
-    `requests()`.
+    `requests()`. `security` is what clients have to show; by default nothing, and what they send is not encrypted.
 
     Raises `ConfigurationError` for an unknown setting or version, or a value out of range. On entering, `OSError` if it
     cannot listen.
@@ -93,6 +95,7 @@ class ReferenceBroker:
         kafka_version: str = DEFAULT_VERSION,
         random_seed: int | None = None,
         keep_requests: bool = True,
+        security: Security | None = None,
     ) -> None:
         if not 1 <= nodes <= MAX_NODES:
             raise InvalidArgumentError(f"a reference broker has 1 to {MAX_NODES} nodes, not {nodes}")
@@ -109,8 +112,17 @@ class ReferenceBroker:
             behaviour=behaviour,
         )
         advertised = advertised_host or ("127.0.0.1" if host in ("0.0.0.0", "") else host)
-        machine, requests = BrokerMachine(self._new_cluster()), RequestLog(keep=keep_requests)
-        self._server = BrokerServer(machine, self.clock, requests, host=host, advertised_host=advertised)
+        self._guard = Guard(security or Security("PLAINTEXT"), (host, advertised))
+        machine, requests = BrokerMachine(self._guarded_cluster()), RequestLog(keep=keep_requests)
+        self._server = BrokerServer(
+            machine,
+            self.clock,
+            requests,
+            host=host,
+            advertised_host=advertised,
+            tls=self._guard.tls,
+            sasl=self._guard.sasl,
+        )
         self._port = port
         self._thread = LoopThread("kafka-share-broker")
 
@@ -118,6 +130,12 @@ class ReferenceBroker:
         nodes = ",".join(f"{node.host}:{node.port}" for node in self._cluster.nodes.values() if node.port)
         state = "running" if self.is_running else "stopped" if nodes else "not started"
         return f"<ReferenceBroker {nodes + ' ' if nodes else ''}{state}, Kafka {self._cluster.behaviour.version}>"
+
+    def _guarded_cluster(self) -> Cluster:
+        """A new cluster that knows the users."""
+        cluster = self._new_cluster()
+        self._guard.add_users(cluster.scram_users)
+        return cluster
 
     @property
     def _cluster(self) -> Cluster:
@@ -185,7 +203,7 @@ class ReferenceBroker:
         Connections break, nodes that were stopped run again, the clock is as if never advanced, and addresses stay. A
         consumer that is still open connects and joins its group again, so close what you have opened before.
         """
-        self._thread.run(lambda: self._server.renew(BrokerMachine(self._new_cluster())))
+        self._thread.run(lambda: self._server.renew(BrokerMachine(self._guarded_cluster())))
 
     def _call(self, function: Callable[[], T]) -> T:
         """Run `function` on the broker's thread and then let the cluster send what follows from it."""
@@ -212,6 +230,15 @@ class ReferenceBroker:
                 "the broker has no address before it runs: use `with`, `async with` or start() first"
             )
         return ",".join(f"{node.host}:{node.port}" for node in nodes)
+
+    def client_settings(self, user: str | None = None, mechanism: str | None = None) -> dict[str, Any]:
+        """The settings of a `KafkaShareConsumer` or admin client that get it in; all but the group's.
+
+        `user` is one of `Security.users`; `mechanism` is SCRAM-SHA-256 by default. Without SASL it is the common name
+        in a certificate that is made for it, where the broker's own certificates were made too. Raises
+        `InvalidArgumentError`, and `IllegalStateError` before the start.
+        """
+        return {"bootstrap_servers": self.bootstrap_servers, **self._guard.client_settings(user, mechanism)}
 
     @property
     def faults(self) -> FaultPlan:

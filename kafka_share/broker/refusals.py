@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class ErrorCode(enum.IntEnum):
-    """Wire codes that only ordinary consumers, producers and transactions meet, with Kafka's names."""
+    """Wire codes that share consumers do not meet, with Kafka's names."""
 
     OFFSET_METADATA_TOO_LARGE = 12
     ILLEGAL_GENERATION = 22
@@ -48,6 +48,9 @@ class ErrorCode(enum.IntEnum):
     GROUP_SUBSCRIBED_TO_TOPIC = 86
     UNSTABLE_OFFSET_COMMIT = 88
     PRODUCER_FENCED = 90
+    RESOURCE_NOT_FOUND = 91
+    DUPLICATE_RESOURCE = 92
+    UNACCEPTABLE_CREDENTIAL = 93
     TRANSACTIONAL_ID_NOT_FOUND = 105
     UNRELEASED_INSTANCE_ID = 111
     UNSUPPORTED_ASSIGNOR = 112

@@ -19,8 +19,11 @@ from kafka_share.broker.error_answers import error_answer
 from kafka_share.broker.events import ConnectionClosed, Reply
 from kafka_share.broker.faults import FaultKind, FaultPlan
 from kafka_share.broker.half_sent import HALF_SENT_LIMIT_BYTES, HalfSent
+from kafka_share.broker.security.authentication import Authentication
+from kafka_share.harmless import excerpt
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Mapping
 
     from kafka_share.broker.clock import BrokerClock
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
     from kafka_share.broker.events import RequestArrived
     from kafka_share.broker.machine import BrokerMachine
     from kafka_share.broker.request_log import RequestLog
+    from kafka_share.broker.security.authentication import Mechanisms
+    from kafka_share.broker.security.sasl import Sasl
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -35,6 +40,7 @@ _MAX_TIMER_MS: Final = 3_600_000
 _MIN_TIMER_MS: Final = 1
 """Work that is due at once leaves others some rounds of the loop: a new client needs several until it is answered."""
 _BACKLOG: Final = 128
+_TLS_HANDSHAKE_LIMIT_S: Final = 30.0
 _CLOSING_ROUNDS: Final = 3
 _HALF_SENT_LIMIT_S: Final = 30.0
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -56,6 +62,8 @@ class BrokerServer:
         advertised_host: str,
         half_sent_limit_s: float = _HALF_SENT_LIMIT_S,
         half_sent_limit_bytes: int = HALF_SENT_LIMIT_BYTES,
+        tls: ssl.SSLContext | None = None,
+        sasl: Sasl | None = None,
     ) -> None:
         self.machine: BrokerMachine = machine
         self.cluster: Cluster = machine.cluster
@@ -66,6 +74,8 @@ class BrokerServer:
         self._advertised_host = advertised_host
         self._half_sent_limit_s = half_sent_limit_s
         self._half_sent = HalfSent(half_sent_limit_bytes)
+        self._tls = tls
+        self._sasl = sasl
         self._listeners: dict[int, socket.socket] = {}
         self._accepting: dict[int, set[asyncio.Task[None]]] = {}
         """Clients that have been accepted and have no connection object yet, by node."""
@@ -139,7 +149,13 @@ class BrokerServer:
             self._watch(node_id)
 
     async def _connect(self, node_id: int, client: socket.socket) -> None:
-        await asyncio.get_running_loop().connect_accepted_socket(lambda: Connection(self, node_id), client)
+        limit_s = None if self._tls is None else _TLS_HANDSHAKE_LIMIT_S
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: Connection(self, node_id), client, ssl=self._tls, ssl_handshake_timeout=limit_s
+            )
+        except OSError as error:  # of TLS too: what the client sent is no handshake, or its certificate is not good
+            logger.warning("a client of node %d could not be connected: %s", node_id, excerpt(str(error)))
 
     async def renew(self, machine: BrokerMachine) -> None:
         """Go on with another machine and without connections, faults and requests; every node runs, where it was."""
@@ -211,8 +227,22 @@ class BrokerServer:
     def offered_versions(self) -> Mapping[int, tuple[int, int]]:
         return self.cluster.api_versions
 
-    def max_frame_bytes(self) -> int:
-        return self.cluster.configs.broker_int("socket.request.max.bytes")
+    def new_authentication(self) -> Authentication | None:
+        return None if self._sasl is None else Authentication(self._mechanisms)
+
+    def _mechanisms(self) -> Mechanisms:
+        assert self._sasl is not None
+        return self._sasl.mechanisms(self.cluster.configs, self.cluster.scram_users)
+
+    def now_ms(self) -> int:
+        return self.clock.now_ms()
+
+    def max_frame_bytes(self, *, is_authenticated: bool) -> int:
+        key = "socket.request.max.bytes" if is_authenticated else "sasl.server.max.receive.size"
+        return self.cluster.configs.broker_int(key)
+
+    def refusal_delay_s(self) -> float:
+        return self.cluster.configs.broker_int("connection.failed.authentication.delay.ms") / 1_000
 
     def half_sent_limit_s(self) -> float:
         return self._half_sent_limit_s

@@ -22,6 +22,8 @@ NO_VERSIONS: Final[Versions] = (0, -1)
 
 _NO_LIMIT: Final = 0x7FFF
 _PRODUCE: Final = 0
+_SECRETS: Final = frozenset(("auth_bytes", "salt", "salted_password"))
+"""Fields of SASL messages and of the users of SCRAM whose values no repr shows."""
 
 
 class FieldSpec:
@@ -117,12 +119,12 @@ class MessageStruct(metaclass=_StructType):
     __hash__: ClassVar[None]  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        """All fields that do not have their default; records as bytes, wherever they lie."""
+        """All fields that do not have their default; records as bytes, wherever they lie. Secrets are hidden."""
         shown = []
         for name, spec in self.declared_fields.items():
             value = _owned(getattr(self, name))
             if value != (spec.factory() if spec.factory is not None else spec.default):
-                shown.append(f"{name}={value!r}")
+                shown.append(f"{name}={'<secret>' if name in _SECRETS else repr(value)}")
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def __getstate__(self) -> tuple[None, dict[str, Any]]:

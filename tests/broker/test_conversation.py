@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_share.broker.conversation import Conversation
+from kafka_share.broker.events import RequestArrived
 from kafka_share.errors import RemoteProtocolError
 from kafka_share.protocol.handshake import ApiVersionsRequest
 from kafka_share.protocol.messages import API_VERSIONS, encode_request
@@ -38,8 +39,8 @@ def test_every_request_arrives_whole_and_in_order_wherever_the_bytes_were_cut(
         assert conversation.whole_frames == whole
         assert conversation.half_sent_bytes == begun - sum(sizes[:whole])
     found = []
-    while (arrived := conversation.next_request(OFFERED)) is not None:
-        assert not isinstance(arrived, bytes)
+    while (arrived := conversation.next_request(OFFERED, 0)) is not None:
+        assert isinstance(arrived, RequestArrived)
         found.append(arrived.context.correlation_id)
         conversation.ended()
     assert found == numbers

@@ -128,7 +128,7 @@ class SimulatedBroker:
     def _pump(self, listening: _Listening) -> None:
         while listening.wire.id in self._listening:
             try:
-                arrived = listening.conversation.next_request(self.cluster.api_versions)
+                arrived = listening.conversation.next_request(self.cluster.api_versions, self.now_ms)
             except RemoteProtocolError as error:  # a version that is not offered, as a client may believe it was
                 self._network.cut(listening.wire, f"the broker closed the connection: {error}")
                 return

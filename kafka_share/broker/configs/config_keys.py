@@ -37,6 +37,15 @@ def _offset_reset(text: str) -> None:
         raise ValueError("it must be latest, earliest or by_duration:<duration>, such as by_duration:PT1H")
 
 
+_PASSWORD_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS: Final = (*_PASSWORD_MECHANISMS, "OAUTHBEARER")
+
+
+def _mechanisms(text: str) -> None:
+    if not text or any(name.strip() not in MECHANISMS for name in text.split(",")):
+        raise ValueError(f"it must be one or more of {', '.join(MECHANISMS)}")
+
+
 @attrs.frozen
 class ConfigKey:
     """One key: `low` and `high` bound a number, `choices` a string or the items of a list; `check` raises `ValueError`
@@ -155,6 +164,10 @@ BROKER_KEYS: Final = _table(
     _int("fetch.max.bytes", 57_671_680, 1_024),
     _int("socket.request.max.bytes", 104_857_600, 1),
     ConfigKey("log.message.timestamp.type", ConfigType.STRING, "CreateTime", choices=("CreateTime", "LogAppendTime")),
+    ConfigKey("sasl.enabled.mechanisms", ConfigType.LIST, ",".join(_PASSWORD_MECHANISMS), check=_mechanisms),
+    _int("connections.max.reauth.ms", 0, 0),
+    _int("connection.failed.authentication.delay.ms", 100, 0),
+    _int("sasl.server.max.receive.size", 524_288, 1),
 )
 """Keys of a broker (`--config`, resource type 4)."""
 

@@ -1,0 +1,84 @@
+"""`Security`: what a `ReferenceBroker` asks of its clients, in one value.
+
+Users make it; `ReferenceBroker` turns it into the TLS and the SASL of its server. Settings that Kafka has names for
+(`sasl.enabled.mechanisms`, `connections.max.reauth.ms`, …) are broker settings, and not here.
+"""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from kafka_share.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafka_share.broker.security.tokens import TokenValidator
+
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+class ClientAuth(enum.Enum):
+    """Whether clients show a certificate; Kafka's values of `ssl.client.auth`."""
+
+    NONE = "none"
+    REQUESTED = "requested"
+    REQUIRED = "required"
+
+
+def _auth(value: ClientAuth | str) -> ClientAuth:
+    try:
+        return ClientAuth(value)
+    except ValueError:
+        choices = ", ".join(one.value for one in ClientAuth)
+        raise ConfigurationError(f"client_auth is one of {choices}, not {value!r}") from None
+
+
+@attrs.frozen
+class TlsFiles:
+    """PEM files: the broker's certificate with its chain, its key, and the authority of clients' certificates."""
+
+    certificate: Path = attrs.field(converter=Path)
+    key: Path = attrs.field(converter=Path)
+    authority: Path | None = attrs.field(default=None, converter=attrs.converters.optional(Path))
+
+
+@attrs.frozen
+class Security:
+    """`protocol` is one of Kafka's: SSL, SASL_PLAINTEXT, SASL_SSL, or PLAINTEXT.
+
+    `users` are names with passwords, for PLAIN and for SCRAM; `oauth` judges the tokens of OAUTHBEARER, and enables it.
+    Without `tls` a protocol with TLS has certificates that are made for this broker and thrown away with it (extra
+    `broker-tls`). With `client_auth="required"` clients have to show a certificate. Raises `ConfigurationError`.
+    """
+
+    protocol: str
+    users: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+    oauth: TokenValidator | None = attrs.field(default=None, kw_only=True)
+    tls: TlsFiles | None = attrs.field(default=None, kw_only=True)
+    client_auth: ClientAuth = attrs.field(default=ClientAuth.NONE, kw_only=True, converter=_auth)
+
+    def __attrs_post_init__(self) -> None:
+        if self.protocol not in PROTOCOLS:
+            raise ConfigurationError(f"the security protocol is one of {', '.join(PROTOCOLS)}, not {self.protocol!r}")
+        if not self.uses_sasl and (self.users or self.oauth is not None):
+            raise ConfigurationError(f"{self.protocol} has no users: they need SASL_PLAINTEXT or SASL_SSL")
+        if not self.uses_tls and (self.tls is not None or self.client_auth is not ClientAuth.NONE):
+            raise ConfigurationError(f"{self.protocol} has no certificates: they need SSL or SASL_SSL")
+        wants_authority = self.client_auth is not ClientAuth.NONE and self.tls is not None
+        if wants_authority and self.tls is not None and self.tls.authority is None:
+            raise ConfigurationError("clients' certificates cannot be verified without an authority")
+        if any(not name or not password for name, password in self.users.items()):
+            raise ConfigurationError("users have a name and a password")
+
+    @property
+    def uses_sasl(self) -> bool:
+        return self.protocol.startswith("SASL_")
+
+    @property
+    def uses_tls(self) -> bool:
+        return self.protocol.endswith("SSL")
