@@ -486,7 +486,7 @@ def test_the_tables_of_broker_settings_are_those_of_the_code(number: int, keys: 
 
 
 def test_the_page_names_every_default_that_is_not_kafkas() -> None:
-    sentence = prose_of(BROKER).partition("Four defaults are others than Kafka's")[2].partition("\n\n")[0]
+    sentence = prose_of(BROKER).partition("Five defaults are others than Kafka's")[2].partition("\n\n")[0]
     assert sorted(re.findall(r"`([\w.]+)`", sentence)) == sorted([*DIFFERENT_DEFAULTS, "default.replication.factor"])
 
 
@@ -495,7 +495,7 @@ def allowed_values(key: ConfigKey) -> str:
         return f"`{key.low_key}` to `{key.high_key}`"
     if key.low is not None:
         limits = str(key.low) if key.low == key.high else f"{key.low} to {key.high}"
-        return f"{key.low}…" if key.high == 2**31 - 1 else limits
+        return f"{key.low}…" if key.high in (2**31 - 1, 2**63 - 1) else limits
     if key.choices or key.name == "sasl.enabled.mechanisms":
         return ", ".join(key.choices or MECHANISMS)
     return "true, false" if key.type.name == "BOOLEAN" else "latest, earliest, by_duration:…"

@@ -28,7 +28,7 @@ clock. From the outside in:
 - `kafka_version`: what differs between the versions of Kafka that it can be; `refusals`: how machines say no;
   `api_keys`: the APIs by name
 
-A single process keeps everything in memory; there is no replication, no retention and no authorization.
+A single process keeps everything in memory; there is no replication, no compaction and no authorization.
 """
 
 from __future__ import annotations

@@ -29,7 +29,9 @@ from kafka_share.broker.share.node import ShareNode
 from kafka_share.broker.share.share_coordinator import ShareCoordinator
 from kafka_share.broker.share.share_groups import ShareGroups
 from kafka_share.broker.storage import appending
+from kafka_share.broker.storage.log import Log
 from kafka_share.broker.storage.produce_queue import ProduceQueue
+from kafka_share.broker.storage.retention import Retention
 from kafka_share.broker.storage.topics import Topics
 from kafka_share.errors import (
     CoordinatorNotAvailableError,
@@ -84,7 +86,8 @@ class Cluster:
         self.scram_users: ScramUsers = ScramUsers()
         self.client_metrics: ClientMetrics = ClientMetrics(random)
         self.nodes: dict[int, Node] = {node_id: Node(node_id, "", 0) for node_id in node_ids}
-        self.topics: Topics = Topics(node_ids, random)
+        self.topics: Topics = Topics(node_ids, random, self._new_log)
+        self.retention: Retention = Retention(self.topics, self.configs, self._log_start_moved)
         self.share_states: ShareCoordinator = ShareCoordinator(self, behaviour)
         self.group_ids: GroupIds = GroupIds()
         self.share_groups: ShareGroups = ShareGroups(
@@ -103,6 +106,9 @@ class Cluster:
         """How many requests came, by node, key of the API and version."""
         self._alive = list(node_ids)
         self._next_producer_id = 0
+
+    def _new_log(self, topic: str) -> Log:
+        return Log(lambda: self.configs.log_settings(topic))
 
     def _new_share_node(self, node_id: int) -> ShareNode:
         return ShareNode(node_id, self, self.share_states, self.behaviour)
@@ -257,6 +263,7 @@ class Cluster:
         partition.producers.transaction_ended(*producer, coordinator_epoch, now_ms)
 
     def _log_advanced(self, partition: Partition, now_ms: int) -> None:
+        self.retention.log_advanced(now_ms)
         self.fetches.partition_moved(partition)
         if partition.leader_id in self._alive:
             self.share_nodes[partition.leader_id].log_advanced(partition.topic_id, partition.partition, now_ms)
@@ -264,9 +271,13 @@ class Cluster:
     def delete_records(self, partition: Partition, before_offset: int, now_ms: int) -> int:
         """Raise the log's start; returns the new one."""
         start_offset = partition.log.delete_records(before_offset)
-        self.fetches.partition_moved(partition)
-        self.share_nodes[partition.leader_id].log_start_moved(partition.topic_id, partition.partition, now_ms)
+        self._log_start_moved(partition, now_ms)
         return start_offset
+
+    def _log_start_moved(self, partition: Partition, now_ms: int) -> None:
+        self.fetches.partition_moved(partition)
+        if partition.leader_id in self._alive:
+            self.share_nodes[partition.leader_id].log_start_moved(partition.topic_id, partition.partition, now_ms)
 
     # ---- nodes
 

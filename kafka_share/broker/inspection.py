@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kafka_share.broker.share.partition import SharePartition
     from kafka_share.broker.share.record_state import RecordState
     from kafka_share.broker.share.share_group import Member
-    from kafka_share.broker.storage.log import StoredBatch
+    from kafka_share.broker.storage.stored_batch import StoredBatch
     from kafka_share.broker.storage.topics import Partition
 
 

@@ -48,6 +48,7 @@ class BrokerMachine:
         cluster.share_groups.poll(now_ms)
         cluster.consumer_groups.poll(now_ms)
         cluster.transactions.poll(now_ms)
+        cluster.retention.poll(now_ms)
         for context, waited in cluster.classic_groups.poll(now_ms):
             self._replies.append(Reply(context, classic_group.answer(context, waited)))
         for node in cluster.share_nodes.values():
@@ -68,6 +69,7 @@ class BrokerMachine:
         times += [cluster.share_groups.wake_at_ms(), cluster.classic_groups.wake_at_ms()]
         times.append(cluster.consumer_groups.wake_at_ms())
         times += [cluster.transactions.wake_at_ms(), cluster.fetches.wake_at_ms(), cluster.produces.wake_at_ms()]
+        times.append(cluster.retention.wake_at_ms())
         return min((at_ms for at_ms in times if at_ms is not None), default=None)
 
     def check(self) -> None:

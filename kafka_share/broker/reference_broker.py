@@ -62,10 +62,11 @@ EMBEDDED_DEFAULTS: Final = {
     "group.share.assignment.interval.ms": "0",
     "group.consumer.assignment.interval.ms": "0",
     "group.initial.rebalance.delay.ms": "0",
+    "log.retention.ms": "-1",
 }
 """Where this broker differs from Kafka unless it is configured otherwise: a member gets its assignment as soon as it
-can be computed, also when another one joined its share or consumer group within the same second, and the first member
-of a classic group does not wait three seconds for others."""
+can be computed, also when another one joined its share or consumer group within the same second, the first member of a
+classic group does not wait three seconds for others, and records stay, whatever their timestamps are."""
 
 
 class ReferenceBroker:

@@ -79,7 +79,7 @@ class SimulatedBroker:
     ) -> None:
         self.cluster = MovableCluster(
             range(1, nodes + 1),
-            config=config,
+            config={"log.retention.ms": "-1", **config},  # planned records have times of their own
             cluster_id="simulated",
             random=source,
             behaviour=behaviour_of(kafka_version),

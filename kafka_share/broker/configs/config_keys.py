@@ -96,10 +96,17 @@ class ConfigKey:
 
 
 _MAX_INT: Final = 2**31 - 1
+_MAX_LONG: Final = 2**63 - 1
+_MIN_SEGMENT_BYTES: Final = 1_048_576
+"""Since Kafka 4.0 (KIP-1030)."""
 
 
 def _int(name: str, default: int, low: int, high: int = _MAX_INT) -> ConfigKey:
     return ConfigKey(name, ConfigType.INT, str(default), low, high)
+
+
+def _long(name: str, default: int, low: int, broker_key: str | None = None) -> ConfigKey:
+    return ConfigKey(name, ConfigType.LONG, str(default), low, _MAX_LONG, broker_key=broker_key)
 
 
 def _group_int(kind: str, name: str, default: int) -> ConfigKey:
@@ -163,6 +170,11 @@ BROKER_KEYS: Final = _table(
     _int("message.max.bytes", 1_048_588, 0),
     _int("fetch.max.bytes", 57_671_680, 1_024),
     _int("socket.request.max.bytes", 104_857_600, 1),
+    _long("log.retention.ms", 604_800_000, -1),
+    _long("log.retention.bytes", -1, -1),
+    _long("log.retention.check.interval.ms", 300_000, 1),
+    _int("log.segment.bytes", 1_073_741_824, _MIN_SEGMENT_BYTES),
+    _long("log.roll.ms", 604_800_000, 1),
     ConfigKey("log.message.timestamp.type", ConfigType.STRING, "CreateTime", choices=("CreateTime", "LogAppendTime")),
     ConfigKey("sasl.enabled.mechanisms", ConfigType.LIST, ",".join(_PASSWORD_MECHANISMS), check=_mechanisms),
     _int("connections.max.reauth.ms", 0, 0),
@@ -202,10 +214,19 @@ TOPIC_KEYS: Final = _table(
         broker_key="log.message.timestamp.type",
     ),
     ConfigKey("cleanup.policy", ConfigType.LIST, "delete", choices=("delete",)),
-    ConfigKey("retention.ms", ConfigType.LONG, "-1", low=-1, high=-1),
-    ConfigKey("retention.bytes", ConfigType.LONG, "-1", low=-1, high=-1),
+    _long("retention.ms", 604_800_000, -1, "log.retention.ms"),
+    _long("retention.bytes", -1, -1, "log.retention.bytes"),
+    ConfigKey(
+        "segment.bytes",
+        ConfigType.INT,
+        "1073741824",
+        low=_MIN_SEGMENT_BYTES,
+        high=_MAX_INT,
+        broker_key="log.segment.bytes",
+    ),
+    _long("segment.ms", 604_800_000, 1, "log.roll.ms"),
     ConfigKey("min.insync.replicas", ConfigType.INT, "1", low=1, high=_MAX_INT),
     ConfigKey("compression.type", ConfigType.STRING, "producer", choices=("producer",)),
 )
-"""Keys of a topic (resource type 2). The log keeps everything that is not deleted, and keeps it as it came: the keys
-that would say otherwise take only the value that says so."""
+"""Keys of a topic (resource type 2). The log keeps batches as they came and compacts nothing: the keys that would say
+otherwise take only the value that says so."""

@@ -13,6 +13,7 @@ import attrs
 
 from kafka_share.broker.configs.config_keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS, ConfigKey, ConfigType
 from kafka_share.broker.kafka_version import KAFKA_4_3
+from kafka_share.broker.storage.log_settings import LogSettings
 from kafka_share.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -133,6 +134,7 @@ class Configs:
         self._static = dict(static)
         self._dynamic: dict[tuple[ResourceType, str], dict[str, str]] = {}
         self._settings: dict[str, GroupSettings] = {}
+        self._log_settings: dict[str, LogSettings] = {}
 
     def keys(self, kind: ResourceType) -> Mapping[str, ConfigKey]:
         """The keys that a resource of this type has in this version of Kafka."""
@@ -164,6 +166,16 @@ class Configs:
     def forget(self, kind: ResourceType, name: str) -> None:
         """Drop the resource's own values (its topic was deleted)."""
         self._dynamic.pop((kind, name), None)
+        self._log_settings.pop(name, None)
+
+    def log_settings(self, topic: str) -> LogSettings:
+        """What the logs of a topic heed."""
+        settings = self._log_settings.get(topic)
+        if settings is None:
+            names = {field.name: field.name.replace("_", ".") for field in attrs.fields(LogSettings)}
+            values = {field: int(self.topic_value(topic, name)) for field, name in names.items()}
+            settings = self._log_settings[topic] = LogSettings(**values)
+        return settings
 
     def topic_value(self, topic: str, name: str) -> str:
         """The effective value of a topic's key."""
@@ -211,6 +223,7 @@ class Configs:
         if validate_only:
             return
         self._settings.clear()
+        self._log_settings.clear()
         if values:
             self._dynamic[kind, name] = values
         else:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafka_share.broker.share.partition import SharePartition
-    from kafka_share.broker.storage.log import BatchSpan, StoredBatch
+    from kafka_share.broker.storage.stored_batch import BatchSpan, StoredBatch
 
 
 @attrs.frozen

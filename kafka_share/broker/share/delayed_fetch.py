@@ -13,7 +13,7 @@ import attrs
 
 from kafka_share.broker.share.acquisition import LogRead, acquire, offset_to_read
 from kafka_share.broker.share.exchange import NOTHING_FETCHED, FetchedData
-from kafka_share.broker.storage.log import NO_BATCHES
+from kafka_share.broker.storage.stored_batch import NO_BATCHES
 from kafka_share.errors import OffsetOutOfRangeError, UnknownServerError
 
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from kafka_share.broker.share.exchange import AcquireMode, Outcome
     from kafka_share.broker.share.partition import SharePartition
     from kafka_share.broker.share.sessions import PartitionKey, SessionKey, ShareSession
-    from kafka_share.broker.storage.log import BatchSpan, PartitionLog, StoredBatch
+    from kafka_share.broker.storage.log import PartitionLog
+    from kafka_share.broker.storage.stored_batch import BatchSpan, StoredBatch
     from kafka_share.protocol.share_values import AcquiredRange
 
 

@@ -12,11 +12,11 @@ from uuid import UUID
 
 import attrs
 
-from kafka_share.broker.storage.log import MemoryLog
+from kafka_share.broker.storage.log import Log
 from kafka_share.broker.storage.producers import ProducerStates
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from random import Random
 
 NO_LEADER: Final = -1
@@ -47,8 +47,8 @@ class Partition:
     replicas: tuple[int, ...]
     leader_id: int
     """Node id, or -1 while no replica is alive."""
+    log: Log
     leader_epoch: int = 0
-    log: MemoryLog = attrs.Factory(MemoryLog)
     producers: ProducerStates = attrs.Factory(ProducerStates)
 
     @property
@@ -78,7 +78,9 @@ class Topic:
 class Topics:
     """All topics of the cluster, by name and by id. `version` grows with every change of topics or partitions."""
 
-    def __init__(self, node_ids: Sequence[int], random: Random) -> None:
+    def __init__(self, node_ids: Sequence[int], random: Random, new_log: Callable[[str], Log]) -> None:
+        """`new_log` makes the log of a partition of the topic with this name."""
+        self._new_log = new_log
         self._nodes = tuple(node_ids)
         self._alive = list(node_ids)
         self._random = random
@@ -125,7 +127,7 @@ class Topics:
 
     def _append_partitions(self, topic: Topic, replicas: Sequence[Sequence[int]]) -> None:
         for nodes in replicas:
-            partition = Partition(topic, len(topic.partitions), tuple(nodes), NO_LEADER)
+            partition = Partition(topic, len(topic.partitions), tuple(nodes), NO_LEADER, self._new_log(topic.name))
             partition.leader_id = self._choose_leader(partition)
             topic.partitions.append(partition)
         self.version += 1

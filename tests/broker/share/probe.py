@@ -18,7 +18,7 @@ from kafka_share.broker.handlers.share_fetch import fetch_answer, handle_share_a
 from kafka_share.broker.kafka_version import DEFAULT_VERSION, Behaviour, behaviour_of
 from kafka_share.broker.share.node import ShareNode
 from kafka_share.broker.share.share_coordinator import ShareCoordinator, StateKey
-from kafka_share.broker.storage.log import MemoryLog
+from kafka_share.broker.storage.log import Log
 from kafka_share.errors import ERRORS
 from kafka_share.protocol.record_batches import iter_batches
 from kafka_share.protocol.record_encoder import control_batch, encode_batch
@@ -37,7 +37,7 @@ class FakePartition:
     partition: int
     leader_id: int = NODE
     leader_epoch: int = 0
-    log: MemoryLog = attrs.Factory(MemoryLog)
+    log: Log = attrs.Factory(Log)
 
 
 class FakeCluster:
@@ -144,7 +144,7 @@ class Probe:
         self.node.topic_deleted(topic_id, self.now_ms)
         self.step()
 
-    def log(self, topic_id: UUID, partition: int = 0) -> MemoryLog:
+    def log(self, topic_id: UUID, partition: int = 0) -> Log:
         return self.view.partitions[topic_id, partition].log
 
     def initialize(self, group: str, topic_id: UUID, partition: int = 0, start: int = 0, epoch: int = 1) -> None:

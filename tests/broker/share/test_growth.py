@@ -15,7 +15,7 @@ from typing import Any
 from broker.cluster_world import START_MS, World, batch
 
 import kafka_share
-from kafka_share.broker.storage.log import MemoryLog
+from kafka_share.broker.storage.log import Log
 from kafka_share.protocol.logs import FetchRequest, ProduceRequest
 from kafka_share.protocol.record_batches import control_batch
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
@@ -388,7 +388,7 @@ def test_a_request_costs_the_same_however_many_share_partitions_have_locks() -> 
 
 
 def test_a_fetch_of_committed_records_costs_the_same_however_many_transactions_were_aborted_later() -> None:
-    log = MemoryLog()
+    log = Log()
     marker = {"producer_epoch": 0, "is_transactional": True}
     for number in range(200):
         log.append(batch(producer_id=number, base_sequence=0, **marker), 0, START_MS)

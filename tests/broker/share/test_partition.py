@@ -20,7 +20,7 @@ from kafka_share.broker.share.partition import SharePartition
 from kafka_share.broker.share.record_state import ACQUIRED, ARCHIVED, AVAILABLE, RecordState
 from kafka_share.broker.share.share_coordinator import StateKey
 from kafka_share.broker.share.state_batches import StateBatch
-from kafka_share.broker.storage.log import BatchSpan, StoredBatch
+from kafka_share.broker.storage.stored_batch import BatchSpan, StoredBatch
 from kafka_share.errors import (
     BrokerError,
     CoordinatorNotAvailableError,

@@ -3,15 +3,16 @@ from __future__ import annotations
 import pytest
 from broker.cluster_world import START_MS, batch
 
-from kafka_share.broker.storage.log import MemoryLog, StoredBatch
+from kafka_share.broker.storage.log import Log
 from kafka_share.broker.storage.producers import AppendedBatch, ProducerStates, SequenceVerdict
+from kafka_share.broker.storage.stored_batch import StoredBatch
 from kafka_share.errors import OffsetOutOfRangeError
 from kafka_share.protocol.durations import parse_duration_ms
 from kafka_share.protocol.record_batches import control_batch, iter_batches
 
 
-def filled(*counts: int) -> MemoryLog:
-    log = MemoryLog()
+def filled(*counts: int) -> Log:
+    log = Log()
     for index, count in enumerate(counts):
         log.append(batch(count, START_MS + 1_000 * index), 3, START_MS)
     log.check()
@@ -28,7 +29,7 @@ def test_offsets_and_leader_epoch_are_written_into_the_batch_when_it_is_appended
 
 
 def test_several_batches_get_offsets_one_after_the_other_when_they_come_together() -> None:
-    log = MemoryLog()
+    log = Log()
     assert log.append(batch(2) + batch(3), 0, START_MS) == (0, 4)
     assert [(b.base_offset, b.last_offset) for b in log.read(0, 10_000, 5)] == [(0, 1), (2, 4)]
 
@@ -105,7 +106,7 @@ def test_the_stable_end_waits_for_the_marker_when_a_transaction_is_open() -> Non
 
 
 def test_a_committed_transaction_leaves_nothing_behind() -> None:
-    log = MemoryLog()
+    log = Log()
     log.append(batch(2, producer_id=9, producer_epoch=0, base_sequence=0, is_transactional=True), 0, START_MS)
     log.append(control_batch("commit", producer_id=9, producer_epoch=0, timestamp=START_MS), 0, START_MS)
     assert log.last_stable_offset == 3
