@@ -408,6 +408,7 @@ class ConsumerCalls:
         application = self._application
         deadline_at_ms = self._deadline(timeout_ms)
         application.begin_call()
+        self._direct.recover()
         with application.guard:
             acknowledgements = application.gather_last()
             if application.reading is not None:

@@ -340,6 +340,24 @@ def test_the_consumer_can_be_closed_when_close_is_interrupted_at_any_line(mode: 
             application.consumer.poll(0)
 
 
+@pytest.mark.timeout(300)  # one run of the whole application for each line of the call
+@pytest.mark.usefixtures("scripted")
+@pytest.mark.parametrize("mode", ["explicit, directly", "explicit, directly, ahead"])
+def test_close_gives_back_the_sessions_that_an_interrupted_poll_has_held(mode: str) -> None:
+    """The poll fetches by itself, and close is the very next call."""
+    held = 0
+    for moment in recorded(mode, "poll after work", by_instruction=False):
+        application = prepared(mode, "poll after work")
+        with contextlib.suppress(KeyboardInterrupt), Interruption(moment):
+            application.poll()
+        sessions = list(application.background.mailbox.direct.values())
+        held += any(session.is_held for session in sessions)
+        application.consumer.close()
+        assert not any(session.is_held for session in sessions), moment
+        assert application.background.is_closed
+    assert held > 5
+
+
 @pytest.mark.blocking
 @pytest.mark.behaviour("polling")
 def test_commit_sync_raises_and_its_acknowledgements_go_all_the_same_when_it_is_interrupted(
