@@ -17,6 +17,7 @@ from kafka_share.errors import InvalidArgumentError
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Iterable
+    from pathlib import Path
 
     from kafka_share.broker.security.scram_users import ScramUsers
     from kafka_share.broker.security.settings import Security
@@ -32,6 +33,7 @@ class Guard:
     def __init__(self, security: Security, hosts: Iterable[str]) -> None:
         self._security = security
         self._made: ThrowAwayCertificates | None = None
+        authority: Path | None = None
         self.tls: ssl.SSLContext | None = None
         self.sasl: Sasl | None = None
         if security.uses_tls:
@@ -39,10 +41,12 @@ class Guard:
             if files is None:
                 self._made = ThrowAwayCertificates(dict.fromkeys((*_LOCAL, *filter(None, hosts))))
                 files = self._made.files
-            self._authority = files.authority
+            authority = files.authority
             self.tls = server_context(files, security.client_auth)
         if security.uses_sasl:
             self.sasl = Sasl(Passwords(security.users), security.oauth, _new_nonce)
+        self._authority = authority
+        """What clients verify the broker with, if it is known."""
         self._credentials = [
             (name, mechanism, ScramCredential.of_password(mechanism, password, secrets.token_bytes(_SALT_BYTES)))
             for name, password in security.users.items()

@@ -19,7 +19,7 @@ import attrs
 
 from kafka_share.broker.kafka_version import KAFKA_4_3, NegativeEpochs
 from kafka_share.broker.refusals import Refusal
-from kafka_share.broker.share.state_batches import StateBatch, StoredBatches
+from kafka_share.broker.share.state_batches import StateBatch, StoredBatches, UnmergeableError
 from kafka_share.errors import (
     FencedLeaderEpochError,
     FencedStateEpochError,
@@ -131,14 +131,18 @@ class ShareCoordinator:
         self._require_known_partition(key)
         if self._behaviour.refuses_reversed_batches and any(batch.first > batch.last for batch in batches):
             raise Refusal(UnknownServerError, "a batch ends before it begins")
+        goes_back = self._behaviour.start_only_rises and UNINITIALISED_START < start_offset < value.start_offset
+        stays = goes_back or start_offset == UNINITIALISED_START
+        start_offset = value.start_offset if stays else start_offset
+        try:
+            value.batches.merge(batches, start_offset)
+        except UnmergeableError as error:
+            raise Refusal(UnknownServerError, str(error)) from error
         if self._behaviour.writes_raise_epochs:
             self._raise_epochs(key, value, leader_epoch, state_epoch)
-        goes_back = self._behaviour.start_only_rises and UNINITIALISED_START < start_offset < value.start_offset
-        if start_offset != UNINITIALISED_START and not goes_back:
-            value.start_offset = start_offset
+        value.start_offset = start_offset
         if not goes_back:
             value.delivery_complete_count = delivery_complete_count
-        value.batches.merge(batches, value.start_offset)
 
     def delete(self, key: StateKey) -> None:
         """Forget the value and its fences; deleting what is not there is fine."""

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 
+class UnmergeableError(Exception):
+    """A batch that ends before it begins cannot be laid over another one. Kafka 4.1 to 4.3 never end trying."""
+
+
 class StateBatch(NamedTuple):
     """Neighbouring offsets in one delivery state with one delivery count. Inclusive at both ends."""
 
@@ -50,7 +54,10 @@ class StoredBatches:
         return iter(self._batches)
 
     def merge(self, written: Sequence[StateBatch], start_offset: int) -> None:
-        """Merge what was written, and cut everything at `start_offset` (-1: do not cut)."""
+        """Merge what was written, and cut everything at `start_offset` (-1: do not cut).
+
+        Raises `UnmergeableError`, and nothing has changed.
+        """
         low, high = self._concerned(written)
         if high - low < len(self._batches):
             self._cut_front(start_offset)
@@ -82,6 +89,7 @@ def merge_state_batches(
     Where two overlap the higher delivery count wins, and at equal counts the higher state: not the later write.
     Neighbours that agree in state and count are joined, unless the second came to agree in this very merge: the next
     one joins them. What is written is merged for itself first. (Kafka 4.3: `PersisterStateBatchCombiner`.)
+    Raises `UnmergeableError`.
     """
     return _merged((*stored, *_merged(written, start_offset)), start_offset)
 
@@ -120,6 +128,8 @@ def _resolved(one: _Piece, other: _Piece) -> list[_Piece]:
         return [(first, max(last, other_last), strength)]
     if other_strength < strength:
         return [one] if other_last <= last else [one, (last + 1, other_last, other_strength)]
+    if other_last + 1 < other_first:
+        raise UnmergeableError(f"{other_first} to {other_last} ends before it begins, and overlaps another batch")
     pieces = [other]
     if first < other_first:
         pieces.append((first, other_first - 1, strength))

@@ -17,6 +17,7 @@ from kafka_share.errors import (
     FencedLeaderEpochError,
     FencedStateEpochError,
     InvalidRequestError,
+    UnknownServerError,
     UnknownTopicOrPartitionError,
 )
 
@@ -146,6 +147,19 @@ def test_writes_are_merged_as_by_kafka_when_they_overlap(states: ShareCoordinato
             (52, 60, 2, 1),
         ],
     )
+
+
+def test_a_batch_that_ends_before_it_begins_is_refused_when_it_overlaps_another(
+    states: ShareCoordinator, key: StateKey
+) -> None:
+    """Kafka 4.1 to 4.3 never answer that. Nothing is changed."""
+    states.initialize(key, 0, 0)
+    _write(states, key, (5, 3, 2, 1), state_epoch=0, leader_epoch=0)
+    stored, summary = states.read(key, 0), states.summary(key)
+    with pytest.raises(Refusal) as refusal:
+        _write(states, key, (0, 9, 0, 1), start=2, complete=7, state_epoch=0, leader_epoch=0)
+    assert _code(refusal) == UnknownServerError.code
+    assert (states.read(key, 0), states.summary(key)) == (stored, summary)
 
 
 def test_everything_is_forgotten_when_deleted(states: ShareCoordinator, key: StateKey) -> None:
