@@ -7,6 +7,8 @@ nothing of the package until a test asks for a fixture. It must not change anyth
 - `share_topic`: makes topics, with records in them
 - `share_consumer`: makes consumers that read from the start, and closes them at the end of the test
 - `share_broker_session`: the broker of the session for fixtures of wider scope, which need its address only
+
+PYTEST_DONT_REWRITE: nothing is asserted here, and of an editable installation pytest would warn that it came too late.
 """
 
 from __future__ import annotations

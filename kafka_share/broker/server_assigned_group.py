@@ -75,6 +75,14 @@ class ServerAssignedGroup:
         self._fingerprint, self._metadata_version = fingerprint, topics.version
         return changed
 
+    def bump(self) -> None:
+        """The next assignment has to be another one."""
+        self.epoch += 1
+
+    def assigned_nobody(self) -> None:
+        """The last member is gone: there is no target to compute."""
+        self.assignment_epoch = self.epoch
+
     def must_assign(self, interval_ms: int, now_ms: int) -> bool:
         """Whether to compute the target now: the group epoch has moved, and `interval_ms` have passed (0: always)."""
         if self.epoch == self.assignment_epoch:

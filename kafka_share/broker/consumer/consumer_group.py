@@ -92,7 +92,7 @@ class ConsumerGroup(ServerAssignedGroup):
         self.target.pop(member_id, None)
         for pattern in [pattern for pattern in self.patterns if not self.uses_of(pattern)]:
             self.drop_pattern(pattern)
-        self.epoch += 1
+        self.bump()
 
     def _forget(self, member: ConsumerMember | None) -> None:
         if member is None:

@@ -291,7 +291,7 @@ class ConsumerGroups:
             group.refresh_metadata(self._topics) if names_changed or bumps else group.metadata_changed(self._topics)
         )
         if names_changed or bumps or metadata_changed or group.epoch == 0:
-            group.epoch += 1
+            group.bump()
         return names_changed or pattern_changed
 
     def _reconcile(
@@ -371,7 +371,7 @@ class ConsumerGroups:
             topics = tuple(name for name in names if compiled.matches(name))
             changed |= group.set_pattern(pattern, ResolvedPattern(topics, now_ms, self._topics.version))
         if group.refresh_metadata(self._topics) or changed:
-            group.epoch += 1
+            group.bump()
 
     # ---- offsets
 

@@ -58,7 +58,7 @@ class ThrowAwayCertificates:
         authority = self._folder / "ca.pem"
         authority.write_bytes(self._authority.cert_pem.bytes())
         certificate, key = self._write("server", self._authority.issue_cert(*hosts))
-        self.files = TlsFiles(certificate, key, authority)
+        self.files: TlsFiles = TlsFiles(certificate, key, authority)
 
     def client(self, name: str) -> tuple[Path, Path]:
         """The files of a certificate and key for a client with this common name."""

@@ -66,8 +66,8 @@ class ShareGroup(ServerAssignedGroup):
         member.subscribed = names
 
     def bump(self) -> None:
-        """The next assignment has to be another one."""
-        self.epoch += 1
+        """See `ServerAssignedGroup.bump`."""
+        super().bump()
         self.pending_partitions = False
 
     def update_target(self, topics: Topics, interval_ms: int, now_ms: int) -> None:
@@ -98,7 +98,7 @@ class ShareGroup(ServerAssignedGroup):
         self.target.pop(member_id, None)
         self.bump()
         if self.behaviour.assigns_empty_groups and not self.members:
-            self.assignment_epoch = self.epoch
+            self.assigned_nobody()
 
     def check(self) -> None:
         """Assert the invariants."""
