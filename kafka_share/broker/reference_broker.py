@@ -113,7 +113,10 @@ class ReferenceBroker:
             behaviour=behaviour,
         )
         advertised = advertised_host or ("127.0.0.1" if host in ("0.0.0.0", "") else host)
-        self._guard = Guard(security or Security("PLAINTEXT"), (host, advertised))
+        security = Security("PLAINTEXT") if security is None else security
+        if not isinstance(security, Security):
+            raise ConfigurationError(f"security is a Security, not {type(security).__name__}")
+        self._guard = Guard(security, (host, advertised))
         machine, requests = BrokerMachine(self._guarded_cluster()), RequestLog(keep=keep_requests)
         self._server = BrokerServer(
             machine,

@@ -7,7 +7,7 @@ import json
 import logging
 import ssl
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from support.waiting import poll_until, wait_until
@@ -338,6 +338,7 @@ def test_aiokafka_gets_in(secured: Callable[..., ReferenceBroker], mechanism: st
         (lambda: Security("SSL", client_auth="maybe"), "client_auth is one of"),
         (lambda: Security("SSL", tls=TlsFiles("a", "b"), client_auth="required"), "without an authority"),
         (lambda: ReferenceBroker(security=Security("SSL", tls=TlsFiles("a", "b"))), "cannot be used"),
+        (lambda: ReferenceBroker(security=cast("Any", "SSL")), "security is a Security, not str"),
         (lambda: ReferenceBroker(config={"sasl.enabled.mechanisms": "GSSAPI"}), "it must be one or more of PLAIN"),
     ],
 )
