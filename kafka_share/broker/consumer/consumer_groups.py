@@ -32,9 +32,9 @@ from kafka_share.broker.consumer.topic_pattern import PatternError, TopicPattern
 from kafka_share.broker.deadlines import Deadlines
 from kafka_share.broker.group_ids import GroupType
 from kafka_share.broker.refusals import ErrorCode, Refusal
+from kafka_share.broker.server_assigned_groups import ServerAssignedGroups
 from kafka_share.errors import (
     FencedMemberEpochError,
-    GroupIdNotFoundError,
     GroupMaxSizeReachedError,
     InvalidRequestError,
     NonEmptyGroupError,
@@ -105,7 +105,7 @@ class _Limit(enum.IntEnum):
     REVOCATION = 1
 
 
-class ConsumerGroups:
+class ConsumerGroups(ServerAssignedGroups[ConsumerGroup]):
     """All consumer groups of the cluster."""
 
     def __init__(
@@ -118,37 +118,17 @@ class ConsumerGroups:
         behaviour: Behaviour,
         random: Random,
     ) -> None:
+        super().__init__(ids, GroupType.CONSUMER)
         self._topics = topics
         self._configs = configs
-        self._ids = ids
         self._classic = classic
         self._offsets = offsets
         self._behaviour = behaviour
         self._random = random
-        self._groups: dict[str, ConsumerGroup] = {}
         self._limits: Deadlines[tuple[str, str, _Limit]] = Deadlines()
         """By group and member."""
 
     # ---- what there is
-
-    def group(self, group_id: str) -> ConsumerGroup | None:
-        """The consumer group of this id, None if there is none."""
-        return self._groups.get(group_id)
-
-    def groups(self) -> list[ConsumerGroup]:
-        """All groups, by id."""
-        return [self._groups[group_id] for group_id in sorted(self._groups)]
-
-    def existing(self, group_id: str) -> ConsumerGroup:
-        """The group; raises `Refusal` if there is none, or only one of another type."""
-        group = self._groups.get(group_id)
-        if group is None:
-            other = self._ids.type_of(group_id) is not None
-            raise Refusal(
-                GroupIdNotFoundError,
-                f"{group_id!r} is not a consumer group" if other else f"there is no group {group_id!r}",
-            )
-        return group
 
     def default_assignor(self) -> str:
         """The assignor of groups whose members ask for none."""
@@ -160,21 +140,13 @@ class ConsumerGroups:
     def _create(self, group_id: str) -> ConsumerGroup:
         """Make the group. An empty classic group makes room, and leaves its offsets. Raises `Refusal`."""
         self._classic.make_room(group_id)
-        if self._ids.type_of(group_id) is not None:
-            raise Refusal(GroupIdNotFoundError, f"{group_id!r} is not a consumer group")
-        self._ids.claim(group_id, GroupType.CONSUMER)
-        group = self._groups[group_id] = ConsumerGroup.new(group_id, self._behaviour)
-        return group
+        return self._add(ConsumerGroup.new(group_id, self._behaviour))
 
     def make_room(self, group_id: str) -> None:
         """A classic group is to be made: if there is an empty consumer group, it goes, and leaves its offsets."""
         group = self._groups.get(group_id)
         if group is not None and not group.members:
             self._drop(group)
-
-    def _drop(self, group: ConsumerGroup) -> None:
-        del self._groups[group.id]
-        self._ids.free(group.id)
 
     # ---- heartbeats
 
@@ -450,9 +422,8 @@ class ConsumerGroups:
 
     def check(self) -> None:
         """Assert the invariants."""
+        super().check()
         for group_id, group in self._groups.items():
-            assert group.id == group_id
-            assert self._ids.type_of(group_id) is GroupType.CONSUMER
             group.check()
             for member in group.members.values():
                 assert (group_id, member.id, _Limit.SESSION) in self._limits

@@ -14,7 +14,10 @@ Of topics, brokers and share groups.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, TypeVar
+
+import attrs
 
 from kafka_share.broker.configs.configs import Change, ConfigRefusedError, Operation, ResourceType
 from kafka_share.broker.refusals import Refusal
@@ -38,6 +41,11 @@ if TYPE_CHECKING:
     from kafka_share.broker.events import RequestContext
 
 _Described = DescribeConfigsResponse.DescribeConfigsResult
+_Result = TypeVar(
+    "_Result",
+    IncrementalAlterConfigsResponse.AlterConfigsResourceResponse,
+    AlterConfigsResponse.AlterConfigsResourceResponse,
+)
 
 
 def _resource_type(cluster: Cluster, kind: int, name: str) -> ResourceType:
@@ -108,91 +116,81 @@ def _describe_key(
     )
 
 
-# ---- IncrementalAlterConfigs
+# ---- IncrementalAlterConfigs and AlterConfigs
+
+
+@attrs.frozen
+class _Asked:
+    """What is to be changed of one resource."""
+
+    type: int
+    name: str
+    changes: Sequence[Change]
 
 
 def handle_alter(
     cluster: Cluster, context: RequestContext, request: IncrementalAlterConfigsRequest, now_ms: int
 ) -> IncrementalAlterConfigsResponse:
-    named = [(one.resource_type, one.resource_name) for one in request.resources]
-    responses = []
-    for one in request.resources:
-        code, message = 0, None
-        try:
-            if named.count((one.resource_type, one.resource_name)) > 1:
-                raise Refusal(InvalidRequestError, "the request names this resource twice")
-            changes = [Change(config.name, config.config_operation, config.value) for config in one.configs]
-            _alter(cluster, one.resource_type, one.resource_name, changes, validate_only=request.validate_only)
-        except Refusal as refusal:
-            code, message = refusal.code, refusal.message
-        responses.append(
-            IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
-                error_code=code,
-                error_message=message,
-                resource_type=one.resource_type,
-                resource_name=one.resource_name,
-            )
+    asked = [
+        _Asked(
+            one.resource_type,
+            one.resource_name,
+            [Change(config.name, config.config_operation, config.value) for config in one.configs],
         )
-    return IncrementalAlterConfigsResponse(responses=responses)
-
-
-def _alter(
-    cluster: Cluster,
-    resource_type: int,
-    name: str,
-    changes: Sequence[Change],
-    *,
-    validate_only: bool,
-    replaces: bool = False,
-) -> None:
-    """Make the changes; with `replaces` whatever they do not name goes."""
-    kind = _resource_type(cluster, resource_type, name)
-    if kind is ResourceType.BROKER and name:
-        raise Refusal(InvalidRequestError, "only the cluster-wide default (an empty name) of brokers can be changed")
-    named = {change.name for change in changes}
-    if len(named) != len(changes):
-        raise Refusal(InvalidRequestError, "the request names a key twice")
-    own = cluster.configs.own_values(kind, name) if replaces else {}
-    gone = [Change(key, Operation.DELETE, None) for key in own if key not in named]
-    try:
-        cluster.configs.alter(kind, name, [*gone, *changes], validate_only=validate_only)
-    except ConfigRefusedError as error:
-        raise Refusal(InvalidRequestError if error.invalid_request else InvalidConfigError, str(error)) from None
-
-
-# ---- AlterConfigs
+        for one in request.resources
+    ]
+    result = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+    return IncrementalAlterConfigsResponse(
+        responses=_alter_each(cluster, asked, result, validate_only=request.validate_only)
+    )
 
 
 def handle_replace(
     cluster: Cluster, context: RequestContext, request: AlterConfigsRequest, now_ms: int
 ) -> AlterConfigsResponse:
-    named = [(one.resource_type, one.resource_name) for one in request.resources]
-    responses = []
+    asked = []
     for one in request.resources:
+        named = {config.name for config in one.configs}
+        own = _own_values(cluster, one.resource_type, one.resource_name)
+        gone = [Change(key, Operation.DELETE, None) for key in own if key not in named]
+        changes = [Change(config.name, Operation.SET, config.value) for config in one.configs]
+        asked.append(_Asked(one.resource_type, one.resource_name, [*gone, *changes]))
+    result = AlterConfigsResponse.AlterConfigsResourceResponse
+    return AlterConfigsResponse(responses=_alter_each(cluster, asked, result, validate_only=request.validate_only))
+
+
+def _own_values(cluster: Cluster, kind: int, name: str) -> dict[str, str]:
+    return cluster.configs.own_values(ResourceType(kind), name) if kind in tuple(ResourceType) else {}
+
+
+def _alter_each(
+    cluster: Cluster, resources: Sequence[_Asked], result: type[_Result], *, validate_only: bool
+) -> list[_Result]:
+    """Make the changes of each resource; returns what the answer says about it."""
+    named = Counter((one.type, one.name) for one in resources)
+    results = []
+    for one in resources:
         code, message = 0, None
         try:
-            if named.count((one.resource_type, one.resource_name)) > 1:
+            if named[one.type, one.name] > 1:
                 raise Refusal(InvalidRequestError, "the request names this resource twice")
-            changes = [Change(config.name, Operation.SET, config.value) for config in one.configs]
-            _alter(
-                cluster,
-                one.resource_type,
-                one.resource_name,
-                changes,
-                validate_only=request.validate_only,
-                replaces=True,
-            )
+            _alter(cluster, one, validate_only=validate_only)
         except Refusal as refusal:
             code, message = refusal.code, refusal.message
-        responses.append(
-            AlterConfigsResponse.AlterConfigsResourceResponse(
-                error_code=code,
-                error_message=message,
-                resource_type=one.resource_type,
-                resource_name=one.resource_name,
-            )
-        )
-    return AlterConfigsResponse(responses=responses)
+        results.append(result(error_code=code, error_message=message, resource_type=one.type, resource_name=one.name))
+    return results
+
+
+def _alter(cluster: Cluster, asked: _Asked, *, validate_only: bool) -> None:
+    kind = _resource_type(cluster, asked.type, asked.name)
+    if kind is ResourceType.BROKER and asked.name:
+        raise Refusal(InvalidRequestError, "only the cluster-wide default (an empty name) of brokers can be changed")
+    if len({change.name for change in asked.changes}) != len(asked.changes):
+        raise Refusal(InvalidRequestError, "the request names a key twice")
+    try:
+        cluster.configs.alter(kind, asked.name, asked.changes, validate_only=validate_only)
+    except ConfigRefusedError as error:
+        raise Refusal(InvalidRequestError if error.invalid_request else InvalidConfigError, str(error)) from None
 
 
 # ---- ListConfigResources

@@ -14,11 +14,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafka_share.broker.consumer.consumer_groups import ConsumerHeartbeat
-from kafka_share.broker.handlers.operations import GROUP_OPERATION_BITS
+from kafka_share.broker.handlers.described_groups import described_groups, named_partitions
 from kafka_share.broker.handlers.partitions import by_topic
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.storage.topics import NO_TOPIC_ID
-from kafka_share.errors import InvalidGroupIdError
 from kafka_share.protocol.consumer_group import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -89,22 +88,10 @@ def handle_heartbeat(
 def handle_describe(
     cluster: Cluster, context: RequestContext, request: ConsumerGroupDescribeRequest, now_ms: int
 ) -> ConsumerGroupDescribeResponse:
-    groups = []
-    # Kafka answers for the ids that cannot exist before it asks the coordinator for the others.
-    for group_id in sorted(request.group_ids, key=bool):
-        try:
-            if not group_id:
-                raise Refusal(InvalidGroupIdError, "a group id cannot be empty")
-            cluster.require_coordinator(context, group_id)
-            described = _describe(cluster, cluster.consumer_groups.existing(group_id))
-            if request.include_authorized_operations:
-                described.authorized_operations = GROUP_OPERATION_BITS
-        except Refusal as refusal:
-            described = _DescribedGroup(
-                error_code=refusal.code, error_message=refusal.message, group_id=group_id, members=[]
-            )
-        groups.append(described)
-    return ConsumerGroupDescribeResponse(groups=groups)
+    def describe(group_id: str) -> _DescribedGroup:
+        return _describe(cluster, cluster.consumer_groups.existing(group_id))
+
+    return ConsumerGroupDescribeResponse(groups=described_groups(cluster, context, request, _DescribedGroup, describe))
 
 
 def _describe(cluster: Cluster, group: ConsumerGroup) -> _DescribedGroup:
@@ -140,8 +127,7 @@ def _assignment(cluster: Cluster, partitions: Iterable[Partition]) -> _Described
     assignment = _DescribedGroup.Member.Assignment
     return assignment(
         topic_partitions=[
-            assignment.TopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=indexes)
-            for topic_id, indexes in by_topic(partitions).items()
-            if (topic := cluster.topics.by_id(topic_id)) is not None
+            assignment.TopicPartitions(topic_id=topic_id, topic_name=name, partitions=indexes)
+            for topic_id, name, indexes in named_partitions(cluster, partitions)
         ]
     )

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafka_share.broker.handlers.operations import GROUP_OPERATION_BITS
+from kafka_share.broker.handlers.described_groups import described_groups, named_partitions
 from kafka_share.broker.handlers.partitions import by_topic
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.share.share_groups import Heartbeat
-from kafka_share.errors import InvalidGroupIdError
 from kafka_share.protocol.share_group import (
     ShareGroupDescribeRequest,
     ShareGroupDescribeResponse,
@@ -80,22 +79,12 @@ def _assignment(partitions: Iterable[Partition]) -> ShareGroupHeartbeatResponse.
 def handle_describe(
     cluster: Cluster, context: RequestContext, request: ShareGroupDescribeRequest, now_ms: int
 ) -> ShareGroupDescribeResponse:
-    groups = []
-    # Kafka answers for the ids that cannot exist before it asks the coordinator for the others.
-    for group_id in sorted(request.group_ids, key=bool):
-        try:
-            cluster.require_share_groups()
-            if not group_id:
-                raise Refusal(InvalidGroupIdError, "a group id cannot be empty")
-            cluster.require_coordinator(context, group_id)
-            described = _describe(cluster, cluster.share_groups.existing(group_id))
-            if request.include_authorized_operations:
-                described.authorized_operations = GROUP_OPERATION_BITS
-        except Refusal as refusal:
-            described = _DescribedGroup(
-                error_code=refusal.code, error_message=refusal.message, group_id=group_id, members=[]
-            )
-        groups.append(described)
+    def describe(group_id: str) -> _DescribedGroup:
+        return _describe(cluster, cluster.share_groups.existing(group_id))
+
+    groups = described_groups(
+        cluster, context, request, _DescribedGroup, describe, require_feature=cluster.require_share_groups
+    )
     return ShareGroupDescribeResponse(groups=groups)
 
 
@@ -112,20 +101,18 @@ def _describe(cluster: Cluster, group: ShareGroup) -> _DescribedGroup:
     )
 
 
-def _member(cluster: Cluster, member: Member) -> ShareGroupDescribeResponse.DescribedGroup.Member:
+def _member(cluster: Cluster, member: Member) -> _DescribedGroup.Member:
+    assignment = _DescribedGroup.Member.Assignment
     topics = [
-        ShareGroupDescribeResponse.DescribedGroup.Member.Assignment.TopicPartitions(
-            topic_id=topic_id, topic_name=topic.name, partitions=indexes
-        )
-        for topic_id, indexes in by_topic(member.assigned).items()
-        if (topic := cluster.topics.by_id(topic_id)) is not None
+        assignment.TopicPartitions(topic_id=topic_id, topic_name=name, partitions=indexes)
+        for topic_id, name, indexes in named_partitions(cluster, member.assigned)
     ]
-    return ShareGroupDescribeResponse.DescribedGroup.Member(
+    return _DescribedGroup.Member(
         member_id=member.id,
         rack_id=member.rack_id,
         member_epoch=member.epoch,
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=list(member.subscribed),
-        assignment=ShareGroupDescribeResponse.DescribedGroup.Member.Assignment(topic_partitions=topics),
+        assignment=assignment(topic_partitions=topics),
     )

@@ -18,11 +18,11 @@ import attrs
 from kafka_share.broker.group_ids import GroupType
 from kafka_share.broker.kafka_version import KAFKA_4_3
 from kafka_share.broker.refusals import Refusal
+from kafka_share.broker.server_assigned_groups import ServerAssignedGroups
 from kafka_share.broker.share.share_coordinator import UNINITIALISED_START, StateKey
 from kafka_share.broker.share.share_group import Member, ShareGroup, subscribed_part
 from kafka_share.errors import (
     FencedMemberEpochError,
-    GroupIdNotFoundError,
     GroupMaxSizeReachedError,
     InvalidRequestError,
     NonEmptyGroupError,
@@ -67,7 +67,7 @@ class HeartbeatAnswer:
     assignment: frozenset[Partition] | None
 
 
-class ShareGroups:
+class ShareGroups(ServerAssignedGroups[ShareGroup]):
     """All share groups of the cluster."""
 
     def __init__(
@@ -78,44 +78,17 @@ class ShareGroups:
         ids: GroupIds,
         behaviour: Behaviour = KAFKA_4_3,
     ) -> None:
+        super().__init__(ids, GroupType.SHARE)
         self._behaviour = behaviour
         self._topics = topics
         self._configs = configs
         self._states = states
-        self._ids = ids
-        self._groups: dict[str, ShareGroup] = {}
         self._next_expiry_ms: int | None = None
         """Not later than the first session's end; heartbeats only move ends away from it."""
 
-    # ---- what there is
-
-    def group(self, group_id: str) -> ShareGroup | None:
-        return self._groups.get(group_id)
-
-    def groups(self) -> list[ShareGroup]:
-        """All groups, by id."""
-        return [self._groups[group_id] for group_id in sorted(self._groups)]
-
-    def existing(self, group_id: str) -> ShareGroup:
-        """The group; raises `Refusal` if there is none, or only one of another type."""
-        group = self._groups.get(group_id)
-        if group is None:
-            self._require_no_other(group_id)
-            raise Refusal(GroupIdNotFoundError, f"there is no group {group_id!r}")
-        return group
-
     def get_or_create(self, group_id: str) -> ShareGroup:
         """The group, made if there is none yet. Raises `Refusal` if the id belongs to a group of another type."""
-        group = self._groups.get(group_id)
-        if group is None:
-            self._require_no_other(group_id)
-            self._ids.claim(group_id, GroupType.SHARE)
-            group = self._groups[group_id] = ShareGroup.new(group_id, self._behaviour)
-        return group
-
-    def _require_no_other(self, group_id: str) -> None:
-        if self._ids.type_of(group_id) not in (None, GroupType.SHARE):
-            raise Refusal(GroupIdNotFoundError, f"{group_id!r} is not a share group")
+        return self._groups.get(group_id) or self._add(ShareGroup.new(group_id, self._behaviour))
 
     # ---- heartbeats
 
@@ -213,8 +186,7 @@ class ShareGroups:
         group = self.existing(group_id)
         require_empty(group)
         self._states.delete_group(group_id)
-        self._ids.free(group_id)
-        del self._groups[group_id]
+        self._drop(group)
 
     def forget_topic(self, group: ShareGroup, topic_id: UUID) -> bool:
         """Delete the group's share state of a topic; returns whether there was any."""
@@ -264,9 +236,8 @@ class ShareGroups:
 
     def check(self) -> None:
         """Assert the invariants."""
-        for group_id, group in self._groups.items():
-            assert group.id == group_id
-            assert self._ids.type_of(group_id) is GroupType.SHARE
+        super().check()
+        for group in self._groups.values():
             group.check()
             for member in group.members.values():
                 assert self._next_expiry_ms is not None
