@@ -480,9 +480,18 @@ def test_the_table_of_broker_metrics_is_that_of_the_code() -> None:
 )
 def test_the_tables_of_broker_settings_are_those_of_the_code(number: int, keys: dict[str, ConfigKey]) -> None:
     rows = table_below(BROKER, "| key | default |", number)
+    keys = {name: key for name, key in keys.items() if key.has_effect}
     assert [(name.strip("`"), default) for name, default, _ in rows] == [(k.name, k.default) for k in keys.values()]
     for (_, _, allowed), key in zip(rows, keys.values(), strict=True):
         assert allowed == allowed_values(key), key.name
+
+
+def test_the_page_names_the_broker_settings_that_do_nothing_and_those_that_admins_can_change() -> None:
+    inert = prose_of(BROKER).partition("Kafka's other keys of topics")[2].partition("Admins can")[0]
+    assert re.findall(r"`([\w.]+)`", inert) == [key.name for key in TOPIC_KEYS.values() if not key.has_effect]
+    changeable = prose_of(BROKER).partition("Admins can change a broker's keys")[2].partition(". A test")[0]
+    dynamic = [key.name for key in BROKER_KEYS.values() if key.is_dynamic]
+    assert re.findall(r"`([\w.]+)`", changeable) == dynamic
 
 
 def test_the_page_names_every_default_that_is_not_kafkas() -> None:

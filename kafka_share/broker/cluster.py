@@ -81,7 +81,7 @@ class Cluster:
         self.cluster_id = cluster_id
         self.behaviour = behaviour
         self.share_version = share_version
-        self.configs: Configs = Configs(config, behaviour)
+        self.configs: Configs = Configs(config, behaviour, only_node=str(node_ids[0]) if len(node_ids) == 1 else None)
         self.api_versions: dict[int, tuple[int, int]] = advertised_versions(behaviour)
         self.scram_users: ScramUsers = ScramUsers()
         self.client_metrics: ClientMetrics = ClientMetrics(random)

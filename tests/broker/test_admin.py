@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from uuid import UUID
 
@@ -25,8 +26,10 @@ from kafka_share.errors import (
     LeaderNotAvailableError,
     NotLeaderOrFollowerError,
     TopicAlreadyExistsError,
+    UnknownServerError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
 )
 from kafka_share.protocol.cluster import DescribeClusterRequest, FindCoordinatorRequest, MetadataRequest
 from kafka_share.protocol.configs import (
@@ -184,16 +187,69 @@ def test_a_description_is_refused_when_there_is_no_such_resource(kind: int, name
     assert described.error_message
 
 
-def test_a_single_node_s_settings_cannot_be_changed() -> None:
-    assert alter(World(), {"group.share.delivery.count.limit": "7"}, name="1", kind=4) == InvalidRequestError.code
+def test_the_only_node_may_have_settings_of_its_own_but_one_of_several_may_not() -> None:
+    world = World()
+    assert alter(world, {"message.max.bytes": "7"}, name="", kind=4) == 0
+    assert alter(world, {"message.max.bytes": "5"}, name="1", kind=4) == 0
+    assert describe(world, "1", 4, ["message.max.bytes"]) == {"message.max.bytes": ("5", 2)}
+    assert describe(world, "", 4) == {"message.max.bytes": ("7", 3)}
+    assert world.cluster.configs.topic_value("t", "max.message.bytes") == "5"
+    assert alter(world, {"message.max.bytes": None}, name="1", kind=4, operation=1) == 0
+    assert world.cluster.configs.topic_value("t", "max.message.bytes") == "7"
+    assert alter(World(nodes=2), {"message.max.bytes": "5"}, name="1", kind=4) == InvalidRequestError.code
 
 
-def test_the_first_version_of_listing_resources_knows_no_topics() -> None:
-    """Version 0 lists the resources of client metrics alone, and there are none."""
+def test_a_broker_setting_that_nobody_knows_is_kept_as_a_secret() -> None:
+    world = World()
+    assert alter(world, {"my.password": "x"}, name="", kind=4) == 0
+    resource = DescribeConfigsRequest.DescribeConfigsResource
+    (described,) = (
+        world.ask(
+            DescribeConfigsRequest(resources=[resource(resource_type=4, resource_name="", configuration_keys=None)])
+        )
+        .results[0]
+        .configs
+    )
+    assert (described.name, described.value, described.is_sensitive) == ("my.password", None, True)
+    assert alter(world, {"my.password": None}, name="", kind=4, operation=1) == 0
+    assert describe(world, "", 4) == {}
+
+
+def test_items_of_a_list_come_and_go_one_by_one() -> None:
     world = World()
     world.topic("t")
-    assert world.ask(ListConfigResourcesRequest(), 0).config_resources == []
-    assert len(world.ask(ListConfigResourcesRequest(resource_types=[]), 1).config_resources) == 2
+    throttled = "leader.replication.throttled.replicas"
+    assert alter(world, {throttled: "0:1"}, "t", 2, operation=2) == 0
+    assert alter(world, {throttled: "0:1,1:1"}, "t", 2, operation=2) == 0
+    assert describe(world, "t", 2, [throttled]) == {throttled: ("0:1,1:1", 1)}
+    assert alter(world, {throttled: "0:1"}, "t", 2, operation=3) == 0
+    assert describe(world, "t", 2, [throttled]) == {throttled: ("1:1", 1)}
+
+
+def test_nothing_expires_when_the_cleanup_policy_is_empty() -> None:
+    world = World()
+    world.topic("t")
+    assert alter(world, {"cleanup.policy": "", "retention.ms": "5"}, "t", 2) == 0
+    assert world.cluster.configs.log_settings("t").retention_ms == -1
+    assert alter(world, {"cleanup.policy": "delete"}, "t", 2) == 0
+    assert world.cluster.configs.log_settings("t").retention_ms == 5
+
+
+def test_the_resources_of_all_types_are_listed_and_the_first_version_knows_subscriptions_only() -> None:
+    world = World()
+    world.topic("t")
+    assert alter(world, {"interval.ms": "1000"}, "m", 16) == 0
+    assert alter(world, {"share.isolation.level": "read_committed"}) == 0
+
+    def listed(*types: int, version: int = 1) -> list[tuple[int, str]]:
+        answer = world.ask(ListConfigResourcesRequest(resource_types=list(types)), version)
+        assert answer.error_code == 0
+        return [(one.resource_type, one.resource_name) for one in answer.config_resources]
+
+    assert listed() == [(32, "g"), (16, "m"), (8, "1"), (4, "1"), (2, "t")]
+    assert listed(2, 16) == [(16, "m"), (2, "t")]
+    assert listed(version=0) == [(16, "m")]
+    assert world.ask(ListConfigResourcesRequest(resource_types=[2, 99]), 1).error_code == UnsupportedVersionError.code
 
 
 def test_a_missing_topic_is_made_when_broker_and_request_allow_it() -> None:
@@ -349,13 +405,60 @@ def test_a_group_setting_is_refused_when_it_is_unknown_or_out_of_bounds(key: str
     assert not world.cluster.group_settings("g").read_committed
 
 
+@pytest.mark.parametrize(
+    ("code", "kind", "name", "changes"),
+    [
+        (0, 2, "t", "max.message.bytes= 5  preallocate=TRUE min.cleanable.dirty.ratio=1 compression.gzip.level=-1"),
+        (40, 2, "t", "max.message.bytes=1_000"),
+        (40, 2, "t", "max.message.bytes=2147483648"),
+        (40, 2, "t", "preallocate=yes"),
+        (40, 2, "t", "min.cleanable.dirty.ratio=1.1"),
+        (40, 2, "t", "min.cleanable.dirty.ratio=x"),
+        (40, 2, "t", "compression.gzip.level=0"),
+        (40, 2, "t", "compression.zstd.level=23"),
+        (40, 2, "t", "flush.messages=0"),
+        (40, 2, "t", "leader.replication.throttled.replicas=x"),
+        (40, 2, "t", "min.compaction.lag.ms=10 max.compaction.lag.ms=5"),
+        (40, 2, "t", "remote.storage.enable=true"),
+        (40, 2, "t", "message.format.version=3.0"),
+        (40, 2, "missing", "retention.ms=x"),
+        (3, 2, "missing", "retention.ms=1"),
+        (17, 2, "b:ad", "retention.ms=1"),
+        (42, 2, "", "retention.ms=1"),
+        (42, 2, "t", "retention.ms"),
+        (40, 32, "g", "share.delivery.count.limit=1"),
+        (0, 32, "g", "share.session.timeout.ms= 50000  share.renew.acknowledge.enable=FALSE"),
+        (42, 4, "1", "num.partitions=5"),
+        (42, 4, "", "group.share.record.lock.duration.ms=20000 message.max.bytes=5"),
+        (42, 4, "", "message.max.bytes=x"),
+        (42, 4, "x", "message.max.bytes=5"),
+        (0, 4, "1", "foo.bar=1"),
+        (40, 8, "1", "org.apache.kafka=DEBUG"),
+        (0, 16, "m", "metrics=* match=client_id=x"),
+        (40, 16, "m", "match=foo=x"),
+        (40, 16, "m", "match=client_id=["),
+        (42, 16, "", "interval.ms=1000"),
+    ],
+)
+def test_changes_are_taken_and_refused_as_by_kafka_4_3(code: int, kind: int, name: str, changes: str) -> None:
+    """The codes are those of Kafka 4.3.1 to the same requests."""
+    world = World()
+    world.topic("t")
+    values: dict[str, str | None] = {}
+    for change in re.split(r" (?=[a-z.]+=)", changes):
+        key, given, value = change.partition("=")
+        values[key] = value if given else None
+    assert alter(world, values, name, kind) == code
+    assert bool(world.cluster.configs.own_values(ResourceType(kind), name)) == (code == 0)
+
+
 def test_a_request_is_invalid_when_it_names_no_group_or_no_value() -> None:
     world = World()
     assert alter(world, {"share.isolation.level": "read_committed"}, name="") == InvalidRequestError.code
     assert alter(world, {"share.session.timeout.ms": None}) == InvalidRequestError.code
     assert alter(world, {"share.isolation.level": "read_committed"}, operation=2) == InvalidConfigError.code
-    assert alter(world, {"share.isolation.level": "read_committed"}, operation=9) == InvalidRequestError.code
-    assert alter(world, {"a": "b"}, kind=16) == InvalidRequestError.code
+    assert alter(world, {"share.isolation.level": "read_committed"}, operation=9) == UnknownServerError.code
+    assert alter(world, {"a": "b"}, kind=99) == InvalidRequestError.code
 
 
 def test_a_group_setting_shows_its_layers_until_it_is_deleted() -> None:
@@ -381,9 +484,8 @@ def test_the_session_timeout_has_to_be_longer_than_the_heartbeat_interval() -> N
 def test_a_value_is_clamped_when_the_bounds_change_after_it_was_set() -> None:
     world = World()
     assert alter(world, {"share.record.lock.duration.ms": "60000"}) == 0
-    assert alter(world, {"group.share.max.record.lock.duration.ms": "40000"}, name="", kind=4) == 0
+    world.cluster.configs.set_values(ResourceType.BROKER, "", {"group.share.max.record.lock.duration.ms": "40000"})
     assert world.cluster.group_settings("g").record_lock_duration_ms == 40_000
-    assert alter(world, {"group.share.max.record.lock.duration.ms": "1"}, name="1", kind=4) == InvalidRequestError.code
 
 
 def test_topics_have_settings_of_their_own_until_they_are_deleted() -> None:

@@ -1,15 +1,16 @@
 """The configuration keys of the reference broker: name, type, default, range. Data only; `configs.py` applies it.
 
-Bounds and defaults are those of Kafka 4.3 (KIP-932, KIP-1240). A key of Kafka that this broker would accept and then
-ignore is not here on purpose: a setting that does nothing is refused instead. The one exception is the topic key
-min.insync.replicas, which tools set as a matter of course, and which a broker that keeps no replicas always meets.
+Bounds and defaults are those of Kafka 4.3 (KIP-932, KIP-1240). All keys of topics are here, because tools set them as a
+matter of course: those that say how a broker stores what it has (`has_effect` False) are checked and kept, and change
+nothing. What would be missed if it had no effect is refused: compaction, and recompression by the broker.
 """
 
 from __future__ import annotations
 
 import enum
+import re
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -26,6 +27,7 @@ class ConfigType(enum.IntEnum):
     STRING = 2
     INT = 3
     LONG = 5
+    DOUBLE = 6
     LIST = 7
 
 
@@ -63,15 +65,24 @@ class ConfigKey:
     low_key: str | None = None
     """The broker's keys that bound a group's value."""
     high_key: str | None = None
+    is_dynamic: bool = False
+    """Broker keys: whether admins can change it (Kafka's update mode "cluster-wide")."""
+    may_be_empty: bool = False
+    """Lists with `choices`: whether it may name none of them."""
+    has_effect: bool = True
 
     def validate(self, text: str) -> None:
         """Raises `ValueError` with the reason if `text` cannot be a value of this key."""
-        if self.type in (ConfigType.INT, ConfigType.LONG):
+        if self.type in (ConfigType.INT, ConfigType.LONG) and self.check is None:
             self._validate_number(text)
-        elif self.type is ConfigType.BOOLEAN and text.lower() not in ("true", "false"):
+        elif self.type is ConfigType.DOUBLE:
+            self._validate_fraction(text)
+        elif self.type is ConfigType.BOOLEAN and text.strip().lower() not in ("true", "false"):
             raise ValueError(f"{self.name} must be true or false, not {text!r}")
+        elif self.choices and self.type is ConfigType.BOOLEAN and text.strip().lower() not in self.choices:
+            raise ValueError(f"{self.name} can only be {self.choices[0]} here")
         elif self.choices and self.type is ConfigType.LIST:
-            self._validate_list([item.strip() for item in text.split(",")])
+            self._validate_list(items_of(text))
         elif self.choices and text not in self.choices:
             raise ValueError(f"{self.name} must be one of {', '.join(self.choices)}, not {text!r}")
         elif self.check is not None:
@@ -81,18 +92,31 @@ class ConfigKey:
                 raise ValueError(f"{self.name} cannot be {text!r}: {error}") from None
 
     def _validate_list(self, items: list[str]) -> None:
-        if len(set(items)) != len(items) or not set(items) <= set(self.choices):
+        if len(set(items)) != len(items) or not set(items) <= set(self.choices) or not (items or self.may_be_empty):
             raise ValueError(f"{self.name} must name some of {', '.join(self.choices)}, each once")
 
     def _validate_number(self, text: str) -> None:
         try:
-            number = int(text)
+            number = int(text.replace("_", "?"))  # which only Python would skip
         except ValueError:
             raise ValueError(f"{self.name} must be a whole number, not {text!r}") from None
         if self.low is not None and number < self.low:
             raise ValueError(f"{self.name} must be at least {self.low}, not {number}")
         if self.high is not None and number > self.high:
             raise ValueError(f"{self.name} must be at most {self.high}, not {number}")
+
+    def _validate_fraction(self, text: str) -> None:
+        try:
+            is_fraction = 0 <= float(text) <= 1
+        except ValueError:
+            is_fraction = False
+        if not is_fraction:
+            raise ValueError(f"{self.name} must be a number from 0 to 1, not {text!r}")
+
+
+def items_of(text: str) -> list[str]:
+    """The items of a list's value."""
+    return [item.strip() for item in text.split(",")] if text.strip() else []
 
 
 _MAX_INT: Final = 2**31 - 1
@@ -101,20 +125,24 @@ _MIN_SEGMENT_BYTES: Final = 1_048_576
 """Since Kafka 4.0 (KIP-1030)."""
 
 
-def _int(name: str, default: int, low: int, high: int = _MAX_INT) -> ConfigKey:
-    return ConfigKey(name, ConfigType.INT, str(default), low, high)
+def _int(name: str, default: int, low: int, high: int = _MAX_INT, **fields: Any) -> ConfigKey:
+    return ConfigKey(name, ConfigType.INT, str(default), low, high, **fields)
 
 
-def _long(name: str, default: int, low: int, broker_key: str | None = None) -> ConfigKey:
-    return ConfigKey(name, ConfigType.LONG, str(default), low, _MAX_LONG, broker_key=broker_key)
+def _long(name: str, default: int, low: int, broker_key: str | None = None, **fields: Any) -> ConfigKey:
+    return ConfigKey(name, ConfigType.LONG, str(default), low, _MAX_LONG, broker_key=broker_key, **fields)
 
 
-def _group_int(kind: str, name: str, default: int) -> ConfigKey:
+def _flag(name: str, default: str = "false", **fields: Any) -> ConfigKey:
+    return ConfigKey(name, ConfigType.BOOLEAN, default, **fields)
+
+
+def _group_int(kind: str, name: str, default: int, low: int = 1) -> ConfigKey:
     return ConfigKey(
         f"{kind}.{name}",
         ConfigType.INT,
         str(default),
-        low=0,
+        low=low,
         broker_key=f"group.{kind}.{name}",
         low_key=f"group.{kind}.min.{name}",
         high_key=f"group.{kind}.max.{name}",
@@ -164,18 +192,24 @@ BROKER_KEYS: Final = _table(
     _int("group.max.size", _MAX_INT, 1),
     _int("offset.metadata.max.bytes", 4_096, 0),
     _int("transaction.max.timeout.ms", 900_000, 1),
-    ConfigKey("auto.create.topics.enable", ConfigType.BOOLEAN, "true"),
+    _flag("auto.create.topics.enable", "true"),
     _int("num.partitions", 1, 1, 10_000),
     _int("default.replication.factor", 1, 1, 100),
-    _int("message.max.bytes", 1_048_588, 0),
+    _int("message.max.bytes", 1_048_588, 0, is_dynamic=True),
     _int("fetch.max.bytes", 57_671_680, 1_024),
     _int("socket.request.max.bytes", 104_857_600, 1),
-    _long("log.retention.ms", 604_800_000, -1),
-    _long("log.retention.bytes", -1, -1),
+    _long("log.retention.ms", 604_800_000, -1, is_dynamic=True),
+    _long("log.retention.bytes", -1, -1, is_dynamic=True),
     _long("log.retention.check.interval.ms", 300_000, 1),
-    _int("log.segment.bytes", 1_073_741_824, _MIN_SEGMENT_BYTES),
-    _long("log.roll.ms", 604_800_000, 1),
-    ConfigKey("log.message.timestamp.type", ConfigType.STRING, "CreateTime", choices=("CreateTime", "LogAppendTime")),
+    _int("log.segment.bytes", 1_073_741_824, _MIN_SEGMENT_BYTES, is_dynamic=True),
+    _long("log.roll.ms", 604_800_000, 1, is_dynamic=True),
+    ConfigKey(
+        "log.message.timestamp.type",
+        ConfigType.STRING,
+        "CreateTime",
+        choices=("CreateTime", "LogAppendTime"),
+        is_dynamic=True,
+    ),
     ConfigKey("sasl.enabled.mechanisms", ConfigType.LIST, ",".join(_PASSWORD_MECHANISMS), check=_mechanisms),
     _int("connections.max.reauth.ms", 0, 0),
     _int("connection.failed.authentication.delay.ms", 100, 0),
@@ -186,13 +220,13 @@ BROKER_KEYS: Final = _table(
 GROUP_KEYS: Final = _table(
     _group_int("consumer", "session.timeout.ms", 45_000),
     _group_int("consumer", "heartbeat.interval.ms", 5_000),
-    _group_int("consumer", "assignment.interval.ms", 1_000),
+    _group_int("consumer", "assignment.interval.ms", 1_000, low=0),
     _group_int("share", "session.timeout.ms", 45_000),
     _group_int("share", "heartbeat.interval.ms", 5_000),
     _group_int("share", "record.lock.duration.ms", 30_000),
-    _group_int("share", "delivery.count.limit", 5),
-    _group_int("share", "partition.max.record.locks", 2_000),
-    _group_int("share", "assignment.interval.ms", 1_000),
+    _group_int("share", "delivery.count.limit", 5, low=2),
+    _group_int("share", "partition.max.record.locks", 2_000, low=100),
+    _group_int("share", "assignment.interval.ms", 1_000, low=0),
     ConfigKey("share.auto.offset.reset", ConfigType.STRING, "latest", check=_offset_reset),
     ConfigKey(
         "share.isolation.level",
@@ -200,12 +234,48 @@ GROUP_KEYS: Final = _table(
         "read_uncommitted",
         choices=("read_uncommitted", "read_committed"),
     ),
-    ConfigKey("share.renew.acknowledge.enable", ConfigType.BOOLEAN, "true"),
+    _flag("share.renew.acknowledge.enable", "true"),
 )
 """Keys of a group (resource type 32), which may be set before anybody knows of which type it will be."""
 
+_REPLICA: Final = re.compile(r"\d+:\d+")
+_CLIENT_PATTERN: Final = re.compile(
+    r"(?:client_instance_id|client_id|client_software_name|client_software_version|client_source_address"
+    r"|client_source_port)=(.+)"
+)
+
+
+def _client_patterns(text: str) -> None:
+    for item in items_of(text):
+        found = _CLIENT_PATTERN.fullmatch(item)
+        try:
+            usable = found is not None and re.compile(found[1]) is not None
+        except re.error:
+            usable = False
+        if not usable:
+            raise ValueError(f"{item!r} does not say what to match, as client_id=REGEX does")
+
+
+def _replicas(text: str) -> None:
+    if text.strip() != "*" and any(not _REPLICA.fullmatch(item) for item in items_of(text)):
+        raise ValueError("it must be * or a list of PARTITION:NODE")
+
+
+def _unused_long(name: str, default: int, low: int) -> ConfigKey:
+    return _long(name, default, low, has_effect=False)
+
+
+def _unused_int(name: str, default: int, low: int, high: int = _MAX_INT) -> ConfigKey:
+    return _int(name, default, low, high, has_effect=False)
+
+
+def _gzip_level(text: str) -> None:
+    if text.strip() not in ("-1", *map(str, range(1, 10))):
+        raise ValueError("it must be between 1 and 9, or -1")
+
+
 TOPIC_KEYS: Final = _table(
-    ConfigKey("max.message.bytes", ConfigType.INT, "1048588", low=0, high=_MAX_INT, broker_key="message.max.bytes"),
+    _int("max.message.bytes", 1_048_588, 0, broker_key="message.max.bytes"),
     ConfigKey(
         "message.timestamp.type",
         ConfigType.STRING,
@@ -213,20 +283,44 @@ TOPIC_KEYS: Final = _table(
         choices=("CreateTime", "LogAppendTime"),
         broker_key="log.message.timestamp.type",
     ),
-    ConfigKey("cleanup.policy", ConfigType.LIST, "delete", choices=("delete",)),
+    ConfigKey("cleanup.policy", ConfigType.LIST, "delete", choices=("delete",), may_be_empty=True),
     _long("retention.ms", 604_800_000, -1, "log.retention.ms"),
     _long("retention.bytes", -1, -1, "log.retention.bytes"),
-    ConfigKey(
-        "segment.bytes",
-        ConfigType.INT,
-        "1073741824",
-        low=_MIN_SEGMENT_BYTES,
-        high=_MAX_INT,
-        broker_key="log.segment.bytes",
-    ),
+    _int("segment.bytes", 1_073_741_824, _MIN_SEGMENT_BYTES, broker_key="log.segment.bytes"),
     _long("segment.ms", 604_800_000, 1, "log.roll.ms"),
-    ConfigKey("min.insync.replicas", ConfigType.INT, "1", low=1, high=_MAX_INT),
     ConfigKey("compression.type", ConfigType.STRING, "producer", choices=("producer",)),
+    ConfigKey("remote.storage.enable", ConfigType.BOOLEAN, "false", choices=("false",)),
+    _int("min.insync.replicas", 1, 1, has_effect=False),
+    ConfigKey("compression.gzip.level", ConfigType.INT, "-1", check=_gzip_level, has_effect=False),
+    _unused_int("compression.lz4.level", 9, 1, 17),
+    _unused_int("compression.zstd.level", 3, -131_072, 22),
+    _unused_long("delete.retention.ms", 86_400_000, 0),
+    _unused_long("file.delete.delay.ms", 60_000, 0),
+    _unused_long("flush.messages", _MAX_LONG, 1),
+    _unused_long("flush.ms", _MAX_LONG, 0),
+    ConfigKey("follower.replication.throttled.replicas", ConfigType.LIST, "", check=_replicas, has_effect=False),
+    _unused_int("index.interval.bytes", 4_096, 0),
+    ConfigKey("leader.replication.throttled.replicas", ConfigType.LIST, "", check=_replicas, has_effect=False),
+    _unused_long("local.retention.bytes", -2, -2),
+    _unused_long("local.retention.ms", -2, -2),
+    _unused_long("max.compaction.lag.ms", _MAX_LONG, 1),
+    _unused_long("message.timestamp.after.max.ms", 3_600_000, 0),
+    _unused_long("message.timestamp.before.max.ms", _MAX_LONG, 0),
+    ConfigKey("min.cleanable.dirty.ratio", ConfigType.DOUBLE, "0.5", has_effect=False),
+    _unused_long("min.compaction.lag.ms", 0, 0),
+    _flag("preallocate", has_effect=False),
+    _flag("remote.log.copy.disable", has_effect=False),
+    _flag("remote.log.delete.on.disable", has_effect=False),
+    _unused_int("segment.index.bytes", 10_485_760, 4),
+    _unused_long("segment.jitter.ms", 0, 0),
+    _flag("unclean.leader.election.enable", has_effect=False),
 )
-"""Keys of a topic (resource type 2). The log keeps batches as they came and compacts nothing: the keys that would say
-otherwise take only the value that says so."""
+"""Keys of a topic (resource type 2): first those that do something here."""
+
+CLIENT_METRICS_KEYS: Final = _table(
+    ConfigKey("metrics", ConfigType.LIST, "", has_effect=False),
+    _int("interval.ms", 300_000, 100, 3_600_000, has_effect=False),
+    ConfigKey("match", ConfigType.LIST, "", check=_client_patterns, has_effect=False),
+)
+"""Keys of a subscription to clients' metrics (resource type 16). Without a plug-in that receives metrics a Kafka keeps
+them, and does nothing; this broker has `subscribe_to_client_metrics` for that."""

@@ -11,15 +11,24 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from kafka_share.broker.configs.config_keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS, ConfigKey, ConfigType
+from kafka_share.broker.configs.config_keys import (
+    BROKER_KEYS,
+    CLIENT_METRICS_KEYS,
+    GROUP_KEYS,
+    TOPIC_KEYS,
+    ConfigKey,
+    ConfigType,
+    items_of,
+)
 from kafka_share.broker.kafka_version import KAFKA_4_3
-from kafka_share.broker.storage.log_settings import LogSettings
-from kafka_share.errors import ConfigurationError
+from kafka_share.broker.storage.log_settings import FOREVER, LogSettings
+from kafka_share.errors import ConfigurationError, InvalidConfigError, InvalidRequestError, UnknownServerError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kafka_share.broker.kafka_version import Behaviour
+    from kafka_share.errors import BrokerError
 
 
 class ResourceType(enum.IntEnum):
@@ -27,6 +36,8 @@ class ResourceType(enum.IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
     GROUP = 32
 
 
@@ -34,9 +45,11 @@ class ConfigSource(enum.IntEnum):
     """Where an effective value comes from; the wire values of DescribeConfigs."""
 
     TOPIC = 1
-    BROKER = 2
+    NODE = 2
+    BROKER_DEFAULT = 3
     STATIC = 4
     DEFAULT = 5
+    CLIENT_METRICS = 7
     GROUP = 8
 
 
@@ -50,11 +63,11 @@ class Operation(enum.IntEnum):
 
 
 class ConfigRefusedError(Exception):
-    """A change is not allowed. `invalid_request` tells a misuse of the request from a bad value."""
+    """A change is not allowed. `error` tells a misuse of the request from a bad value."""
 
-    def __init__(self, message: str, *, invalid_request: bool = False) -> None:
+    def __init__(self, message: str, *, error: type[BrokerError] = InvalidConfigError) -> None:
         super().__init__(message)
-        self.invalid_request = invalid_request
+        self.error = error
 
 
 @attrs.frozen
@@ -78,11 +91,13 @@ class Change:
 _KEYS: Final[Mapping[ResourceType, Mapping[str, ConfigKey]]] = {
     ResourceType.TOPIC: TOPIC_KEYS,
     ResourceType.BROKER: BROKER_KEYS,
+    ResourceType.BROKER_LOGGER: {},
+    ResourceType.CLIENT_METRICS: CLIENT_METRICS_KEYS,
     ResourceType.GROUP: GROUP_KEYS,
 }
 _SOURCES: Final = {
     ResourceType.TOPIC: ConfigSource.TOPIC,
-    ResourceType.BROKER: ConfigSource.BROKER,
+    ResourceType.CLIENT_METRICS: ConfigSource.CLIENT_METRICS,
     ResourceType.GROUP: ConfigSource.GROUP,
 }
 
@@ -119,10 +134,17 @@ class ConsumerGroupSettings:
 
 
 class Configs:
-    """All configuration of one cluster. Raises `ConfigurationError` if a static value is unknown or out of range."""
+    """All configuration of one cluster. Raises `ConfigurationError` if a static value is unknown or out of range.
 
-    def __init__(self, static: Mapping[str, str], behaviour: Behaviour = KAFKA_4_3) -> None:
+    `only_node` is the name of the node if there is but one: its own values apply. Several nodes share their logs, so
+    they cannot differ in what these heed.
+    """
+
+    def __init__(
+        self, static: Mapping[str, str], behaviour: Behaviour = KAFKA_4_3, *, only_node: str | None = None
+    ) -> None:
         self._behaviour = behaviour
+        self._only_node = only_node
         broker_keys = self.keys(ResourceType.BROKER)
         for name, value in static.items():
             if name not in broker_keys:
@@ -143,15 +165,25 @@ class Configs:
     # ---- broker values
 
     def broker_value(self, name: str) -> str:
-        """The cluster-wide effective value: dynamic default (broker name ""), else static, else the default."""
-        dynamic = self._dynamic.get((ResourceType.BROKER, ""), {})
-        return dynamic.get(name) or self._static.get(name) or BROKER_KEYS[name].default
+        """The effective value: of the only node, else dynamic default (broker name ""), else static, else default."""
+        return self._broker_layers(BROKER_KEYS[name])[0].value
+
+    def _broker_layers(self, key: ConfigKey, node: str | None = None) -> list[Synonym]:
+        """What is set for the node (the only one if none is named), for all nodes, when it started, and by Kafka."""
+        node = self._only_node if node is None else node
+        found = (
+            (self._dynamic.get((ResourceType.BROKER, node or ""), {}) if node else {}, ConfigSource.NODE),
+            (self._dynamic.get((ResourceType.BROKER, ""), {}), ConfigSource.BROKER_DEFAULT),
+            (self._static, ConfigSource.STATIC),
+        )
+        layers = [Synonym(key.name, values[key.name], source) for values, source in found if key.name in values]
+        return [*layers, Synonym(key.name, key.default, ConfigSource.DEFAULT)]
 
     def broker_int(self, name: str) -> int:
         return int(self.broker_value(name))
 
     def broker_flag(self, name: str) -> bool:
-        return self.broker_value(name).lower() == "true"
+        return self.broker_value(name).strip().lower() == "true"
 
     # ---- any resource
 
@@ -174,6 +206,8 @@ class Configs:
         if settings is None:
             names = {field.name: field.name.replace("_", ".") for field in attrs.fields(LogSettings)}
             values = {field: int(self.topic_value(topic, name)) for field, name in names.items()}
+            if "delete" not in items_of(self.topic_value(topic, "cleanup.policy")):
+                values.update(retention_ms=FOREVER, retention_bytes=FOREVER)
             settings = self._log_settings[topic] = LogSettings(**values)
         return settings
 
@@ -183,22 +217,13 @@ class Configs:
 
     def synonyms(self, kind: ResourceType, name: str, key: ConfigKey) -> list[Synonym]:
         """The layers of a key's value, the effective one first."""
-        layers = []
+        if kind is ResourceType.BROKER:
+            return self._broker_layers(key, name)
         own = self._dynamic.get((kind, name), {}).get(key.name)
-        if own is not None:
-            layers.append(Synonym(key.name, own, _SOURCES[kind]))
-        broker_key = key if kind is ResourceType.BROKER else BROKER_KEYS.get(key.broker_key or "")
-        if broker_key is None:
-            layers.append(Synonym(key.name, key.default, ConfigSource.DEFAULT))
-            return layers
-        shared = self._dynamic.get((ResourceType.BROKER, ""), {}).get(broker_key.name)
-        if shared is not None and (kind, name) != (ResourceType.BROKER, ""):
-            layers.append(Synonym(broker_key.name, shared, ConfigSource.BROKER))
-        static = self._static.get(broker_key.name)
-        if static is not None:
-            layers.append(Synonym(broker_key.name, static, ConfigSource.STATIC))
-        layers.append(Synonym(broker_key.name, broker_key.default, ConfigSource.DEFAULT))
-        return layers
+        layers = [] if own is None else [Synonym(key.name, own, _SOURCES[kind])]
+        if key.broker_key is None:
+            return [*layers, Synonym(key.name, key.default, ConfigSource.DEFAULT)]
+        return [*layers, *self._broker_layers(BROKER_KEYS[key.broker_key])]
 
     def described(self, kind: ResourceType, name: str, key: ConfigKey) -> list[Synonym]:
         """The layers of a key's value as DescribeConfigs shows them."""
@@ -210,16 +235,32 @@ class Configs:
             effective = Synonym(key.name, effective.value, ConfigSource.DEFAULT)
         return [effective]
 
-    def alter(self, kind: ResourceType, name: str, changes: Sequence[Change], *, validate_only: bool = False) -> None:
-        """Apply the changes, all or none. Raises `ConfigRefusedError`."""
+    def alter(
+        self,
+        kind: ResourceType,
+        name: str,
+        changes: Sequence[Change],
+        *,
+        validate_only: bool = False,
+        takes_unknown: bool = False,
+    ) -> None:
+        """Apply the changes, all or none. Raises `ConfigRefusedError`.
+
+        With `takes_unknown` keys that nobody knows are kept, too, and do nothing.
+        """
         keys = self.keys(kind)
         values = dict(self._dynamic.get((kind, name), {}))
         for change in changes:
-            self._apply(keys, change, values)
+            if change.name not in keys and not takes_unknown and change.operation != Operation.DELETE:
+                raise ConfigRefusedError(f"there is no setting {change.name!r} here")
+            self._apply(keys.get(change.name), change, values)
         for key_name, value in values.items():
-            self._check(kind, keys[key_name], value)
+            if key_name in keys:
+                self._check(kind, keys[key_name], value)
         if kind is ResourceType.GROUP:
             self._check_timeouts(values)
+        if kind is ResourceType.TOPIC:
+            self._check_lags(values)
         if validate_only:
             return
         self._settings.clear()
@@ -233,22 +274,25 @@ class Configs:
         """Set the keys, all or none. Raises `ConfigRefusedError`."""
         self.alter(kind, name, [Change(key, Operation.SET, value) for key, value in values.items()])
 
-    def _apply(self, keys: Mapping[str, ConfigKey], change: Change, values: dict[str, str]) -> None:
-        key = keys.get(change.name)
-        if key is None:
-            raise ConfigRefusedError(f"there is no setting {change.name!r} here")
+    def _apply(self, key: ConfigKey | None, change: Change, values: dict[str, str]) -> None:
         if change.operation == Operation.DELETE:
             values.pop(change.name, None)
-        elif change.operation == Operation.SET:
-            if change.value is None:
-                raise ConfigRefusedError(f"{change.name} was given no value", invalid_request=True)
+            return
+        if change.operation not in (Operation.SET, Operation.APPEND, Operation.SUBTRACT):
+            raise ConfigRefusedError(f"operation {change.operation} does not exist", error=UnknownServerError)
+        if change.value is None:
+            raise ConfigRefusedError(f"{change.name} was given no value", error=InvalidRequestError)
+        if change.operation == Operation.SET:
             values[change.name] = change.value
-        elif change.operation in (Operation.APPEND, Operation.SUBTRACT):
-            if key.type is not ConfigType.LIST:
-                raise ConfigRefusedError(f"{change.name} is not a list")
-            raise ConfigRefusedError(f"{change.name} takes no other value than {key.default}")
+            return
+        if key is None or key.type is not ConfigType.LIST:
+            raise ConfigRefusedError(f"{change.name} is not a list")
+        present, named = items_of(values.get(change.name, key.default)), items_of(change.value)
+        if change.operation == Operation.APPEND:
+            present += [item for item in named if item not in present]
         else:
-            raise ConfigRefusedError(f"operation {change.operation} does not exist", invalid_request=True)
+            present = [item for item in present if item not in named]
+        values[change.name] = ",".join(present)
 
     def _check(self, kind: ResourceType, key: ConfigKey, value: str) -> None:
         try:
@@ -259,6 +303,14 @@ class Configs:
             low, high = self.broker_int(key.low_key), self.broker_int(key.high_key)
             if not low <= int(value) <= high:
                 raise ConfigRefusedError(f"{key.name} must be between {low} and {high}, not {value}")
+
+    def _check_lags(self, values: Mapping[str, str]) -> None:
+        low, high = (
+            int(values.get(name) or TOPIC_KEYS[name].default)
+            for name in ("min.compaction.lag.ms", "max.compaction.lag.ms")
+        )
+        if low > high:
+            raise ConfigRefusedError(f"min.compaction.lag.ms ({low}) is greater than max.compaction.lag.ms ({high})")
 
     def _check_timeouts(self, values: Mapping[str, str]) -> None:
         for kind in ("share", "consumer"):
@@ -291,7 +343,7 @@ class Configs:
             record_lock_duration_ms=self._group_int(group, "share.record.lock.duration.ms"),
             delivery_count_limit=self._group_int(group, "share.delivery.count.limit"),
             max_record_locks=self._group_int(group, "share.partition.max.record.locks"),
-            renew_enabled=text("share.renew.acknowledge.enable").lower() == "true",
+            renew_enabled=text("share.renew.acknowledge.enable").strip().lower() == "true",
             assignment_interval_ms=self._assignment_interval_ms(group, "share"),
             auto_offset_reset=text("share.auto.offset.reset"),
             read_committed=text("share.isolation.level") == "read_committed",

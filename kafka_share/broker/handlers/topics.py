@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_share.broker.configs.config_keys import TOPIC_KEYS
 from kafka_share.broker.configs.configs import Change, ConfigRefusedError, ConfigSource, Operation, ResourceType
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.storage.topics import MAX_PARTITIONS, topic_name_problem
@@ -146,7 +145,7 @@ def _effective_configs(
     cluster: Cluster, name: str
 ) -> list[CreateTopicsResponse.CreatableTopicResult.CreatableTopicConfigs]:
     configs = []
-    for key in TOPIC_KEYS.values():
+    for key in cluster.configs.keys(ResourceType.TOPIC).values():
         effective = cluster.configs.synonyms(ResourceType.TOPIC, name, key)[0]
         configs.append(
             CreateTopicsResponse.CreatableTopicResult.CreatableTopicConfigs(
