@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 
 import pytest
 from hypothesis import given
@@ -65,7 +66,8 @@ def test_what_re2_understands_is_understood(pattern: str, names: list[str], othe
         r"(a)\1",
         "\\",
         r"\x",
-        "(" * 200,
+        "(" * 2_000,
+        "((a{100}){100}){100}",
     ],
 )
 def test_what_re2_refuses_is_refused(pattern: str) -> None:
@@ -76,3 +78,9 @@ def test_what_re2_refuses_is_refused(pattern: str) -> None:
 def test_a_pattern_that_backtracking_would_take_years_for_is_answered() -> None:
     assert not TopicPattern("(a+)+$").matches("a" * 248 + "b")
     assert not TopicPattern("((((a*)*b*)*c*)*d){1000}").matches("abcd" * 60)
+
+
+def test_without_its_library_a_pattern_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "re2", None)
+    with pytest.raises(PatternError, match=r"install kafka-share\[broker-patterns\]"):
+        TopicPattern("a")
