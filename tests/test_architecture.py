@@ -78,6 +78,7 @@ GIVEN_FROM_OUTSIDE: Final = "random.Random"
 MACHINES: Final = ("core", "protocol", "native", "broker")
 NOT_MACHINES: Final = {
     "broker/clock.py",  # the real clock
+    "broker/durability/real_disk.py",  # files
     "broker/connection.py",  # one socket
     "broker/loop_thread.py",  # the thread of the loop
     "broker/reference_broker.py",  # calls onto that thread

@@ -31,6 +31,7 @@ from kafka_share.broker.share.share_groups import ShareGroups
 from kafka_share.broker.storage import appending
 from kafka_share.broker.storage.log import Log
 from kafka_share.broker.storage.produce_queue import ProduceQueue
+from kafka_share.broker.storage.producer_ids import ProducerIds
 from kafka_share.broker.storage.retention import Retention
 from kafka_share.broker.storage.topics import Topics
 from kafka_share.errors import (
@@ -46,7 +47,7 @@ from kafka_share.errors import (
 from kafka_share.records import Node
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from random import Random
     from uuid import UUID
 
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from kafka_share.broker.configs.configs import GroupSettings
     from kafka_share.broker.events import RequestContext
     from kafka_share.broker.kafka_version import Behaviour
+    from kafka_share.broker.storage.log import LogFiles
     from kafka_share.broker.storage.produced_batch import Checking
     from kafka_share.broker.storage.topics import Partition, Topic
     from kafka_share.protocol.record_batches import RecordBatch
@@ -65,7 +67,8 @@ class Cluster:
     """A cluster of `node_ids`. `config` has static broker settings; raises `ConfigurationError` for a wrong one.
 
     `random` makes the topic ids. `share_version` is the finalized level of the feature: 0 switches share groups off.
-    `behaviour` says which version of Kafka it is.
+    `behaviour` says which version of Kafka it is. `log_files` makes the files of a topic's partition; without it logs
+    are in memory only.
     """
 
     def __init__(
@@ -77,6 +80,7 @@ class Cluster:
         random: Random,
         share_version: int = 1,
         behaviour: Behaviour = KAFKA_4_3,
+        log_files: Callable[[Topic, int], LogFiles] | None = None,
     ) -> None:
         self.cluster_id = cluster_id
         self.behaviour = behaviour
@@ -105,10 +109,12 @@ class Cluster:
         self.requests: Counter[tuple[int, int, int]] = Counter()
         """How many requests came, by node, key of the API and version."""
         self._alive = list(node_ids)
-        self._next_producer_id = 0
+        self.producer_ids: ProducerIds = ProducerIds()
+        self._log_files = log_files
 
-    def _new_log(self, topic: str) -> Log:
-        return Log(lambda: self.configs.log_settings(topic))
+    def _new_log(self, topic: Topic, index: int) -> Log:
+        files = None if self._log_files is None else self._log_files(topic, index)
+        return Log(lambda: self.configs.log_settings(topic.name), files)
 
     def _new_share_node(self, node_id: int) -> ShareNode:
         return ShareNode(node_id, self, self.share_states, self.behaviour)
@@ -164,8 +170,7 @@ class Cluster:
 
     def next_producer_id(self) -> int:
         """A producer id that nobody has."""
-        self._next_producer_id += 1
-        return self._next_producer_id - 1
+        return self.producer_ids.take()
 
     def max_transaction_timeout_ms(self) -> int:
         return self.configs.broker_int("transaction.max.timeout.ms")

@@ -25,7 +25,7 @@ from kafka_share.protocol.messages import encode_response
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafka_share.broker.events import Reply, RequestArrived
+    from kafka_share.broker.events import Message, Reply, RequestArrived
     from kafka_share.broker.faults import Fault
     from kafka_share.broker.security.authentication import Authentication
 
@@ -94,6 +94,11 @@ class Connection(asyncio.Protocol):
     @property
     def id(self) -> int:
         return self._conversation.connection_id
+
+    @property
+    def request(self) -> Message | None:
+        """The request in work."""
+        return None if self._conversation.in_work is None else self._conversation.in_work.request
 
     # ---- asyncio
 

@@ -8,6 +8,7 @@ thread, and from a coroutine, and is carried out there. Nothing here knows the p
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
@@ -18,6 +19,9 @@ from kafka_share.broker.clock import BrokerClock
 from kafka_share.broker.cluster import Cluster
 from kafka_share.broker.configs.config_keys import BROKER_KEYS
 from kafka_share.broker.configs.configs import ConfigRefusedError, ResourceType
+from kafka_share.broker.durability.fsync_policy import DEFAULT_INTERVAL_MS, fsync_policy
+from kafka_share.broker.durability.held_answers import HeldAnswers
+from kafka_share.broker.durability.opening import open_cluster
 from kafka_share.broker.inspection import (
     ShareGroupSnapshot,
     StoredRecord,
@@ -38,7 +42,7 @@ from kafka_share.broker.security.settings import Security
 from kafka_share.broker.server import BrokerServer
 from kafka_share.broker.share.share_coordinator import StateKey
 from kafka_share.broker.storage.topics import MAX_PARTITIONS, topic_name_problem
-from kafka_share.errors import ConfigurationError, IllegalStateError, InvalidArgumentError
+from kafka_share.errors import ConfigurationError, IllegalStateError, InvalidArgumentError, KafkaStorageError
 from kafka_share.protocol.record_batches import encode_batch, iter_batches
 
 if TYPE_CHECKING:
@@ -47,6 +51,7 @@ if TYPE_CHECKING:
 
     from kafka_share.broker.api_keys import Api
     from kafka_share.broker.client_metrics import MetricsPush
+    from kafka_share.broker.durability.persistence import Persistence
     from kafka_share.broker.events import Message, RequestContext
     from kafka_share.broker.faults import FaultPlan
     from kafka_share.broker.inspection import SharePartitionSnapshot
@@ -79,8 +84,13 @@ class ReferenceBroker:
     `random_seed` makes topic ids and the cluster's id repeatable. `keep_requests=False` keeps no requests for
     `requests()`. `security` is what clients have to show; by default nothing, and what they send is not encrypted.
 
+    With `data_dir`, a directory that is made if need be, records and all that was set are kept there, and each start
+    begins with what is there. `fsync` says what is synced before it is answered, as in {"share": "interval"}: always
+    (the default, but for "produce-acks-1") or interval, for any of produce, produce-acks-1, share, groups and metadata,
+    or all; the rest is synced every `fsync_interval_ms`. See docs/reference-broker.md.
+
     Raises `ConfigurationError` for an unknown setting or version, or a value out of range. On entering, `OSError` if it
-    cannot listen.
+    cannot listen, and `ConfigurationError` if the data directory cannot be used.
     """
 
     def __init__(
@@ -97,6 +107,9 @@ class ReferenceBroker:
         random_seed: int | None = None,
         keep_requests: bool = True,
         security: Security | None = None,
+        data_dir: Path | str | None = None,
+        fsync: Mapping[str, str] | None = None,
+        fsync_interval_ms: int = DEFAULT_INTERVAL_MS,
     ) -> None:
         if not 1 <= nodes <= MAX_NODES:
             raise InvalidArgumentError(f"a reference broker has 1 to {MAX_NODES} nodes, not {nodes}")
@@ -128,6 +141,10 @@ class ReferenceBroker:
             sasl=self._guard.sasl,
         )
         self._port = port
+        self._data_dir = None if data_dir is None else Path(data_dir)
+        self._fsync_policy = fsync_policy(fsync or {}, fsync_interval_ms)
+        self._persistence: Persistence | None = None
+        """Of a broker that runs with a data directory."""
         self._thread = LoopThread("kafka-share-broker")
 
     def __repr__(self) -> str:
@@ -155,15 +172,34 @@ class ReferenceBroker:
     def start(self) -> None:
         """Listen; clients may connect when this returns. `with` and `async with` do the same.
 
-        After `stop` it is the same cluster that starts again, with its topics and on its ports. Raises
-        `IllegalStateError` if it runs, and `OSError` if it cannot listen.
+        After `stop` it is the same cluster that starts again, with its topics and on its ports; with a data directory
+        it is what is there. Raises `IllegalStateError` if it runs, `OSError` if it cannot listen, and
+        `ConfigurationError` if the data directory cannot be used.
         """
         self._thread.start()
         try:
+            if self._data_dir is not None:
+                self._persistence = self._read(self._data_dir)
             self._thread.run(self._start_nodes)
         except BaseException:
             self._thread.stop()
+            self._let_data_go()
             raise
+
+    def _read(self, data_dir: Path) -> Persistence:
+        """Go on with the cluster that is in the directory. Raises `ConfigurationError`."""
+        old = self._cluster
+        persistence, cluster = open_cluster(
+            data_dir, self._new_cluster, old.cluster_id, len(old.nodes), self.clock.now_ms()
+        )
+        self._guard.add_users(cluster.scram_users)
+        self._server.install(BrokerMachine(cluster), HeldAnswers(persistence, self._fsync_policy))
+        return persistence
+
+    def _let_data_go(self) -> None:
+        if self._persistence is not None:
+            self._persistence.close()
+            self._persistence = None
 
     def stop(self) -> None:
         """Stop all nodes: connections break, and what nodes keep in memory is lost. Does nothing if it does not run."""
@@ -173,6 +209,7 @@ class ReferenceBroker:
             self._thread.run(self._server.close)
         finally:
             self._thread.stop()
+            self._let_data_go()
 
     def __enter__(self) -> ReferenceBroker:
         self.start()
@@ -205,8 +242,11 @@ class ReferenceBroker:
         """Make it as it was when it had just started: no topics, groups, faults or requests, settings as given.
 
         Connections break, nodes that were stopped run again, the clock is as if never advanced, and addresses stay. A
-        consumer that is still open connects and joins its group again, so close what you have opened before.
+        consumer that is still open connects and joins its group again, so close what you have opened before. Raises
+        `IllegalStateError` if it has a data directory: nothing here deletes data.
         """
+        if self._data_dir is not None:
+            raise IllegalStateError("a broker with a data directory cannot be reset; give another one a new directory")
         self._thread.run(lambda: self._server.renew(BrokerMachine(self._guarded_cluster())))
 
     def _call(self, function: Callable[[], T]) -> T:
@@ -215,13 +255,19 @@ class ReferenceBroker:
 
     def _call_here(self, function: Callable[[], T]) -> T:
         try:
-            return function()
+            try:
+                return function()
+            finally:
+                self._server.run()
+                problem = self._server.commit()
+                if problem is not None:
+                    raise problem
         except Refusal as refusal:
+            if refusal.code == KafkaStorageError.code:
+                raise KafkaStorageError(refusal.message) from None
             raise InvalidArgumentError(refusal.message) from None
         except ConfigRefusedError as error:
             raise ConfigurationError(str(error)) from None
-        finally:
-            self._server.run()
 
     # ---- what tests use
 

@@ -1,4 +1,4 @@
-"""The broker's sockets: listeners, connections by id, one timer.
+"""The broker's sockets: listeners, connections by id, one timer, and the moment when the disk is synced.
 
 Drives one `BrokerMachine` on one asyncio loop; everything here runs on that loop. A connection hands over its requests
 one by one; the server logs them, takes planned faults, has the machine work on them, and gives each reply to its
@@ -15,6 +15,7 @@ import socket
 from typing import TYPE_CHECKING, Final
 
 from kafka_share.broker.connection import Connection
+from kafka_share.broker.durability.held_answers import Answer
 from kafka_share.broker.error_answers import error_answer
 from kafka_share.broker.events import ConnectionClosed, Reply
 from kafka_share.broker.faults import FaultKind, FaultPlan
@@ -24,12 +25,14 @@ from kafka_share.harmless import excerpt
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from kafka_share.broker.clock import BrokerClock
     from kafka_share.broker.cluster import Cluster
+    from kafka_share.broker.durability.held_answers import HeldAnswers
     from kafka_share.broker.events import RequestArrived
     from kafka_share.broker.machine import BrokerMachine
+    from kafka_share.broker.refusals import Refusal
     from kafka_share.broker.request_log import RequestLog
     from kafka_share.broker.security.authentication import Mechanisms
     from kafka_share.broker.security.sasl import Sasl
@@ -91,6 +94,9 @@ class BrokerServer:
         self._running = False
         self._has_news = False
         """Something has happened since the machine was last polled."""
+        self._held: HeldAnswers | None = None
+        """Of a broker with a data directory."""
+        self._commit_handle: asyncio.Handle | None = None
 
     # ---- life
 
@@ -157,6 +163,16 @@ class BrokerServer:
         except OSError as error:  # of TLS too: what the client sent is no handshake, or its certificate is not good
             logger.warning("a client of node %d could not be connected: %s", node_id, excerpt(str(error)))
 
+    def install(self, machine: BrokerMachine, held: HeldAnswers) -> None:
+        """Go on with the machine of a cluster that was read from disk, at the addresses of the one before.
+
+        Nothing runs when this is called.
+        """
+        addresses = list(self.cluster.nodes.values())
+        self.machine, self.cluster, self._held = machine, machine.cluster, held
+        for node in addresses:
+            self.cluster.set_address(node.id, node.host, node.port)
+
     async def renew(self, machine: BrokerMachine) -> None:
         """Go on with another machine and without connections, faults and requests; every node runs, where it was."""
         addresses = list(self.cluster.nodes.values())
@@ -178,6 +194,7 @@ class BrokerServer:
         for node_id in list(self._listeners):
             await self.stop_node(node_id)
         self._stop_timer()
+        self.commit()
         if self._accepts_again is not None:
             self._accepts_again.cancel()
             self._accepts_again = None
@@ -293,9 +310,47 @@ class BrokerServer:
             _, _, connection_id, frame = heapq.heappop(self._delayed)
             if connection_id in self._connections:
                 self._connections[connection_id].finish(frame)
-        for reply in self.machine.poll(now_ms):
+        replies = self.machine.poll(now_ms)
+        if self._held is not None:
+            replies = self._held.polled(list(self._answers(replies)), now_ms)
+            self._plan_commit(self._held)
+        self._send(replies)
+
+    def _send(self, replies: Iterable[Reply]) -> None:
+        for reply in replies:
             if reply.context.connection_id in self._connections:
                 self._connections[reply.context.connection_id].answer(reply)
+
+    # ---- the disk
+
+    def _answers(self, replies: Iterable[Reply]) -> Iterator[Answer]:
+        for reply in replies:
+            connection = self._connections.get(reply.context.connection_id)
+            if connection is not None and connection.request is not None:
+                yield Answer(reply, connection.request)
+
+    def _plan_commit(self, held: HeldAnswers) -> None:
+        """Answers wait until all connections with something to read have had their turn; all else for the interval."""
+        loop = asyncio.get_running_loop()
+        if held.is_waiting and (self._commit_handle is None or isinstance(self._commit_handle, asyncio.TimerHandle)):
+            self._cancel_commit()
+            self._commit_handle = loop.call_soon(self.commit)
+        elif held.is_behind and self._commit_handle is None:
+            self._commit_handle = loop.call_later(held.interval_ms / 1_000, self.commit)
+
+    def _cancel_commit(self) -> None:
+        if self._commit_handle is not None:
+            self._commit_handle.cancel()
+            self._commit_handle = None
+
+    def commit(self) -> Refusal | None:
+        """Sync what was written, and send the answers that wait for that; returns why it failed, if it did."""
+        self._cancel_commit()
+        if self._held is None:
+            return None
+        replies, problem = self._held.commit()
+        self._send(replies)
+        return problem
 
     def _arm_timer(self) -> None:
         at_ms = self.machine.wake_at_ms()

@@ -19,6 +19,7 @@ import click
 
 from kafka_share._version import VERSION
 from kafka_share.broker.configs.config_keys import BROKER_KEYS
+from kafka_share.broker.durability.fsync_policy import DEFAULT_INTERVAL_MS, FSYNC_CLASSES, MAX_INTERVAL_MS
 from kafka_share.broker.kafka_version import BEHAVIOURS, DEFAULT_VERSION
 from kafka_share.broker.reference_broker import EMBEDDED_DEFAULTS, MAX_NODES, ReferenceBroker
 from kafka_share.cli.broker_page.server import page_server
@@ -35,12 +36,14 @@ Examples:
   kafka-share-broker --port 9092 --nodes 3
       three nodes on the ports 9092 to 9094
   kafka-share-broker --config group.share.record.lock.duration.ms=60000 --config auto.create.topics.enable=false
+  kafka-share-broker --port 9092 --data-dir /var/lib/kafka-share
+      keeps records, settings and users in the directory, and syncs them before it answers
   kafka-share-broker --ready-file /tmp/broker.ready
       writes the bootstrap line into the file, for scripts that wait for it
   kafka-share-broker --metrics-port 9400
       serves its metrics, by Kafka's names, on http://127.0.0.1:9400/metrics
 
-Everything is kept in memory and gone when the broker stops.
+Without --data-dir everything is kept in memory and gone when the broker stops.
 
 \b
 Exit codes:
@@ -62,6 +65,24 @@ Exit codes:
 )
 @click.option("--nodes", default=1, show_default=True, type=click.IntRange(1, MAX_NODES), help="Number of nodes.")
 @property_option("--config", "A broker setting; may be repeated.", "settings", known=BROKER_KEYS)
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep everything in this directory, and begin with what is there.  [default: in memory]",
+)
+@property_option(
+    "--fsync",
+    f"CLASS=always or CLASS=interval: whether answers to requests wait for fsync. Classes: {', '.join(FSYNC_CLASSES)}. "
+    "May be repeated.  [default: all=always, produce-acks-1=interval]",
+    known=FSYNC_CLASSES,
+)
+@click.option(
+    "--fsync-interval-ms",
+    default=DEFAULT_INTERVAL_MS,
+    show_default=True,
+    type=click.IntRange(1, MAX_INTERVAL_MS),
+    help="What no answer waits for is synced this often.",
+)
 @click.option(
     "--share-version",
     default=1,
@@ -112,7 +133,7 @@ def main(
     settings: Mapping[str, str],
     **given: Any,
 ) -> None:
-    """Run a Kafka broker with share groups in memory, for tests and demos."""
+    """Run a Kafka broker with share groups, for tests and demos."""
     if list_config:
         _list_config(given["kafka_version"])
         return

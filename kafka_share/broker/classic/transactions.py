@@ -34,6 +34,8 @@ NO_PRODUCER: Final = (-1, -1)
 MAX_TRANSACTIONAL_IDS: Final = 10_000
 """Ids are never expired, so their number needs a bound."""
 MAX_PRODUCER_EPOCH: Final = 2**15 - 2
+_RETRY_MS: Final = 1_000
+"""After an end that could not be written."""
 
 
 class TransactionView(Protocol):
@@ -118,16 +120,16 @@ class Transactions:
         if known.ends_at_ms is not None:
             self._end(known, committed=False, raise_epoch=True, now_ms=now_ms)
         else:
-            self._raise_epoch(known)
+            known.producer_id, known.epoch = self._next_producer(known)
         known.last_end, known.last_producer = None, NO_PRODUCER
         known.state, known.started_at_ms = TransactionState.EMPTY, -1
         return known.producer
 
-    def _raise_epoch(self, transaction: Transaction) -> None:
+    def _next_producer(self, transaction: Transaction) -> tuple[int, int]:
+        """The producer with the next epoch."""
         if transaction.epoch >= MAX_PRODUCER_EPOCH:
-            transaction.producer_id, transaction.epoch = self._view.next_producer_id(), 0
-        else:
-            transaction.epoch += 1
+            return self._view.next_producer_id(), 0
+        return transaction.producer_id, transaction.epoch + 1
 
     def owned(self, transactional_id: str, producer: tuple[int, int]) -> Transaction:
         """The transaction of this producer; raises `Refusal` if the id is not, or no longer, the producer's."""
@@ -199,14 +201,15 @@ class Transactions:
         return transaction.producer
 
     def _end(self, transaction: Transaction, *, committed: bool, raise_epoch: bool, now_ms: int) -> None:
+        """Raises `Refusal` if a marker cannot be written; the transaction is open still, and may be ended again."""
         before = transaction.producer
-        if raise_epoch:
-            self._raise_epoch(transaction)
-        marker = (before[0], max(transaction.epoch, before[1]) if transaction.producer_id == before[0] else before[1])
+        after = self._next_producer(transaction) if raise_epoch else before
+        marker = (before[0], max(after[1], before[1]) if after[0] == before[0] else before[1])
         for partition in transaction.partitions.values():
             self._view.write_marker(partition, marker, committed=committed, now_ms=now_ms)
         for group_id in transaction.groups:
             self._offsets.end_transaction(group_id, before[0], committed=committed)
+        transaction.producer_id, transaction.epoch = after
         transaction.partitions.clear()
         transaction.groups.clear()
         transaction.ends_at_ms = None
@@ -227,7 +230,12 @@ class Transactions:
         """Abort the transactions that are open for too long; their producers are fenced."""
         for transactional_id in self._ends.take_due(now_ms):
             transaction = self._by_id[transactional_id]
-            self._end(transaction, committed=False, raise_epoch=True, now_ms=now_ms)
+            try:
+                self._end(transaction, committed=False, raise_epoch=True, now_ms=now_ms)
+            except Refusal:  # the disk is full
+                transaction.ends_at_ms = now_ms + _RETRY_MS
+                self._ends.set(transactional_id, transaction.ends_at_ms)
+                continue
             # The epoch is the coordinator's own: nobody may take the end for his.
             transaction.last_end, transaction.last_producer = None, NO_PRODUCER
 

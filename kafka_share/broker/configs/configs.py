@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from kafka_share.broker.changes import nobody
 from kafka_share.broker.configs.config_keys import (
     BROKER_KEYS,
     CLIENT_METRICS_KEYS,
@@ -27,6 +28,7 @@ from kafka_share.errors import ConfigurationError, InvalidConfigError, InvalidRe
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from kafka_share.broker.changes import OnChange
     from kafka_share.broker.kafka_version import Behaviour
     from kafka_share.errors import BrokerError
 
@@ -157,6 +159,8 @@ class Configs:
         self._dynamic: dict[tuple[ResourceType, str], dict[str, str]] = {}
         self._settings: dict[str, GroupSettings] = {}
         self._log_settings: dict[str, LogSettings] = {}
+        self.on_change: OnChange = nobody
+        """Called with the type and name of a resource, as in "TOPIC/orders"."""
 
     def keys(self, kind: ResourceType) -> Mapping[str, ConfigKey]:
         """The keys that a resource of this type has in this version of Kafka."""
@@ -197,8 +201,9 @@ class Configs:
 
     def forget(self, kind: ResourceType, name: str) -> None:
         """Drop the resource's own values (its topic was deleted)."""
-        self._dynamic.pop((kind, name), None)
         self._log_settings.pop(name, None)
+        if self._dynamic.pop((kind, name), None) is not None:
+            self.on_change(f"{kind.name}/{name}")
 
     def log_settings(self, topic: str) -> LogSettings:
         """What the logs of a topic heed."""
@@ -269,6 +274,12 @@ class Configs:
             self._dynamic[kind, name] = values
         else:
             self._dynamic.pop((kind, name), None)
+        self.on_change(f"{kind.name}/{name}")
+
+    def restore(self, kind: ResourceType, name: str, values: Mapping[str, str]) -> None:
+        """Put back what was set before the broker started; keys that this version of Kafka lacks are left out."""
+        keys = self.keys(kind)
+        self._dynamic[kind, name] = {key: value for key, value in values.items() if key in keys}
 
     def set_values(self, kind: ResourceType, name: str, values: Mapping[str, str]) -> None:
         """Set the keys, all or none. Raises `ConfigRefusedError`."""

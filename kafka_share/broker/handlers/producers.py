@@ -102,11 +102,14 @@ def _write(cluster: Cluster, context: RequestContext, marker: _Marker, name: str
         return InvalidProducerEpochError.code
     if verdict is MarkerVerdict.COORDINATOR_FENCED:
         return ErrorCode.TRANSACTION_COORDINATOR_FENCED
-    cluster.write_marker(
-        partition,
-        producer,
-        committed=marker.transaction_result,
-        now_ms=now_ms,
-        coordinator_epoch=marker.coordinator_epoch,
-    )
+    try:
+        cluster.write_marker(
+            partition,
+            producer,
+            committed=marker.transaction_result,
+            now_ms=now_ms,
+            coordinator_epoch=marker.coordinator_epoch,
+        )
+    except Refusal as refusal:
+        return refusal.code
     return 0

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafka_share.broker.changes import nobody
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kafka_share.broker.changes import OnChange
     from kafka_share.broker.security.scram import ScramCredential, ScramMechanism
 
 
@@ -18,6 +21,8 @@ class ScramUsers:
 
     def __init__(self) -> None:
         self._credentials: dict[tuple[str, ScramMechanism], ScramCredential] = {}
+        self.on_change: OnChange = nobody
+        """Called with the name of a user."""
 
     def __iter__(self) -> Iterator[tuple[str, ScramMechanism, ScramCredential]]:
         return ((name, mechanism, credential) for (name, mechanism), credential in self._credentials.items())
@@ -35,7 +40,9 @@ class ScramUsers:
     def put(self, name: str, mechanism: ScramMechanism, credential: ScramCredential) -> None:
         """Add a credential, or replace the one that is there."""
         self._credentials[name, mechanism] = credential
+        self.on_change(name)
 
     def remove(self, name: str, mechanism: ScramMechanism) -> None:
         """Remove a credential that is there. Connections that were made with it go on."""
         del self._credentials[name, mechanism]
+        self.on_change(name)

@@ -96,6 +96,18 @@ def _remember(partition: Partition, batch: RecordBatch, base_offset: int) -> Non
     partition.producers.appended(batch.producer_id, batch.producer_epoch, appended, batch.max_timestamp)
 
 
+def restore(partition: Partition, batch: RecordBatch) -> None:
+    """Remember the producer of a batch that the log has had since before the broker started."""
+    if batch.is_control:
+        value = batch.records()[0][3] or b""
+        _, coordinator_epoch = _MARKER_VALUE.unpack_from(value)
+        partition.producers.transaction_ended(
+            batch.producer_id, batch.producer_epoch, coordinator_epoch, batch.max_timestamp
+        )
+    elif batch.producer_id >= 0 and batch.base_sequence >= 0:
+        _remember(partition, batch, batch.base_offset)
+
+
 def _last_sequence(batch: RecordBatch) -> int:
     last: int = (batch.base_sequence + batch.record_count - 1) % _SEQUENCES
     return last

@@ -1,6 +1,7 @@
 """The log of one partition: the interface that share partitions see, and the log in memory.
 
-Called by the cluster (produce, fetch, list offsets, delete records), by retention, and by share partitions (read).
+Called by the cluster (produce, fetch, list offsets, delete records), by retention, and by share partitions (read). With
+`LogFiles` it writes what is appended to files as well, before it changes anything in memory; it never reads there.
 Knows nothing of groups or connections.
 """
 
@@ -18,7 +19,7 @@ from kafka_share.protocol.record_batches import iter_batches, with_offsets
 from kafka_share.protocol.record_format import MAGIC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from kafka_share.broker.storage.log_settings import LogSettings
     from kafka_share.protocol.record_batches import RecordBatch
@@ -64,14 +65,29 @@ class PartitionLog(Protocol):
         """Raise the start offset; returns the new one."""
 
 
+class LogFiles(Protocol):
+    """Where a log is kept besides, one file for each segment. Segments are named by their base offsets."""
+
+    def append(self, base_offset: int, data: bytes) -> None:
+        """Add batches to a segment, which begins with them if there is none yet. Raises `Refusal`; then nothing has
+        changed."""
+
+    def start_moved(self, gone: Iterable[int]) -> None:
+        """The log begins later now, and these segments lie before its start."""
+
+    def delete(self) -> None:
+        """The log is no more."""
+
+
 class Log:
     """A `PartitionLog` in memory. All replicas of a partition share it, so the high watermark is always the end.
 
-    `settings` are asked for whenever they count.
+    `settings` are asked for whenever they count. With `files` whatever appends may raise `Refusal`.
     """
 
-    def __init__(self, settings: Callable[[], LogSettings] = lambda: DEFAULTS) -> None:
+    def __init__(self, settings: Callable[[], LogSettings] = lambda: DEFAULTS, files: LogFiles | None = None) -> None:
         self._settings = settings
+        self._files = files
         self._segments = [Segment(0)]
         self._batches: list[StoredBatch] = []
         self._last_offsets: list[int] = []
@@ -115,39 +131,83 @@ class Log:
 
     def append(self, records: bytes, leader_epoch: int, now_ms: int) -> tuple[int, int]:
         """See `PartitionLog.append`. `records` holds at least one batch."""
-        first = self._end_offset
-        if not self._epochs or self._epochs[-1][0] < leader_epoch:
-            self._epochs.append((leader_epoch, first))
-        for produced in iter_batches(records):
-            self._append_batch(produced, leader_epoch, now_ms)
-        assert self._end_offset > first, "nothing was appended"
+        first = offset = self._end_offset
+        placed: list[tuple[RecordBatch, bytes]] = []
+        for batch in iter_batches(records):
+            data, last = _placed(batch, offset, leader_epoch)
+            placed.append((batch, data))
+            offset = last + 1
+        assert placed, "nothing was appended"
+        segment = self._segment_for(placed, offset - 1, now_ms)
+        if self._files is not None:
+            self._files.append(segment.base_offset, b"".join(data for _, data in placed))
+        if segment is not self._segments[-1]:
+            self._segments.append(segment)
+        for batch, data in placed:
+            self._add(batch, data, leader_epoch, now_ms)
         return first, self._end_offset - 1
 
-    def _append_batch(self, produced: RecordBatch, leader_epoch: int, now_ms: int) -> None:
+    def _segment_for(self, placed: Sequence[tuple[RecordBatch, bytes]], last_offset: int, now_ms: int) -> Segment:
+        """The active segment, or a new one if there is no room left for these batches, which stay together."""
+        active = self._segments[-1]
+        size = sum(len(data) for _, data in placed)
+        max_timestamp = max(batch.max_timestamp for batch, _ in placed)
+        if active.is_full(size, max_timestamp, last_offset, self._settings(), now_ms):
+            return Segment(self._end_offset)
+        return active
+
+    def _add(self, batch: RecordBatch, data: bytes, leader_epoch: int, now_ms: int) -> None:
+        """Take a batch into the active segment; `data` is what `batch` has become at this place."""
         first = self._end_offset
-        data, last = _placed(produced, first, leader_epoch)
-        if self._segments[-1].is_full(len(data), produced.max_timestamp, last, self._settings(), now_ms):
-            self._segments.append(Segment(first))
-        self._segments[-1].wrote(len(data), produced.max_timestamp, now_ms)
-        if produced.is_control:
-            self._transactions.ended(produced, last, first)
-        elif produced.is_transactional:
-            self._transactions.wrote(produced.producer_id, first)
+        last = first + batch.last_offset - batch.base_offset if batch.magic == MAGIC else batch.last_offset
+        if not self._epochs or self._epochs[-1][0] < leader_epoch:
+            self._epochs.append((leader_epoch, first))
+        self._segments[-1].wrote(len(data), batch.max_timestamp, now_ms)
+        if batch.is_control:
+            self._transactions.ended(batch, last, first)
+        elif batch.is_transactional:
+            self._transactions.wrote(batch.producer_id, first)
         self._batches.append(
             StoredBatch(
                 base_offset=first,
                 last_offset=last,
-                max_timestamp=produced.max_timestamp,
+                max_timestamp=batch.max_timestamp,
                 data=data,
-                is_control=produced.is_control,
-                is_transactional=produced.is_transactional,
-                producer_id=produced.producer_id,
+                is_control=batch.is_control,
+                is_transactional=batch.is_transactional,
+                producer_id=batch.producer_id,
                 appended_at_ms=now_ms,
             )
         )
         self._sizes.append((self._sizes[-1] if self._sizes else self._gone_bytes) + len(data))
         self._last_offsets.append(last)
         self._end_offset = last + 1
+
+    def begin_segment(self) -> None:
+        """What is appended next begins a new segment."""
+        if self._segments[-1].size_bytes:
+            self._segments.append(Segment(self._end_offset))
+
+    # ---- what lies in the files already, read when the broker starts
+
+    def restore_segment(self, base_offset: int, batches: Iterable[RecordBatch], now_ms: int) -> None:
+        """Take a segment of the files, behind all others."""
+        if not self._segments[-1].size_bytes:
+            self._segments.pop()
+        self._segments.append(Segment(base_offset))
+        self._end_offset = max(self._end_offset, base_offset)
+        for batch in batches:
+            self._end_offset = batch.base_offset
+            self._add(batch, bytes(batch.data), batch.partition_leader_epoch, now_ms)
+
+    def restored(self, start_offset: int) -> None:
+        """All segments are here. The log begins at this offset, or with the first segment if that is later."""
+        self._end_offset = max(self._end_offset, start_offset)
+        self.begin_segment()
+        if not self._batches:
+            self._segments = [Segment(self._end_offset)]
+        self._start_offset = max(start_offset, self._segments[0].base_offset)
+        self._forget_below_start()
 
     # ---- reading
 
@@ -205,15 +265,31 @@ class Log:
 
     def delete_records(self, before_offset: int) -> int:
         """See `PartitionLog.delete_records`. The batch that holds the new start offset stays whole."""
-        self._start_offset = max(self._start_offset, min(before_offset, self._end_offset))
+        start_offset = min(before_offset, self._end_offset)
+        if start_offset <= self._start_offset:
+            return self._start_offset
+        self._start_offset = start_offset
+        gone = self._forget_below_start()
+        if self._files is not None:
+            self._files.start_moved(segment.base_offset for segment in gone)
+        return self._start_offset
+
+    def _forget_below_start(self) -> list[Segment]:
+        """Forget the batches below the log's start; returns the segments that are no more."""
         gone = bisect_left(self._last_offsets, self._start_offset)
         if gone:
             self._gone_bytes = self._sizes[gone - 1]
             del self._batches[:gone], self._last_offsets[:gone], self._sizes[:gone]
         self._transactions.start_moved(self._start_offset)
         whole = sum(segment.base_offset <= self._start_offset for segment in self._segments[1:])
+        segments = self._segments[:whole]
         del self._segments[:whole]
-        return self._start_offset
+        return segments
+
+    def delete(self) -> None:
+        """Delete the files, if there are any: nobody asks for this log any more."""
+        if self._files is not None:
+            self._files.delete()
 
     def delete_old(self, now_ms: int) -> bool:
         """Delete the segments that are too old or too much; returns whether the start offset has moved."""

@@ -12,12 +12,15 @@ from uuid import UUID
 
 import attrs
 
+from kafka_share.broker.changes import nobody
 from kafka_share.broker.storage.log import Log
 from kafka_share.broker.storage.producers import ProducerStates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from random import Random
+
+    from kafka_share.broker.changes import OnChange
 
 NO_LEADER: Final = -1
 NO_TOPIC_ID: Final = UUID(int=0)
@@ -78,8 +81,8 @@ class Topic:
 class Topics:
     """All topics of the cluster, by name and by id. `version` grows with every change of topics or partitions."""
 
-    def __init__(self, node_ids: Sequence[int], random: Random, new_log: Callable[[str], Log]) -> None:
-        """`new_log` makes the log of a partition of the topic with this name."""
+    def __init__(self, node_ids: Sequence[int], random: Random, new_log: Callable[[Topic, int], Log]) -> None:
+        """`new_log` makes the log of a topic's partition."""
         self._new_log = new_log
         self._nodes = tuple(node_ids)
         self._alive = list(node_ids)
@@ -88,6 +91,8 @@ class Topics:
         self._by_id: dict[UUID, Topic] = {}
         self._next_first_node = 0
         self.version: int = 0
+        self.on_change: OnChange = nobody
+        """Called with the id of a topic that was made or deleted, or of which a partition is not what it was."""
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(list(self._by_name.values()))
@@ -102,9 +107,23 @@ class Topics:
         """Make a topic with one partition per entry of `replicas`; the names and node ids have been validated."""
         assert name not in self._by_name, f"topic {name} exists"
         topic = Topic(name, UUID(int=self._random.getrandbits(128), version=4), len(replicas[0]))
-        self._by_name[name] = self._by_id[topic.id] = topic
+        self._add(topic)
         self._append_partitions(topic, replicas)
         return topic
+
+    def restore(self, topic: Topic, replicas: Sequence[Sequence[int]], leaders: Sequence[tuple[int, int]]) -> None:
+        """Add a topic that was there before the broker started, with the (leader, leader epoch) of each partition.
+
+        A leader that is alive stays; the epoch is a new one, since its leader has started anew.
+        """
+        self._add(topic)
+        self._append_partitions(topic, replicas)
+        for partition, (leader_id, epoch) in zip(topic.partitions, leaders, strict=True):
+            partition.leader_epoch = epoch
+            self._set_leader(partition, leader_id if leader_id in self._alive else self._choose_leader(partition))
+
+    def _add(self, topic: Topic) -> None:
+        self._by_name[topic.name] = self._by_id[topic.id] = topic
 
     def grow(self, topic: Topic, replicas: Sequence[Sequence[int]]) -> None:
         """Add one partition per entry of `replicas`."""
@@ -112,7 +131,10 @@ class Topics:
 
     def delete(self, topic: Topic) -> None:
         del self._by_name[topic.name], self._by_id[topic.id]
+        for partition in topic.partitions:
+            partition.log.delete()
         self.version += 1
+        self.on_change(str(topic.id))
 
     def place(self, partitions: int, replication_factor: int, *, start: int | None = None) -> list[tuple[int, ...]]:
         """Replica lists for new partitions, the leaders spread over the nodes in turns."""
@@ -127,10 +149,12 @@ class Topics:
 
     def _append_partitions(self, topic: Topic, replicas: Sequence[Sequence[int]]) -> None:
         for nodes in replicas:
-            partition = Partition(topic, len(topic.partitions), tuple(nodes), NO_LEADER, self._new_log(topic.name))
+            index = len(topic.partitions)
+            partition = Partition(topic, index, tuple(nodes), NO_LEADER, self._new_log(topic, index))
             partition.leader_id = self._choose_leader(partition)
             topic.partitions.append(partition)
         self.version += 1
+        self.on_change(str(topic.id))
 
     def _choose_leader(self, partition: Partition) -> int:
         return next((node for node in partition.replicas if node in self._alive), NO_LEADER)
@@ -166,12 +190,14 @@ class Topics:
     def reassign(self, partition: Partition, replicas: Sequence[int]) -> None:
         """Put the replicas on other nodes, at once: they share one log. Its leader moves if it is none of them."""
         partition.replicas = tuple(replicas)
+        self.on_change(str(partition.topic_id))
         if partition.leader_id not in self.in_sync(partition):
             self._set_leader(partition, self._choose_leader(partition))
 
     def _set_leader(self, partition: Partition, node_id: int) -> None:
         partition.leader_id = node_id
         partition.leader_epoch += 1
+        self.on_change(str(partition.topic_id))
 
     def _partitions(self) -> Iterator[Partition]:
         for topic in self:

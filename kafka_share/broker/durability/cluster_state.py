@@ -1,0 +1,130 @@
+"""What of a cluster survives a restart, and where: the one place that lists it.
+
+`ENTRIES` are the kinds of entries of the journal: how to read one from the cluster, and how to put it back.
+`ELSEWHERE` says of all other parts of a `Cluster` why they need none. Whoever adds a part to `Cluster` adds a line to
+one of the two; a test compares. Used by `persistence`.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+import attrs
+
+from kafka_share.broker.configs.configs import ResourceType
+from kafka_share.broker.security.scram import ScramCredential, ScramMechanism
+from kafka_share.broker.storage.topics import Topic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafka_share.broker.cluster import Cluster
+    from kafka_share.broker.durability.journal import Json
+
+
+@attrs.frozen
+class Kind:
+    """A kind of entries. `part` is the attribute of `Cluster` whose `on_change` names the entries."""
+
+    part: str
+    read: Callable[[Cluster, str], Json]
+    """The entry now, None if there is no such thing any more."""
+    restore: Callable[[Cluster, str, Json], None]
+
+
+def _topic(cluster: Cluster, topic_id: str) -> Json:
+    topic = cluster.topics.by_id(UUID(topic_id))
+    if topic is None:
+        return None
+    return {
+        "name": topic.name,
+        "replication_factor": topic.replication_factor,
+        "partitions": [
+            {
+                "replicas": list(one.replicas),
+                "leader": one.leader_id,
+                "leader_epoch": one.leader_epoch,
+                "start_offset": one.log.start_offset,
+            }
+            for one in topic.partitions
+        ],
+    }
+
+
+def _restore_topic(cluster: Cluster, topic_id: str, entry: Json) -> None:
+    partitions = entry["partitions"]
+    cluster.topics.restore(
+        Topic(entry["name"], UUID(topic_id), entry["replication_factor"]),
+        [one["replicas"] for one in partitions],
+        [(one["leader"], one["leader_epoch"]) for one in partitions],
+    )
+
+
+def _config(cluster: Cluster, resource: str) -> Json:
+    kind, _, name = resource.partition("/")
+    return cluster.configs.own_values(ResourceType[kind], name) or None
+
+
+def _restore_config(cluster: Cluster, resource: str, entry: Json) -> None:
+    kind, _, name = resource.partition("/")
+    cluster.configs.restore(ResourceType[kind], name, entry)
+
+
+def _scram_user(cluster: Cluster, name: str) -> Json:
+    credentials = {}
+    for mechanism in ScramMechanism:
+        found = cluster.scram_users.find(name, mechanism)
+        if found is not None:
+            secrets = (found.salt, found.stored_key, found.server_key)
+            credentials[mechanism.name] = [*(base64.b64encode(one).decode() for one in secrets), found.iterations]
+    return credentials or None
+
+
+def _restore_scram_user(cluster: Cluster, name: str, entry: Json) -> None:
+    for mechanism, (salt, stored_key, server_key, iterations) in entry.items():
+        decoded = (base64.b64decode(salt), base64.b64decode(stored_key), base64.b64decode(server_key))
+        cluster.scram_users.put(name, ScramMechanism[mechanism], ScramCredential(*decoded, iterations))
+
+
+def _producer_ids(cluster: Cluster, key: str) -> Json:
+    return cluster.producer_ids.block_end
+
+
+def _restore_producer_ids(cluster: Cluster, key: str, entry: Json) -> None:
+    cluster.producer_ids.restore(entry)
+
+
+ENTRIES: Final = {
+    kind.part: kind
+    for kind in (
+        Kind("topics", _topic, _restore_topic),
+        Kind("configs", _config, _restore_config),
+        Kind("scram_users", _scram_user, _restore_scram_user),
+        Kind("producer_ids", _producer_ids, _restore_producer_ids),
+    )
+}
+"""By the part of the cluster, in the order in which they are put back."""
+
+ELSEWHERE: Final = {
+    "cluster_id": "the format file of the directory",
+    "behaviour": "given at each start",
+    "share_version": "given at each start",
+    "api_versions": "follows from the version of Kafka",
+    "nodes": "their number is in the format file, and their addresses are given at each start",
+    "client_metrics": "a subscription lives as long as the test that made it",
+    "retention": "has no state but the time of its next look",
+    "share_nodes": "locks and sessions are lost with a node, as in Kafka",
+    "fetches": "requests that wait are lost with their connections",
+    "produces": "requests that wait are lost with their connections",
+    "requests": "counted from each start on",
+    "group_ids": "not kept yet",
+    "share_states": "not kept yet",
+    "share_groups": "not kept yet",
+    "classic_groups": "not kept yet",
+    "consumer_groups": "not kept yet",
+    "offsets": "not kept yet",
+    "transactions": "not kept yet",
+}
+"""Part of the cluster -> what becomes of it."""

@@ -1,0 +1,134 @@
+"""What survives a restart besides records: the list of it is whole, and each kind comes back as it was."""
+
+from __future__ import annotations
+
+from random import Random
+
+from broker.cluster_world import START_MS, batch
+from broker.durability.tearing_disk import TearingDisk
+
+from kafka_share.broker.cluster import Cluster
+from kafka_share.broker.durability.cluster_state import ELSEWHERE, ENTRIES
+from kafka_share.broker.durability.journal import JOURNAL_FOLDER
+from kafka_share.broker.durability.persistence import Persistence
+from kafka_share.broker.security.scram import ScramCredential, ScramMechanism
+from kafka_share.broker.storage.producer_ids import BLOCK
+from kafka_share.broker.storage.producers import SequenceVerdict
+from kafka_share.broker.storage.topics import Partition
+from kafka_share.protocol.record_batches import control_batch
+
+
+class Restarts:
+    """A cluster that is killed and started again, on one disk."""
+
+    def __init__(self, nodes: int = 1) -> None:
+        self._disk = TearingDisk(Random(1))
+        self._nodes = range(1, nodes + 1)
+        self._random = Random(2)
+        self.start()
+
+    def start(self) -> Cluster:
+        self.persistence = Persistence(self._disk, "cluster", len(self._nodes))
+        self.cluster = Cluster(
+            self._nodes, config={}, cluster_id="c", random=self._random, log_files=self.persistence.log_files
+        )
+        self.persistence.recover(self.cluster, START_MS)
+        self.cluster.check()
+        return self.cluster
+
+    def again(self) -> Cluster:
+        """Everything is synced, and the power fails."""
+        self.persistence.write(START_MS)
+        self.persistence.sync()
+        self._disk = self._disk.after_crash()
+        return self.start()
+
+    def journal_bytes(self) -> int:
+        return sum(len(self._disk.read(f"{JOURNAL_FOLDER}/{name}")) for name in self._disk.names(JOURNAL_FOLDER))
+
+
+def partition_of(cluster: Cluster, topic: str = "t") -> Partition:
+    found = cluster.topics.by_name(topic)
+    assert found is not None
+    return found.partitions[0]
+
+
+def test_every_part_of_the_cluster_is_kept_or_has_a_reason_not_to_be() -> None:
+    """Whoever adds state to the cluster decides here what becomes of it when the broker is killed."""
+    parts = {name for name in vars(Restarts().cluster) if not name.startswith("_")}
+    assert parts == ENTRIES.keys() | ELSEWHERE.keys()
+    assert not ENTRIES.keys() & ELSEWHERE.keys()
+
+
+def test_leaders_and_epochs_stay_and_every_start_is_a_new_epoch() -> None:
+    restarts = Restarts(nodes=2)
+    restarts.cluster.create_topic("t", [[1, 2]])
+    restarts.cluster.move_leader(partition_of(restarts.cluster), 2, START_MS)
+    restarts.cluster.append(partition_of(restarts.cluster), batch(3), START_MS)
+    again = partition_of(restarts.again())
+    assert (again.leader_id, again.leader_epoch, again.replicas) == (2, 2, (1, 2))
+    assert again.log.epoch_end(1) == (1, 3)
+    restarts.cluster.append(again, batch(1), START_MS)
+    assert partition_of(restarts.again()).log.epoch_end(1) == (1, 3)
+
+
+def test_partitions_that_were_added_are_there() -> None:
+    restarts = Restarts()
+    topic = restarts.cluster.create_topic("t", [[1]])
+    restarts.cluster.topics.grow(topic, [[1]])
+    found = restarts.again().topics.by_name("t")
+    assert found is not None
+    assert (len(found.partitions), found.id) == (2, topic.id)
+
+
+def test_producer_ids_are_given_out_once() -> None:
+    restarts = Restarts()
+    assert [restarts.cluster.next_producer_id() for _ in range(2)] == [0, 1]
+    assert restarts.again().next_producer_id() == BLOCK
+    assert [restarts.cluster.next_producer_id() for _ in range(BLOCK)][-1] == 2 * BLOCK
+    assert restarts.again().next_producer_id() == 3 * BLOCK
+
+
+def test_users_are_known_and_those_that_were_removed_are_not() -> None:
+    restarts = Restarts()
+    mechanism = ScramMechanism.SCRAM_SHA_256
+    credential = ScramCredential.of_password(mechanism, "secret", b"salt")
+    for name in ("alice", "bob"):
+        restarts.cluster.scram_users.put(name, mechanism, credential)
+    users = restarts.again().scram_users
+    assert users.find("alice", mechanism) == credential
+    users.remove("bob", mechanism)
+    assert restarts.again().scram_users.names() == ["alice"]
+
+
+def test_a_repeated_batch_is_known_and_open_transactions_are_open() -> None:
+    restarts = Restarts()
+    restarts.cluster.create_topic("t", [[1]])
+    partition = partition_of(restarts.cluster)
+    sent = batch(2, producer_id=7, producer_epoch=1, base_sequence=0)
+    restarts.cluster.append(partition, sent, START_MS)
+    log = partition.log
+    log.append(batch(1, producer_id=8, producer_epoch=0, base_sequence=0, is_transactional=True), 0, START_MS)
+    log.append(batch(1, producer_id=9, producer_epoch=0, base_sequence=0, is_transactional=True), 0, START_MS)
+    log.append(
+        control_batch("abort", producer_id=9, producer_epoch=3, timestamp=START_MS, coordinator_epoch=4), 0, START_MS
+    )
+    again = partition_of(restarts.again())
+    assert restarts.cluster.append(again, sent, START_MS) == (0, -1)
+    assert again.log.high_watermark == 5
+    assert again.log.last_stable_offset == 2
+    assert list(again.log.aborted_ranges(0, 5)) == [(9, 3, 4)]
+    assert again.producers.judge(9, 2, 1, 1)[0] is SequenceVerdict.FENCED
+
+
+def test_the_journal_is_written_anew_when_it_has_grown() -> None:
+    restarts = Restarts()
+    partitions = [[1]] * 500
+    restarts.cluster.create_topic("t", partitions)
+    for _ in range(60):
+        restarts.cluster.topics.move_leader(partition_of(restarts.cluster), 1)
+        restarts.persistence.write(START_MS)
+        restarts.persistence.sync()
+    assert restarts.journal_bytes() < 1_300_000  # 60 times 30 kB, without
+    assert partition_of(restarts.again()).leader_epoch == 61
+    assert restarts.journal_bytes() < 1_300_000
