@@ -15,7 +15,7 @@ The map of the package:
 - `kafka_share.errors`: every exception, as one tree
 - `kafka_share.broker.ReferenceBroker`: a Kafka broker in Python for tests, demos and the quickstart
 - `kafka_share.spark`: share groups as a source of Apache Spark (the extra `spark`)
-- `kafka_share.bridges`: tasks of taskiq and Celery on share groups (the extras `taskiq`, `celery`)
+- `kafka_share.bridges`: taskiq, Celery and FastStream on share groups (the extras `taskiq`, `celery`, `faststream`)
 - `kafka_share.core`, `kafka_share.network`, `kafka_share.protocol`: the machinery below; not a public interface
 
 Command-line tools: `kafka-share` and `kafka-share-broker`.

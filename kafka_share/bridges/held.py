@@ -9,7 +9,7 @@ import logging
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from kafka_share.errors import ConsumerClosedError, IllegalStateError, KafkaShareError
+from kafka_share.errors import ConsumerClosedError, IllegalStateError, InvalidArgumentError, KafkaShareError
 from kafka_share.handling.leasing import Leasing
 from kafka_share.harmless import excerpt
 from kafka_share.network.clock import clock_ms
@@ -49,8 +49,13 @@ class HeldRecords:
         self._held[place_of(record)] = (record, clock_ms() + self._max_lease_ms)
 
     def settle(self, record: Record, kind: AcknowledgeType, delay_ms: int = 0) -> None:
-        """Acknowledge the record; a second time does nothing. If it cannot be done any more, a WARNING says so."""
-        if self._held.pop(place_of(record), None) is None:
+        """Acknowledge the record; a second time does nothing. If it cannot be done any more, a WARNING says so.
+
+        Raises `InvalidArgumentError` or TypeError for a delay that cannot be; the record is held as before then.
+        """
+        place = place_of(record)
+        held = self._held.pop(place, None)
+        if held is None:
             return
         try:
             if delay_ms:
@@ -59,6 +64,9 @@ class HeldRecords:
                 self._consumer.settle(record, kind, partial(_told, record))
         except (ConsumerClosedError, IllegalStateError) as error:
             _told(record, error)
+        except (InvalidArgumentError, TypeError):
+            self._held[place] = held
+            raise
 
     def refuse(self, record: Record, why: str) -> None:
         """The record can be handled nowhere: it is rejected, with an ERROR."""

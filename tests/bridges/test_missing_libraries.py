@@ -8,7 +8,15 @@ import sys
 import pytest
 
 
-@pytest.mark.parametrize(("bridge", "library", "extra"), [("taskiq", "taskiq", "taskiq"), ("kombu", "kombu", "celery")])
+@pytest.mark.parametrize(
+    ("bridge", "library", "extra"),
+    [
+        ("taskiq", "taskiq", "taskiq"),
+        ("kombu", "kombu", "celery"),
+        ("faststream", "faststream", "faststream"),
+        ("faststream", "aiokafka", "faststream"),
+    ],
+)
 def test_a_bridge_names_its_extra_when_its_library_is_missing(bridge: str, library: str, extra: str) -> None:
     code = f"import sys; sys.modules[{library!r}] = None; import kafka_share.bridges.{bridge}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
