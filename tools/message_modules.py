@@ -87,6 +87,14 @@ MODULES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
 }  # fmt: skip
 """Module -> its docstring and its APIs; each has a request and a response."""
 
+RECORD_MODULES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
+    "share_state_records": (
+        "The records by which the share coordinator keeps share state, in `__share_group_state`.",
+        ("ShareSnapshot", "ShareUpdate"),
+    ),
+}  # fmt: skip
+"""Module -> its docstring and its records; each has a key and a value."""
+
 _OPERATIONS: Final = {"name": "AuthorizedOperations", "type": "bitfield", "default": "null"}
 
 CHANGES: Final[dict[tuple[str, str], dict[str, Any]]] = {

@@ -26,14 +26,15 @@ from kafka_share.broker.kafka_version import KAFKA_4_3, advertised_versions
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.security.scram_users import ScramUsers
 from kafka_share.broker.share.node import ShareNode
-from kafka_share.broker.share.share_coordinator import ShareCoordinator
+from kafka_share.broker.share.share_coordinator import ShareCoordinator, ShareStateSettings
 from kafka_share.broker.share.share_groups import ShareGroups
 from kafka_share.broker.storage import appending
+from kafka_share.broker.storage.internal_topic import InternalTopic
 from kafka_share.broker.storage.log import Log
 from kafka_share.broker.storage.produce_queue import ProduceQueue
 from kafka_share.broker.storage.producer_ids import ProducerIds
 from kafka_share.broker.storage.retention import Retention
-from kafka_share.broker.storage.topics import Topics
+from kafka_share.broker.storage.topics import SHARE_GROUP_STATE, Topics
 from kafka_share.errors import (
     CoordinatorNotAvailableError,
     FencedLeaderEpochError,
@@ -61,6 +62,9 @@ if TYPE_CHECKING:
     from kafka_share.protocol.record_batches import RecordBatch
 
 _HASH_MASK: Final = 2**32 - 1
+_INTERNAL_REPLICATION_FACTOR: Final = 3
+_INTERNAL_TOPIC_CONFIG: Final = {"retention.ms": "-1", "segment.bytes": "104857600"}
+"""What they hold is deleted by their coordinators only."""
 
 
 class Cluster:
@@ -92,7 +96,14 @@ class Cluster:
         self.nodes: dict[int, Node] = {node_id: Node(node_id, "", 0) for node_id in node_ids}
         self.topics: Topics = Topics(node_ids, random, self._new_log)
         self.retention: Retention = Retention(self.topics, self.configs, self._log_start_moved)
-        self.share_states: ShareCoordinator = ShareCoordinator(self, behaviour)
+        self.share_states: ShareCoordinator = ShareCoordinator(
+            self,
+            InternalTopic(
+                SHARE_GROUP_STATE, self.configs.broker_int("share.coordinator.state.topic.num.partitions"), self
+            ),
+            behaviour,
+            self._share_state_settings(),
+        )
         self.group_ids: GroupIds = GroupIds()
         self.share_groups: ShareGroups = ShareGroups(
             self.topics, self.configs, self.share_states, self.group_ids, behaviour
@@ -115,6 +126,13 @@ class Cluster:
     def _new_log(self, topic: Topic, index: int) -> Log:
         files = None if self._log_files is None else self._log_files(topic, index)
         return Log(lambda: self.configs.log_settings(topic.name), files)
+
+    def _share_state_settings(self) -> ShareStateSettings:
+        return ShareStateSettings(
+            self.configs.broker_int("share.coordinator.snapshot.update.records.per.snapshot"),
+            self.configs.broker_int("share.coordinator.state.topic.prune.interval.ms"),
+            self.configs.broker_int("share.coordinator.cold.partition.snapshot.interval.ms"),
+        )
 
     def _new_share_node(self, node_id: int) -> ShareNode:
         return ShareNode(node_id, self, self.share_states, self.behaviour)
@@ -225,11 +243,13 @@ class Cluster:
         for partition in partitions:
             self.fetches.partition_moved(partition)
         self.configs.forget(ResourceType.TOPIC, topic.name)
-        self.share_groups.topic_deleted(topic)
+        self.share_groups.topic_deleted(topic, now_ms)
         self.offsets.topic_deleted(topic.id)
         self.transactions.topic_deleted(topic.id)
         for node in self.share_nodes.values():
             node.topic_deleted(topic.id, now_ms)
+        if topic.is_internal:
+            self.load_coordinators(now_ms)
 
     def check_produced(self, partition: Partition, records: bytes) -> Checking:
         """Check in turns what a producer has sent; ends with the batch. Raises `Refusal`."""
@@ -251,6 +271,35 @@ class Cluster:
         """Append record batches that no producer could send; returns the offset of the first."""
         base_offset, _ = partition.log.append(records, partition.leader_epoch, now_ms)
         self._log_advanced(partition, now_ms)
+        return base_offset
+
+    # ---- coordinators and their logs
+
+    def load_coordinators(self, now_ms: int) -> None:
+        """Forget what coordinators hold in memory, and read it from the internal topics.
+
+        To be called when their logs have come from elsewhere, before the first request: it leaves share partitions
+        as they are. So far only the share coordinator has a log.
+        """
+        self.share_states.load()
+
+    def internal_topic(self, name: str) -> Topic | None:
+        """See `TopicHost`."""
+        return self.topics.by_name(name)
+
+    def make_internal_topic(self, name: str, partitions: int) -> Topic:
+        """See `TopicHost`. Its leaders are placed without regard to other topics, whose places must not change."""
+        factor = min(_INTERNAL_REPLICATION_FACTOR, len(self.nodes))
+        self.configs.set_values(ResourceType.TOPIC, name, _INTERNAL_TOPIC_CONFIG)
+        return self.topics.create(name, self.topics.place(partitions, factor, start=0))
+
+    def append_batch_of_coordinator(self, partition: Partition, batch: bytes, now_ms: int) -> int:
+        """See `TopicHost`."""
+        if partition.leader_id not in self._alive:
+            raise Refusal(CoordinatorNotAvailableError, "the partition of the coordinator's log has no leader")
+        base_offset, _ = partition.log.append(batch, partition.leader_epoch, now_ms)
+        self.retention.log_advanced(now_ms)
+        self.fetches.partition_moved(partition)
         return base_offset
 
     def write_marker(

@@ -68,11 +68,15 @@ class Deadlines(Generic[K]):
         first = self.first()
         return None if first is None else first[0]
 
+    def nothing_due(self, now_ms: int) -> bool:
+        """Whether certainly no key is due by now. Looks at one number, since it is asked all the time."""
+        return not self._notes or self._notes[0][0] > now_ms
+
     def take_due(self, now_ms: int) -> Iterator[K]:
         """The keys that are due by now, one after the other in the order of their times; they have no time any more.
 
         Those count too that get a time while one goes through them.
         """
-        while (first := self.first()) is not None and first[0] <= now_ms:
+        while not self.nothing_due(now_ms) and (first := self.first()) is not None and first[0] <= now_ms:
             self.discard(first[1])
             yield first[1]

@@ -47,6 +47,7 @@ class BrokerMachine:
         cluster = self.cluster
         cluster.share_groups.poll(now_ms)
         cluster.consumer_groups.poll(now_ms)
+        cluster.share_states.poll(now_ms)
         cluster.transactions.poll(now_ms)
         cluster.retention.poll(now_ms)
         for context, waited in cluster.classic_groups.poll(now_ms):
@@ -66,8 +67,8 @@ class BrokerMachine:
         """When `poll` has to run even if nothing happens."""
         cluster = self.cluster
         times = [node.wake_at_ms() for node in cluster.share_nodes.values()]
-        times += [cluster.share_groups.wake_at_ms(), cluster.classic_groups.wake_at_ms()]
-        times.append(cluster.consumer_groups.wake_at_ms())
+        times += [cluster.share_states.wake_at_ms(), cluster.share_groups.wake_at_ms()]
+        times += [cluster.classic_groups.wake_at_ms(), cluster.consumer_groups.wake_at_ms()]
         times += [cluster.transactions.wake_at_ms(), cluster.fetches.wake_at_ms(), cluster.produces.wake_at_ms()]
         times.append(cluster.retention.wake_at_ms())
         return min((at_ms for at_ms in times if at_ms is not None), default=None)

@@ -40,7 +40,7 @@ from kafka_share.broker.request_log import RequestLog
 from kafka_share.broker.security.guard import Guard
 from kafka_share.broker.security.settings import Security
 from kafka_share.broker.server import BrokerServer
-from kafka_share.broker.share.share_coordinator import StateKey
+from kafka_share.broker.share.state_records import StateKey
 from kafka_share.broker.storage.topics import MAX_PARTITIONS, topic_name_problem
 from kafka_share.errors import ConfigurationError, IllegalStateError, InvalidArgumentError, KafkaStorageError
 from kafka_share.protocol.record_batches import encode_batch, iter_batches
@@ -486,8 +486,8 @@ class ReferenceBroker:
     # ---- inspection
 
     def topics(self) -> dict[str, int]:
-        """The topics that exist, with their numbers of partitions."""
-        return self._call(lambda: {topic.name: len(topic.partitions) for topic in self._cluster.topics})
+        """The topics that exist, with their numbers of partitions; not the internal ones."""
+        return self._call(lambda: {topic.name: len(topic.partitions) for topic in self._cluster.topics.public()})
 
     def records(self, topic: str, partition: int | None = None, *, read_committed: bool = False) -> list[StoredRecord]:
         """The records of a topic, or of one partition of it, by partition and offset.

@@ -1,4 +1,4 @@
-"""The base classes of all messages, and how a message declares its fields.
+"""The base classes of all messages and coordinator records, and how they declare their fields.
 
 A message is a class with annotated fields::
 
@@ -133,20 +133,33 @@ class MessageStruct(metaclass=_StructType):
         return None, {name: _owned(getattr(self, name)) for name in names}
 
 
-class ApiMessage(MessageStruct):
-    """A request or response."""
+class VersionedMessage(MessageStruct):
+    """A struct that is encoded by itself, in one of several versions."""
 
     __slots__ = ()
 
     API_KEY: ClassVar[int]
+    """The API of a request or response, the type of a record's key or value."""
     valid_versions: ClassVar[Versions]
     """The lowest and the highest version that the declaration describes."""
     flexible_versions: ClassVar[Versions]
 
-    def __init_subclass__(cls, *, api_key: int, versions: str, flexible: str) -> None:
+    def __init_subclass__(cls, *, api_key: int = -1, versions: str = "none", flexible: str = "none") -> None:
         cls.API_KEY = api_key
         cls.valid_versions = parse_versions(versions)
         cls.flexible_versions = parse_versions(flexible)
+
+
+class RecordMessage(VersionedMessage):
+    """The key or the value of a record by which a coordinator keeps its state, see `coordinator_records`."""
+
+    __slots__ = ()
+
+
+class ApiMessage(VersionedMessage):
+    """A request or response."""
+
+    __slots__ = ()
 
     @classmethod
     def is_request(cls) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, Final, NoReturn, TypeAlias
 
 from kafka_share.errors import RemoteProtocolError
-from kafka_share.protocol.api_message import ApiMessage
+from kafka_share.protocol.api_message import VersionedMessage
 from kafka_share.protocol.codegen import FIXED_FORMATS, FIXED_SIZES, Source, fields_in, is_plain_number, runs_of_numbers
 from kafka_share.protocol.schema import Field, Struct, schema_of
 from kafka_share.protocol.varint import read_unsigned
@@ -39,12 +39,12 @@ _TAG_COST: Final = 160
 
 Budget: TypeAlias = "list[int]"
 """One number, which the functions of one message share: the bytes that are left of `MAX_LISTED_BYTES`."""
-Decoder: TypeAlias = "Callable[[bytes | memoryview, int, Budget], tuple[ApiMessage, int]]"
+Decoder: TypeAlias = "Callable[[bytes | memoryview, int, Budget], tuple[VersionedMessage, int]]"
 """Takes the bytes, where the message begins, and a new budget; returns the message, and where it ends."""
 
 
 @functools.cache
-def decoder_of(message_class: type[ApiMessage], version: int) -> Decoder:
+def decoder_of(message_class: type[VersionedMessage], version: int) -> Decoder:
     """The decoder of a version that the schema describes, made when it is first asked for.
 
     Fields of type "records" are views of the bytes, which must not be changed from then on; all else is copied.

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final, NoReturn, TypeAlias
 
 from kafka_share.errors import LocalProtocolError
-from kafka_share.protocol.api_message import ApiMessage
+from kafka_share.protocol.api_message import VersionedMessage
 from kafka_share.protocol.codegen import FIXED_FORMATS, Source, fields_in, is_plain_number, runs_of_numbers
 from kafka_share.protocol.schema import Field, Struct, schema_of
 from kafka_share.protocol.varint import unsigned
@@ -21,12 +21,12 @@ _LONGEST_STRING = 0x7FFF
 _NO_OPERATIONS = -(2**31)
 
 
-Encoder: TypeAlias = "Callable[[ApiMessage, Callable[[bytes], None]], None]"
+Encoder: TypeAlias = "Callable[[VersionedMessage, Callable[[bytes], None]], None]"
 """Takes the message and what its pieces are appended with; large bytes are one piece, without a copy."""
 
 
 @functools.cache
-def encoder_of(message_class: type[ApiMessage], version: int) -> Encoder:
+def encoder_of(message_class: type[VersionedMessage], version: int) -> Encoder:
     """The encoder of a version, made when it is first asked for. Raises `LocalProtocolError` for an unknown version.
 
     It raises the same for null where the schema forbids it, and for fields with a value that this version does not

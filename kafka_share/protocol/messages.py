@@ -258,6 +258,7 @@ def _decode(
         raise RemoteProtocolError(f"{name} v{version} is malformed: {error}") from None
     if position != len(frame) and not may_be_followed:
         raise RemoteProtocolError(f"{len(frame) - position} bytes follow {name} v{version}")
+    assert isinstance(message, ApiMessage)
     return message
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from kafka_share.protocol.api_message import ApiMessage, FieldSpec, MessageStruct, Versions, parse_versions
+from kafka_share.protocol.api_message import FieldSpec, MessageStruct, VersionedMessage, Versions, parse_versions
 
 
 @attrs.frozen
@@ -53,7 +53,7 @@ class Struct:
 
 @attrs.frozen
 class MessageSchema:
-    """A request or response."""
+    """A request, a response, or the key or value of a record."""
 
     name: str
     api_key: int
@@ -69,7 +69,7 @@ class MessageSchema:
         return self.flexible_versions[0] <= version <= self.flexible_versions[1]
 
 
-def schema_of(message_class: type[ApiMessage]) -> MessageSchema:
+def schema_of(message_class: type[VersionedMessage]) -> MessageSchema:
     """The schema of a message class."""
     schema = _schemas.get(message_class)
     if schema is None:
@@ -77,14 +77,14 @@ def schema_of(message_class: type[ApiMessage]) -> MessageSchema:
     return schema
 
 
-_schemas: dict[type[ApiMessage], MessageSchema] = {}
+_schemas: dict[type[VersionedMessage], MessageSchema] = {}
 
 
-def _schema(message_class: type[ApiMessage]) -> MessageSchema:
+def _schema(message_class: type[VersionedMessage]) -> MessageSchema:
     return MessageSchema(
         name=message_class.__name__,
         api_key=message_class.API_KEY,
-        is_request=message_class.is_request(),
+        is_request=message_class.__name__.endswith("Request"),
         valid_versions=message_class.valid_versions,
         flexible_versions=message_class.flexible_versions,
         struct=_struct(message_class),

@@ -17,8 +17,8 @@ from kafka_share.broker.inspection import snapshot_of_window
 from kafka_share.broker.kafka_version import BEHAVIOURS, DEFAULT_VERSION, KAFKA_4_3, advertised_versions, behaviour_of
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.share.assignor import assign
-from kafka_share.broker.share.share_coordinator import StateKey
 from kafka_share.broker.share.state_batches import StateBatch
+from kafka_share.broker.share.state_records import StateKey
 from kafka_share.cli.broker import main as broker_command
 from kafka_share.errors import (
     ConfigurationError,
@@ -331,7 +331,7 @@ def test_a_session_s_records_are_held_with_their_count_when_their_release_cannot
     p, topic = loaded(version, 3)
     c = p.connect()
     p.fetch(c, "g", MEMBER, 0, [(topic, 0, "")])
-    p.coordinator.delete(StateKey("g", topic, 0))
+    p.coordinator.delete(StateKey("g", topic, 0), p.now_ms)
     p.ack(c, "g", MEMBER, -1)
     found = p.node.share_partition("g", topic, 0)
     assert found is not None
@@ -474,27 +474,27 @@ def _outcome(call: Callable[[], object]) -> int:
 def test_negative_epochs_are_fenced_taken_or_refused(version: str, expected: tuple[int, int, int]) -> None:
     p = Probe(version)
     key, other = StateKey("g", p.topic("t"), 0), StateKey("g", p.topic("u"), 0)
-    p.coordinator.initialize(key, 5, 0)
-    p.coordinator.read(key, 3)
+    p.coordinator.initialize(key, 5, 0, p.now_ms)
+    p.coordinator.read(key, 3, p.now_ms)
     found = (
-        _outcome(lambda: p.coordinator.read(key, -1)),
+        _outcome(lambda: p.coordinator.read(key, -1, p.now_ms)),
         _outcome(lambda: _write(p, key, state_epoch=-1, leader_epoch=-1)),
-        _outcome(lambda: p.coordinator.initialize(other, -5, 0)),
+        _outcome(lambda: p.coordinator.initialize(other, -5, 0, p.now_ms)),
     )
     assert found == expected
 
 
 def _write(p: Probe, key: StateKey, *batches: StateBatch, **changes: int) -> None:
     given = {"state_epoch": 5, "leader_epoch": 3, "start_offset": -1, "delivery_complete_count": 0, **changes}
-    p.coordinator.write(key, batches=batches, **given)
+    p.coordinator.write(key, batches=batches, now_ms=p.now_ms, **given)
 
 
 @each_version((6, 4, FencedStateEpochError.code), (5, 3, 0), (5, 3, 0), (5, 3, 0))
 def test_a_write_raises_the_epochs_only_in_4_1(version: str, expected: tuple[int, int, int]) -> None:
     p = Probe(version)
     key = StateKey("g", p.topic("t"), 0)
-    p.coordinator.initialize(key, 5, 0)
-    p.coordinator.read(key, 3)
+    p.coordinator.initialize(key, 5, 0, p.now_ms)
+    p.coordinator.read(key, 3, p.now_ms)
     _write(p, key, state_epoch=6, leader_epoch=4)
     summary = p.coordinator.summary(key)
     later = _outcome(lambda: _write(p, key, leader_epoch=9))
@@ -505,7 +505,7 @@ def test_a_write_raises_the_epochs_only_in_4_1(version: str, expected: tuple[int
 def test_a_lower_start_is_taken_but_in_4_4(version: str, expected: tuple[int, int]) -> None:
     p = Probe(version)
     key = StateKey("g", p.topic("t"), 0)
-    p.coordinator.initialize(key, 5, 0)
+    p.coordinator.initialize(key, 5, 0, p.now_ms)
     _write(p, key, start_offset=8, delivery_complete_count=5)
     _write(p, key, start_offset=2, delivery_complete_count=1)
     summary = p.coordinator.summary(key)
@@ -516,5 +516,5 @@ def test_a_lower_start_is_taken_but_in_4_4(version: str, expected: tuple[int, in
 def test_a_batch_that_ends_before_it_begins_is_refused_in_4_4(version: str, expected: int) -> None:
     p = Probe(version)
     key = StateKey("g", p.topic("t"), 0)
-    p.coordinator.initialize(key, 5, 0)
+    p.coordinator.initialize(key, 5, 0, p.now_ms)
     assert _outcome(lambda: _write(p, key, StateBatch(61, 60, 2, 1))) == expected

@@ -20,6 +20,7 @@ from kafka_share.protocol.messages import MODULES
 from kafka_share.protocol.share_fetch import ShareFetchRequest, ShareFetchResponse
 
 KINDS = ("Request", "Response")
+PARTS = ("Key", "Value")
 
 
 def test_the_modules_are_up_to_date_when_the_check_runs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -30,7 +31,7 @@ def test_the_modules_are_up_to_date_when_the_check_runs(capsys: pytest.CaptureFi
 def test_the_check_fails_and_writing_repairs_it_when_a_module_is_stale(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in message_modules.MODULES:
+    for name in (*message_modules.MODULES, *message_modules.RECORD_MODULES):
         shutil.copy(generate_messages.PROTOCOL / f"{name}.py", tmp_path)
     monkeypatch.setattr(generate_messages, "PROTOCOL", tmp_path)
     stale, missing = tmp_path / "share_group.py", tmp_path / "share_fetch.py"
@@ -49,6 +50,9 @@ def test_unknown_arguments_are_refused_when_the_generator_runs(capsys: pytest.Ca
 
 def test_every_schema_is_used_when_the_modules_are_written() -> None:
     used = {f"{api}{kind}" for _, apis in message_modules.MODULES.values() for api in apis for kind in KINDS}
+    used |= {
+        f"{one}{part}" for _, records in message_modules.RECORD_MODULES.values() for one in records for part in PARTS
+    }
     assert {path.stem for path in generate_messages.SCHEMAS.glob("*.json")} == used
     for message, field in message_modules.CHANGES:
         assert f'"name": "{field}"' in (generate_messages.SCHEMAS / f"{message}.json").read_text()

@@ -16,8 +16,8 @@ from simulation.trace import ComplaintError, Trace
 from kafka_share.broker.cluster import Cluster
 from kafka_share.broker.events import RequestContext
 from kafka_share.broker.share.partition import SharePartition
-from kafka_share.broker.share.share_coordinator import StateKey
 from kafka_share.broker.share.state_batches import StateBatch
+from kafka_share.broker.share.state_records import StateKey
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
 

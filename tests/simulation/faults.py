@@ -219,10 +219,12 @@ class Faults:
     # ---- topics
 
     def _partition(self, pick: int) -> Partition | None:
-        return _chosen([p for topic in self._cluster.topics for p in topic.partitions if p.leader_id >= 0], pick)
+        return _chosen(
+            [p for topic in self._cluster.topics.public() for p in topic.partitions if p.leader_id >= 0], pick
+        )
 
     def _delete_topic(self, fault: PlannedFault) -> str | None:
-        topic = _chosen(list(self._cluster.topics), fault.pick)
+        topic = _chosen(self._cluster.topics.public(), fault.pick)
         if topic is None:
             return None
         self._lost_topics[topic.name] = len(topic.partitions)
@@ -239,7 +241,7 @@ class Faults:
         self._trace.fault("topic made again", name)
 
     def _grow_topic(self, fault: PlannedFault) -> str | None:
-        topic = _chosen(list(self._cluster.topics), fault.pick)
+        topic = _chosen(self._cluster.topics.public(), fault.pick)
         if topic is None or len(topic.partitions) >= 4:
             return None
         topics = self._cluster.topics

@@ -202,7 +202,7 @@ class History:
             if not client.knows_its_place:
                 return f"{client.name} does not know that it is a member of its group"
         for group_id in self.profile.groups:
-            for topic in cluster.topics:
+            for topic in cluster.topics.public():
                 for partition in topic.partitions:
                     node = cluster.share_nodes[partition.leader_id]
                     found = node.share_partition(group_id, topic.id, partition.partition)

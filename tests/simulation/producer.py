@@ -17,7 +17,7 @@ _PRODUCER_ID = 7
 
 def produce(broker: SimulatedBroker, batch: PlannedBatch, trace: Trace) -> None:
     """Append a batch to one of the partitions that have a leader now; none: it is lost, as a producer's would be."""
-    partitions = [p for topic in broker.cluster.topics for p in topic.partitions if p.leader_id >= 0]
+    partitions = [p for topic in broker.cluster.topics.public() for p in topic.partitions if p.leader_id >= 0]
     if not partitions:
         return
     partition = partitions[batch.pick % len(partitions)]

@@ -120,7 +120,7 @@ ELSEWHERE: Final = {
     "produces": "requests that wait are lost with their connections",
     "requests": "counted from each start on",
     "group_ids": "not kept yet",
-    "share_states": "not kept yet",
+    "share_states": "records of an internal topic",
     "share_groups": "not kept yet",
     "classic_groups": "not kept yet",
     "consumer_groups": "not kept yet",

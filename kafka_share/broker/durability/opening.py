@@ -9,7 +9,7 @@ from kafka_share.broker.durability.disk import DiskError
 from kafka_share.broker.durability.persistence import Persistence
 from kafka_share.broker.durability.real_disk import RealDisk
 from kafka_share.broker.refusals import Refusal
-from kafka_share.errors import ConfigurationError
+from kafka_share.errors import ConfigurationError, RemoteProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,8 @@ def open_cluster(
             persistence = Persistence(disk, cluster_id, nodes)
             cluster = new_cluster(cluster_id=persistence.cluster_id, log_files=persistence.log_files)
             persistence.recover(cluster, now_ms)
-        except (DiskError, Refusal) as error:
+            cluster.load_coordinators(now_ms)
+        except (DiskError, Refusal, RemoteProtocolError) as error:
             raise ConfigurationError(f"the data directory cannot be used: {error}") from error
         undo.pop_all()
     return persistence, cluster

@@ -64,13 +64,15 @@ def handle_delete(
 ) -> DeleteGroupsResponse:
     return DeleteGroupsResponse(
         results=[
-            DeleteGroupsResponse.DeletableGroupResult(group_id=group, error_code=_delete(cluster, context, group))
+            DeleteGroupsResponse.DeletableGroupResult(
+                group_id=group, error_code=_delete(cluster, context, group, now_ms)
+            )
             for group in request.groups_names
         ]
     )
 
 
-def _delete(cluster: Cluster, context: RequestContext, group: str) -> int:
+def _delete(cluster: Cluster, context: RequestContext, group: str, now_ms: int) -> int:
     try:
         cluster.require_coordinator(context, group)
         kind = cluster.group_ids.type_of(group)
@@ -79,7 +81,7 @@ def _delete(cluster: Cluster, context: RequestContext, group: str) -> int:
         elif kind is GroupType.CONSUMER:
             cluster.consumer_groups.delete(group)
         else:
-            cluster.share_groups.delete(group)
+            cluster.share_groups.delete(group, now_ms)
     except Refusal as refusal:
         return refusal.code
     return 0

@@ -73,7 +73,7 @@ def _describe(cluster: Cluster, topic: Topic) -> _Topic:
         error_code=0,
         name=topic.name,
         topic_id=topic.id,
-        is_internal=False,
+        is_internal=topic.is_internal,
         partitions=[_partition(cluster, partition) for partition in topic.partitions],
     )
 

@@ -8,6 +8,7 @@
 - A transactional batch needs the producer's open transaction; the partition has been added to it, or is added by this
   request from version 12 on (KIP-890). The request has to name the transactional id, and only then may it have such
   batches (INVALID_RECORD). Control records are the broker's own (INVALID_RECORD).
+- Nobody but its coordinator writes to an internal topic (INVALID_TOPIC_EXCEPTION).
 - Topics by name up to version 12, by id from version 13 on. Versions 0 to 2 are offered, as Kafka does for the sake of
   old clients that look for them, and cannot be used.
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from kafka_share.broker.handlers.partitions import require_public
 from kafka_share.broker.refusals import Refusal
 from kafka_share.errors import (
     InvalidRecordError,
@@ -127,6 +129,7 @@ def _writable(
     if topic is None and context.api_version >= _IDS_SINCE_VERSION:
         raise Refusal(UnknownTopicIdError, "there is no topic of this id")
     partition = cluster.led_partition(context, topic, index, -1)
+    require_public(topic)
     _require_transaction(cluster, context, request, partition, batches, now_ms)
     return partition
 

@@ -14,8 +14,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafka_share.broker.refusals import Refusal
-from kafka_share.broker.share.share_coordinator import StateKey, StateSummary
+from kafka_share.broker.share.share_coordinator import StateSummary
 from kafka_share.broker.share.share_groups import require_empty
+from kafka_share.broker.share.state_records import StateKey
 from kafka_share.errors import InvalidGroupIdError, UnknownTopicOrPartitionError
 from kafka_share.protocol.share_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -150,7 +151,7 @@ def handle_alter(
         return AlterShareGroupOffsetsResponse(error_code=refusal.code, error_message=refusal.message, responses=[])
     # Kafka refuses the topics that it does not know before it asks the coordinator for the others.
     asked = sorted(request.topics, key=lambda topic: cluster.topics.by_name(topic.topic_name) is not None)
-    responses = [_alter_topic(cluster, group, topic) for topic in asked]
+    responses = [_alter_topic(cluster, group, topic, now_ms) for topic in asked]
     return AlterShareGroupOffsetsResponse(error_code=0, error_message=None, responses=responses)
 
 
@@ -173,7 +174,10 @@ def _alter_nothing(cluster: Cluster, request: AlterShareGroupOffsetsRequest) -> 
 
 
 def _alter_topic(
-    cluster: Cluster, group: ShareGroup, asked: AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic
+    cluster: Cluster,
+    group: ShareGroup,
+    asked: AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic,
+    now_ms: int,
 ) -> _AlteredTopic:
     topic = cluster.topics.by_name(asked.topic_name)
     partitions = []
@@ -182,7 +186,7 @@ def _alter_topic(
         try:
             if topic is None or topic.partition(one.partition_index) is None:
                 raise Refusal(UnknownTopicOrPartitionError, "there is no such partition")
-            cluster.share_groups.initialise(group, topic.id, one.partition_index, one.start_offset)
+            cluster.share_groups.initialise(group, topic.id, one.partition_index, one.start_offset, now_ms)
         except Refusal as refusal:
             code, message = refusal.code, refusal.message
         partitions.append(
@@ -210,13 +214,13 @@ def handle_delete(
         require_empty(group)
     except Refusal as refusal:
         return DeleteShareGroupOffsetsResponse(error_code=refusal.code, error_message=refusal.message, responses=[])
-    responses = [_delete_topic(cluster, group, topic.topic_name) for topic in request.topics]
+    responses = [_delete_topic(cluster, group, topic.topic_name, now_ms) for topic in request.topics]
     return DeleteShareGroupOffsetsResponse(error_code=0, error_message=None, responses=responses)
 
 
-def _delete_topic(cluster: Cluster, group: ShareGroup, name: str) -> _DeletedTopic:
+def _delete_topic(cluster: Cluster, group: ShareGroup, name: str, now_ms: int) -> _DeletedTopic:
     topic = cluster.topics.by_name(name)
-    if topic is not None and cluster.share_groups.forget_topic(group, topic.id):
+    if topic is not None and cluster.share_groups.forget_topic(group, topic.id, now_ms):
         return _DeletedTopic(topic_name=name, topic_id=topic.id, error_code=0, error_message=None)
     return _DeletedTopic(
         topic_name=name,

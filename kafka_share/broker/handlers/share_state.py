@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafka_share.broker.refusals import Refusal
-from kafka_share.broker.share.share_coordinator import StateKey, StateSummary, StoredState
+from kafka_share.broker.share.share_coordinator import StateSummary, StoredState
 from kafka_share.broker.share.state_batches import StateBatch
+from kafka_share.broker.share.state_records import StateKey
 from kafka_share.broker.storage.topics import NO_TOPIC_ID
 from kafka_share.errors import NotCoordinatorError
 from kafka_share.protocol.share_state import (
@@ -43,7 +44,7 @@ def handle_initialize(
     result = InitializeShareGroupStateResponse.InitializeStateResult
 
     def initialize(key: StateKey, asked: Any) -> Any:
-        cluster.share_states.initialize(key, asked.state_epoch, asked.start_offset)
+        cluster.share_states.initialize(key, asked.state_epoch, asked.start_offset, now_ms)
         return result.PartitionResult(partition=key.partition, error_code=0, error_message=None)
 
     return InitializeShareGroupStateResponse(results=_each(cluster, request, result, initialize))
@@ -55,7 +56,7 @@ def handle_read(
     result = ReadShareGroupStateResponse.ReadStateResult
 
     def read(key: StateKey, asked: Any) -> Any:
-        state = cluster.share_states.read(key, asked.leader_epoch)
+        state = cluster.share_states.read(key, asked.leader_epoch, now_ms)
         return _read_result(key.partition, state)
 
     return ReadShareGroupStateResponse(results=_each(cluster, request, result, read))
@@ -97,6 +98,7 @@ def handle_write(
                 StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
                 for batch in asked.state_batches
             ],
+            now_ms=now_ms,
         )
         return result.PartitionResult(partition=key.partition, error_code=0, error_message=None)
 
@@ -109,7 +111,7 @@ def handle_delete(
     result = DeleteShareGroupStateResponse.DeleteStateResult
 
     def delete(key: StateKey, asked: Any) -> Any:
-        cluster.share_states.delete(key)
+        cluster.share_states.delete(key, now_ms)
         return result.PartitionResult(partition=key.partition, error_code=0, error_message=None)
 
     return DeleteShareGroupStateResponse(results=_each(cluster, request, result, delete))

@@ -4,7 +4,8 @@
   assignments must name the partitions 0, 1, … and known nodes. Any node takes these requests, as in Kafka.
 - DeleteTopics takes names or, from version 6 on, ids. Share state and delayed fetches of the topic go with it.
 - CreatePartitions only grows a topic.
-- DeleteRecords raises the log's start; offset -1 means the end. Only the leader takes it.
+- DeleteRecords raises the log's start; offset -1 means the end. Only the leader takes it, and it refuses it for
+  internal topics (INVALID_TOPIC_EXCEPTION). DeleteTopics takes those too, as in Kafka: their coordinator forgets all.
 """
 
 from __future__ import annotations
@@ -270,6 +271,8 @@ def _delete_records(
     partition = None if topic is None else topic.partition(index)
     if partition is None:
         code = UnknownTopicOrPartitionError.code
+    elif partition.owner.is_internal:
+        code = InvalidTopicError.code
     elif partition.leader_id != context.node_id:
         code = NotLeaderOrFollowerError.code
     else:

@@ -114,7 +114,7 @@ class Acknowledging:
         for partition, found, change, acknowledged in begun:
             outcomes[partition] = SUCCESS
             try:
-                if found.complete(change):
+                if found.complete(change, now_ms):
                     self._delayed.look_again(found, now_ms)
                 else:
                     self._delayed.came_free_unseen(found)

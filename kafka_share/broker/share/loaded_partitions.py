@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from kafka_share.broker.deadlines import Deadlines
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.share.partition import SharePartition
-from kafka_share.broker.share.share_coordinator import StateKey
+from kafka_share.broker.share.state_records import StateKey
 from kafka_share.errors import OffsetNotAvailableError
 from kafka_share.protocol.durations import parse_duration_ms
 
@@ -69,7 +69,7 @@ class LoadedPartitions:
         assert found is not None
         log, policy = found.log, partition.settings().auto_offset_reset
         try:
-            partition.load(lambda: start_offset_by_policy(policy, log, now_ms))
+            partition.load(lambda: start_offset_by_policy(policy, log, now_ms), now_ms)
         except Refusal:
             self.drop(partition)
             raise
@@ -116,7 +116,10 @@ class LoadedPartitions:
 
         The caller ends those locks.
         """
-        while (at_ms := self.next_lock_end_at_ms()) is not None and at_ms <= now_ms:
+        while not self._lock_ends.nothing_due(now_ms):
+            at_ms = self.next_lock_end_at_ms()
+            if at_ms is None or at_ms > now_ms:
+                return
             first = self._lock_ends.first()
             assert first is not None
             yield self._partitions[first[1]]

@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     from kafka_share.broker.configs.configs import GroupSettings
     from kafka_share.broker.kafka_version import Behaviour
     from kafka_share.broker.share.exchange import AcknowledgementBatch
-    from kafka_share.broker.share.share_coordinator import ShareCoordinator, StateKey
+    from kafka_share.broker.share.share_coordinator import ShareCoordinator
+    from kafka_share.broker.share.state_records import StateKey
 
 STATE_AFTER: Final = {
     GAP: ARCHIVED,
@@ -129,13 +130,13 @@ class SharePartition:
             first_lock_starts=self._first_lock_starts,
         )
 
-    def load(self, choose_start: Callable[[], int]) -> None:
+    def load(self, choose_start: Callable[[], int], now_ms: int) -> None:
         """Read the stored state; `choose_start` applies the reset policy if no start offset is stored yet.
 
         Raises `Refusal`, and is not `active` then: the codes of `as_share_error`, or whatever `choose_start` raises.
         """
         try:
-            stored = self._coordinator.read(self.key, self.leader_epoch)
+            stored = self._coordinator.read(self.key, self.leader_epoch, now_ms)
         except Refusal as refusal:
             raise as_share_error(refusal) from None
         start = choose_start() if stored.start_offset == -1 else stored.start_offset
@@ -254,7 +255,7 @@ class SharePartition:
             if state.state is AVAILABLE:
                 self.window.came_free(first)
 
-    def complete(self, change: PendingChange) -> bool:
+    def complete(self, change: PendingChange, now_ms: int) -> bool:
         """Store a pending change; returns whether the start offset moved. Raises `Refusal` if the write failed.
 
         After a failure the records are held as before, and their locks still run.
@@ -262,7 +263,7 @@ class SharePartition:
         if not change.pieces:
             return False
         try:
-            self._write(change.stored_batches())
+            self._write(change.stored_batches(), now_ms)
         except Refusal:
             change.roll_back()
             raise
@@ -271,7 +272,7 @@ class SharePartition:
         self._note_releases(change)
         return self.window.drop_finished()
 
-    def _write(self, batches: Sequence[StateBatch]) -> None:
+    def _write(self, batches: Sequence[StateBatch], now_ms: int) -> None:
         try:
             self._coordinator.write(
                 self.key,
@@ -280,6 +281,7 @@ class SharePartition:
                 start_offset=self.window.start_offset,
                 delivery_complete_count=self.window.delivery_complete_count(),
                 batches=batches,
+                now_ms=now_ms,
             )
         except Refusal as refusal:
             raise as_share_error(refusal) from None
@@ -305,7 +307,7 @@ class SharePartition:
             else:
                 self.window.finished(first, last)
             try:
-                self._write([StateBatch(first, last, int(state.state), state.count)])
+                self._write([StateBatch(first, last, int(state.state), state.count)], now_ms)
             except Refusal:
                 pass  # the lock has ended all the same; what is stored only lets the delivery be counted again
         return bool(expired)

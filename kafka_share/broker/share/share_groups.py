@@ -19,8 +19,9 @@ from kafka_share.broker.group_ids import GroupType
 from kafka_share.broker.kafka_version import KAFKA_4_3
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.server_assigned_groups import ServerAssignedGroups
-from kafka_share.broker.share.share_coordinator import UNINITIALISED_START, StateKey
+from kafka_share.broker.share.share_coordinator import UNINITIALISED_START
 from kafka_share.broker.share.share_group import Member, ShareGroup, subscribed_part
+from kafka_share.broker.share.state_records import StateKey
 from kafka_share.errors import (
     FencedMemberEpochError,
     GroupMaxSizeReachedError,
@@ -108,7 +109,7 @@ class ShareGroups(ServerAssignedGroups[ShareGroup]):
         answer = HeartbeatAnswer(
             member.id, member.epoch, settings.heartbeat_interval_ms, member.assigned if told else None
         )
-        self._initialise_missing(group)
+        self._initialise_missing(group, now_ms)
         return answer
 
     def _leave(self, beat: Heartbeat) -> HeartbeatAnswer:
@@ -158,7 +159,7 @@ class ShareGroups(ServerAssignedGroups[ShareGroup]):
         cut, member.assigned = kept != member.assigned, kept
         return cut
 
-    def _initialise_missing(self, group: ShareGroup) -> None:
+    def _initialise_missing(self, group: ShareGroup, now_ms: int) -> None:
         for name in group.subscribed_names():
             topic = self._topics.by_name(name)
             known = group.initialised.get(topic.id, set()) if topic is not None else set()
@@ -168,38 +169,38 @@ class ShareGroups(ServerAssignedGroups[ShareGroup]):
             start = 0 if is_growth else UNINITIALISED_START
             for partition in topic.partitions:
                 if partition.partition not in known:
-                    self.initialise(group, topic.id, partition.partition, start)
+                    self.initialise(group, topic.id, partition.partition, start, now_ms)
                     group.pending_partitions = True
 
-    def initialise(self, group: ShareGroup, topic_id: UUID, partition: int, start_offset: int) -> None:
+    def initialise(self, group: ShareGroup, topic_id: UUID, partition: int, start_offset: int, now_ms: int) -> None:
         """Make the partition's share state new, starting at `start_offset` (-1: by the reset policy).
 
         Raises `Refusal`, for instance for a partition that does not exist.
         """
-        self._states.initialize(StateKey(group.id, topic_id, partition), group.epoch, start_offset)
+        self._states.initialize(StateKey(group.id, topic_id, partition), group.epoch, start_offset, now_ms)
         group.initialised.setdefault(topic_id, set()).add(partition)
 
     # ---- deletion
 
-    def delete(self, group_id: str) -> None:
+    def delete(self, group_id: str, now_ms: int) -> None:
         """Delete an empty group and its share state. Raises `Refusal`."""
         group = self.existing(group_id)
         require_empty(group)
-        self._states.delete_group(group_id)
+        self._states.delete_group(group_id, now_ms)
         self._drop(group)
 
-    def forget_topic(self, group: ShareGroup, topic_id: UUID) -> bool:
+    def forget_topic(self, group: ShareGroup, topic_id: UUID, now_ms: int) -> bool:
         """Delete the group's share state of a topic; returns whether there was any."""
         partitions = group.initialised.pop(topic_id, None)
         for partition in sorted(partitions or ()):
-            self._states.delete(StateKey(group.id, topic_id, partition))
+            self._states.delete(StateKey(group.id, topic_id, partition), now_ms)
         return partitions is not None
 
-    def topic_deleted(self, topic: Topic) -> None:
+    def topic_deleted(self, topic: Topic, now_ms: int) -> None:
         """The topic is gone: so is every group's share state of it."""
         for group in self._groups.values():
             group.initialised.pop(topic.id, None)
-        self._states.topic_deleted(topic.id)
+        self._states.topic_deleted(topic.id, now_ms)
 
     # ---- time
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 
 class UnmergeableError(Exception):
@@ -45,28 +45,28 @@ def _last(batch: StateBatch) -> int:
 class StoredBatches:
     """What a share state holds: `merge` does what `merge_state_batches` says, and looks only at what that concerns."""
 
-    def __init__(self) -> None:
-        self._batches: list[StateBatch] = []
-        self._is_plain = True
+    def __init__(self, batches: Iterable[StateBatch] = ()) -> None:
+        self._batches: list[StateBatch] = list(batches)
+        self._is_plain = _are_plain(self._batches)
         """Whether the batches ascend, and no neighbours agree that the next merge has to join, wherever it is."""
 
     def __iter__(self) -> Iterator[StateBatch]:
         return iter(self._batches)
 
     def merge(self, written: Sequence[StateBatch], start_offset: int) -> None:
-        """Merge what was written, and cut everything at `start_offset` (-1: do not cut).
-
-        Raises `UnmergeableError`, and nothing has changed.
-        """
+        """Merge what was written, and cut everything at `start_offset` (-1: do not cut)."""
         low, high = self._concerned(written)
         if high - low < len(self._batches):
             self._cut_front(start_offset)
             low, high = self._concerned(written)
         merged = merge_state_batches(self._batches[low:high], written, start_offset)
         self._batches[low:high] = merged
-        self._is_plain = all(batch.first <= batch.last for batch in merged) and not any(
-            before.last + 1 == after.first and before.strength == after.strength for before, after in pairwise(merged)
-        )
+        self._is_plain = _are_plain(merged)
+
+    def check_mergeable(self, written: Sequence[StateBatch], start_offset: int) -> None:
+        """Raises `UnmergeableError` if `merge` would."""
+        if not self._is_plain or any(batch.first > batch.last for batch in written):
+            merge_state_batches(self._batches, written, start_offset)
 
     def _concerned(self, written: Sequence[StateBatch]) -> tuple[int, int]:
         """The indexes from the first batch that overlaps or touches what was written to behind the last one."""
@@ -88,16 +88,13 @@ def merge_state_batches(
 
     Where two overlap the higher delivery count wins, and at equal counts the higher state: not the later write.
     Neighbours that agree in state and count are joined, unless the second came to agree in this very merge: the next
-    one joins them. What is written is merged for itself first. (Kafka 4.3: `PersisterStateBatchCombiner`.)
-    Raises `UnmergeableError`.
+    one joins them. (Kafka 4.3: `PersisterStateBatchCombiner`.) Raises `UnmergeableError`.
     """
-    return _merged((*stored, *_merged(written, start_offset)), start_offset)
-
-
-def _merged(batches: Sequence[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
+    if not stored and len(written) == 1 and (start_offset < 0 or written[0].first >= start_offset):
+        return tuple(written)
     heap = [
         (batch.first, batch.last, batch.strength)
-        for batch in (_cut(batch, start_offset) for batch in batches)
+        for batch in (_cut(batch, start_offset) for batch in (*stored, *written))
         if start_offset < 0 or batch.last >= start_offset
     ]
     heapq.heapify(heap)
@@ -114,6 +111,12 @@ def _merged(batches: Sequence[StateBatch], start_offset: int) -> tuple[StateBatc
 
 
 _Piece = tuple[int, int, tuple[int, int]]
+
+
+def _are_plain(batches: Sequence[StateBatch]) -> bool:
+    return all(batch.first <= batch.last for batch in batches) and not any(
+        before.last + 1 == after.first and before.strength == after.strength for before, after in pairwise(batches)
+    )
 
 
 def _cut(batch: StateBatch, start_offset: int) -> StateBatch:

@@ -28,6 +28,11 @@ NO_TOPIC_ID: Final = UUID(int=0)
 MAX_PARTITIONS: Final = 10_000
 """Of one topic."""
 
+CONSUMER_OFFSETS: Final = "__consumer_offsets"
+SHARE_GROUP_STATE: Final = "__share_group_state"
+INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS, SHARE_GROUP_STATE, "__transaction_state"})
+"""Kafka knows them by their names, whoever made them."""
+
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -73,6 +78,11 @@ class Topic:
     replication_factor: int
     partitions: list[Partition] = attrs.Factory(list)
 
+    @property
+    def is_internal(self) -> bool:
+        """Whether only a coordinator writes to it, and deletes its records."""
+        return self.name in INTERNAL_TOPICS
+
     def partition(self, index: int) -> Partition | None:
         """The partition of this index, None if there is none."""
         return self.partitions[index] if 0 <= index < len(self.partitions) else None
@@ -96,6 +106,10 @@ class Topics:
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(list(self._by_name.values()))
+
+    def public(self) -> list[Topic]:
+        """Those that clients may write to."""
+        return [topic for topic in self if not topic.is_internal]
 
     def by_name(self, name: str | None) -> Topic | None:
         return None if name is None else self._by_name.get(name)

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 import attrs
+from broker.share.coordinator_log import state_topic
 
 from kafka_share.broker.api_keys import ApiKey
 from kafka_share.broker.configs.configs import GroupSettings
@@ -17,7 +18,8 @@ from kafka_share.broker.events import RequestContext
 from kafka_share.broker.handlers.share_fetch import fetch_answer, handle_share_acknowledge, handle_share_fetch
 from kafka_share.broker.kafka_version import DEFAULT_VERSION, Behaviour, behaviour_of
 from kafka_share.broker.share.node import ShareNode
-from kafka_share.broker.share.share_coordinator import ShareCoordinator, StateKey
+from kafka_share.broker.share.share_coordinator import ShareCoordinator
+from kafka_share.broker.share.state_records import StateKey
 from kafka_share.broker.storage.log import Log
 from kafka_share.errors import ERRORS
 from kafka_share.protocol.record_batches import iter_batches
@@ -107,7 +109,7 @@ class Probe:
         self.now_ms = START_MS
         behaviour = behaviour_of(kafka_version)
         self.view = FakeCluster(behaviour)
-        self.coordinator = ShareCoordinator(self.view, behaviour)
+        self.coordinator = ShareCoordinator(self.view, state_topic(), behaviour)
         self.restart()
         self.connections: dict[int, Connection] = {}
         self._next_topic = 0
@@ -140,7 +142,7 @@ class Probe:
         del self.view.topics[topic_id]
         for key in [key for key in self.view.partitions if key[0] == topic_id]:
             del self.view.partitions[key]
-        self.coordinator.topic_deleted(topic_id)
+        self.coordinator.topic_deleted(topic_id, self.now_ms)
         self.node.topic_deleted(topic_id, self.now_ms)
         self.step()
 
@@ -148,7 +150,7 @@ class Probe:
         return self.view.partitions[topic_id, partition].log
 
     def initialize(self, group: str, topic_id: UUID, partition: int = 0, start: int = 0, epoch: int = 1) -> None:
-        self.coordinator.initialize(StateKey(group, topic_id, partition), epoch, start)
+        self.coordinator.initialize(StateKey(group, topic_id, partition), epoch, start, self.now_ms)
 
     def produce(
         self,
@@ -364,7 +366,7 @@ class Probe:
 
     def stored(self, group: str, topic_id: UUID, partition: int = 0, leader_epoch: int = 0) -> str:
         """What reading the state would say."""
-        state = self.coordinator.read(StateKey(group, topic_id, partition), leader_epoch)
+        state = self.coordinator.read(StateKey(group, topic_id, partition), leader_epoch, self.now_ms)
         batches = " ".join(f"{b.first}~{b.last}:{b.state}x{b.delivery_count}" for b in state.batches)
         return f"epoch={state.state_epoch} start={state.start_offset} [{batches}]"
 

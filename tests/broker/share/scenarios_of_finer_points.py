@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.share.scene import M1, M2, M3, NO_ID, Scene, scenario
 
-from kafka_share.broker.share.share_coordinator import StateKey
+from kafka_share.broker.share.state_records import StateKey
 
 
 @scenario
@@ -215,7 +215,7 @@ def acknowledgement_then_lock_end(scene: Scene) -> None:
 def share_state_deleted(scene: Scene) -> None:
     scene.loaded_topic(5)
     scene.answered("0", scene.fetch(M1, 0, ""))
-    scene.probe.coordinator.delete(StateKey(scene.group, scene.topic_id, 0))
+    scene.probe.coordinator.delete(StateKey(scene.group, scene.topic_id, 0), scene.probe.now_ms)
     scene.answered("ack", scene.acknowledge(M1, 1, "0~4:1"))
     scene.answered("1", scene.fetch(M1, 2, wait=0))
     scene.answered("close", scene.acknowledge(M1, -1))

@@ -6,6 +6,7 @@ from typing import Any
 
 import attrs
 import pytest
+from broker.share.coordinator_log import state_topic
 from broker.share.probe import Probe
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -18,8 +19,8 @@ from kafka_share.broker.share.acquisition import LogRead, acquire, offset_to_rea
 from kafka_share.broker.share.exchange import AcknowledgementBatch, AcquireMode
 from kafka_share.broker.share.partition import SharePartition
 from kafka_share.broker.share.record_state import ACQUIRED, ARCHIVED, AVAILABLE, RecordState
-from kafka_share.broker.share.share_coordinator import StateKey
 from kafka_share.broker.share.state_batches import StateBatch
+from kafka_share.broker.share.state_records import StateKey
 from kafka_share.broker.storage.stored_batch import BatchSpan, StoredBatch
 from kafka_share.errors import (
     BrokerError,
@@ -44,20 +45,26 @@ class Bench:
         self.settings = GroupSettings(**changes)
         self.key = StateKey("g", self.probe.topic("t"), 0)
         self.states = self.probe.coordinator
-        self.states.initialize(self.key, 1, start)
+        self.states.initialize(self.key, 1, start, NOW)
         if stored:
             self.write(*stored, start=start)
         self.partition = self.load()
 
     def load(self) -> SharePartition:
         partition = SharePartition(self.key, 0, self.states, lambda: self.settings)
-        partition.load(lambda: 0)
+        partition.load(lambda: 0, NOW)
         partition.check()
         return partition
 
     def write(self, *batches: StateBatch, start: int = -1) -> None:
         self.states.write(
-            self.key, state_epoch=1, leader_epoch=0, start_offset=start, delivery_complete_count=0, batches=batches
+            self.key,
+            state_epoch=1,
+            leader_epoch=0,
+            start_offset=start,
+            delivery_complete_count=0,
+            batches=batches,
+            now_ms=NOW,
         )
 
     def acquire(
@@ -87,7 +94,7 @@ class Bench:
         change = self.partition.acknowledge(
             member, [AcknowledgementBatch(first, last, (kind,)) for first, last, kind in batches], now_ms
         )
-        moved = self.partition.complete(change)
+        moved = self.partition.complete(change, NOW)
         self.partition.check()
         return moved
 
@@ -152,7 +159,7 @@ def test_records_stay_held_when_the_write_of_an_acknowledgement_fails() -> None:
     bench = Bench()
     bench.acquire((0, 9))
     before = snapshot_of_window(bench.partition)
-    bench.states.delete(bench.key)
+    bench.states.delete(bench.key, NOW)
     with pytest.raises(Refusal) as error:
         bench.ack((0, 9, 1))
     assert error.value.code == UnknownServerError.code
@@ -168,7 +175,7 @@ def test_released_records_wait_for_their_write_when_others_fetch_meanwhile() -> 
     change = bench.partition.acknowledge("A", [AcknowledgementBatch(2, 5, (2,))], NOW)
     assert bench.partition.window.next_fetch_offset() == 10
     assert bench.acquire((0, 9), at=0, member="B") == []
-    bench.partition.complete(change)
+    bench.partition.complete(change, NOW)
     assert bench.partition.window.next_fetch_offset() == 2
     assert bench.acquire((0, 9), member="B") == [(2, 5, 2)]
 
@@ -178,7 +185,7 @@ def test_locks_end_in_memory_when_that_cannot_be_stored() -> None:
     """Locks end in time even if the broker cannot store that."""
     bench = Bench()
     bench.acquire((0, 9))
-    bench.states.delete(bench.key)
+    bench.states.delete(bench.key, NOW)
     assert bench.partition.expire_locks(NOW + LOCK)
     assert bench.ranges() == [(0, 9, AVAILABLE, 1)]
 
@@ -199,12 +206,12 @@ def test_load_fails_with_the_consumers_error_when_the_coordinator_refuses(
     bench = Bench()
 
     class Refusing(type(bench.states)):  # type: ignore[misc]
-        def read(self, key: object, leader_epoch: int) -> Any:
+        def read(self, key: object, leader_epoch: int, now_ms: int) -> Any:
             raise Refusal(refused_with, "on purpose")
 
-    partition = SharePartition(bench.key, 0, Refusing(bench.probe.view), lambda: bench.settings)
+    partition = SharePartition(bench.key, 0, Refusing(bench.probe.view, state_topic()), lambda: bench.settings)
     with pytest.raises(Refusal) as error:
-        partition.load(lambda: 0)
+        partition.load(lambda: 0, NOW)
     assert error.value.code == answered_with.code
     assert offset_to_read(partition) is None
 
@@ -252,7 +259,7 @@ def test_held_records_below_the_log_start_are_archived_when_they_are_released() 
     bench = Bench()
     bench.acquire((0, 9))
     bench.partition.log_start_raised(5)
-    bench.partition.complete(bench.partition.release("A"))
+    bench.partition.complete(bench.partition.release("A"), NOW)
     assert bench.acquire((5, 9)) == [(5, 9, 2)]
     assert snapshot_of_window(bench.partition).start_offset == 5
 
@@ -452,7 +459,7 @@ class OffsetModel(RuleBasedStateMachine):
     @rule(member=members)
     def close(self, member: str) -> None:
         change = self.bench.partition.release(member)
-        self.bench.partition.complete(change)
+        self.bench.partition.complete(change, NOW)
         for each, (state, _, holder, _) in list(self.known.items()):
             if state is ACQUIRED and holder == member:
                 self._end_delivery(each, AVAILABLE)
@@ -482,7 +489,7 @@ class OffsetModel(RuleBasedStateMachine):
         self.known = {o: entry for o, entry in self.known.items() if o >= self.start}
 
     def _stored(self, offset: int) -> bool:
-        return any(b.first <= offset <= b.last for b in self.bench.states.read(self.bench.key, -1).batches)
+        return any(b.first <= offset <= b.last for b in self.bench.states.read(self.bench.key, -1, NOW).batches)
 
     def _end_delivery(self, offset: int, state: RecordState) -> None:
         _, count, _, _ = self.known[offset]

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.share import state_batches
-from kafka_share.broker.share.share_coordinator import ShareCoordinator, StateKey, StateSummary
+from kafka_share.broker.share.share_coordinator import ShareCoordinator, StateSummary
 from kafka_share.broker.share.state_batches import StateBatch, StoredBatches, merge_state_batches
+from kafka_share.broker.share.state_records import StateKey
 from kafka_share.errors import (
     FencedLeaderEpochError,
     FencedStateEpochError,
@@ -20,6 +21,8 @@ from kafka_share.errors import (
     UnknownServerError,
     UnknownTopicOrPartitionError,
 )
+
+NOW = 1_000_000
 
 
 @pytest.fixture
@@ -53,6 +56,7 @@ def _write(
         start_offset=start,
         delivery_complete_count=complete,
         batches=[StateBatch(*batch) for batch in batches],
+        now_ms=NOW,
     )
 
 
@@ -61,68 +65,68 @@ def _code(error: pytest.ExceptionInfo[Refusal]) -> int:
 
 
 def test_read_and_write_are_refused_when_nothing_is_initialised(states: ShareCoordinator, key: StateKey) -> None:
-    for attempt in (lambda: states.read(key, 0), lambda: _write(states, key)):
+    for attempt in (lambda: states.read(key, 0, NOW), lambda: _write(states, key)):
         with pytest.raises(Refusal) as error:
             attempt()
         assert _code(error) == InvalidRequestError.code
     assert states.summary(key) == StateSummary(0, 0, -1, -1)
-    states.delete(key)
+    states.delete(key, NOW)
 
 
 def test_initialize_is_refused_when_the_partition_is_unknown_or_negative(
     states: ShareCoordinator, key: StateKey
 ) -> None:
     with pytest.raises(Refusal) as error:
-        states.initialize(key._replace(partition=9), 0, 0)
+        states.initialize(key._replace(partition=9), 0, 0, NOW)
     assert _code(error) == UnknownTopicOrPartitionError.code
     with pytest.raises(Refusal) as error:
-        states.initialize(key._replace(partition=-1), 0, 0)
+        states.initialize(key._replace(partition=-1), 0, 0, NOW)
     assert _code(error) == InvalidRequestError.code
 
 
 @pytest.mark.behaviour("broker")
 def test_leader_epoch_fences_older_leaders_when_a_newer_one_has_read(states: ShareCoordinator, key: StateKey) -> None:
     """Stored state is refused to older leaders once a newer one has read it; a read without epoch changes nothing."""
-    states.initialize(key, 5, -1)
+    states.initialize(key, 5, -1, NOW)
     assert states.summary(key) == StateSummary(5, 0, -1, -1)
-    assert states.read(key, 3).start_offset == -1
-    for attempt in (lambda: states.read(key, 2), lambda: _write(states, key, leader_epoch=1)):
+    assert states.read(key, 3, NOW).start_offset == -1
+    for attempt in (lambda: states.read(key, 2, NOW), lambda: _write(states, key, leader_epoch=1)):
         with pytest.raises(Refusal) as error:
             attempt()
         assert _code(error) == FencedLeaderEpochError.code
-    assert states.read(key, -1).state_epoch == 5
+    assert states.read(key, -1, NOW).state_epoch == 5
     assert states.summary(key).leader_epoch == 3
 
 
 def test_summary_shows_leader_epoch_0_but_the_fence_stays_when_initialised_again(
     states: ShareCoordinator, key: StateKey
 ) -> None:
-    states.initialize(key, 5, -1)
-    states.read(key, 3)
-    states.initialize(key, 5, 7)
+    states.initialize(key, 5, -1, NOW)
+    states.read(key, 3, NOW)
+    states.initialize(key, 5, 7, NOW)
     assert states.summary(key) == StateSummary(5, 0, 7, 0)
     with pytest.raises(Refusal) as error:
-        states.read(key, 2)
+        states.read(key, 2, NOW)
     assert _code(error) == FencedLeaderEpochError.code
 
 
 def test_lower_state_epoch_is_fenced_when_initialising_and_writing(states: ShareCoordinator, key: StateKey) -> None:
-    states.initialize(key, 5, 0)
-    for attempt in (lambda: states.initialize(key, 4, 0), lambda: _write(states, key, state_epoch=4)):
+    states.initialize(key, 5, 0, NOW)
+    for attempt in (lambda: states.initialize(key, 4, 0, NOW), lambda: _write(states, key, state_epoch=4)):
         with pytest.raises(Refusal) as error:
             attempt()  # type: ignore[no-untyped-call]
         assert _code(error) == FencedStateEpochError.code
     _write(states, key, state_epoch=6, leader_epoch=4)
     _write(states, key, state_epoch=-1, leader_epoch=-1)
-    assert states.read(key, 0).state_epoch == 5
+    assert states.read(key, 0, NOW).state_epoch == 5
 
 
 def test_writes_are_merged_as_by_kafka_when_they_overlap(states: ShareCoordinator, key: StateKey) -> None:
     def stored() -> tuple[int, list[tuple[int, ...]]]:
-        state = states.read(key, 9)
+        state = states.read(key, 9, NOW)
         return state.start_offset, [tuple(batch) for batch in state.batches]
 
-    states.initialize(key, 5, 7)
+    states.initialize(key, 5, 7, NOW)
     _write(states, key, (0, 4, 2, 1), (5, 9, 0, 2), (20, 29, 4, 3), start=0, complete=3)
     first = [(0, 4, 2, 1), (5, 9, 0, 2), (20, 29, 4, 3)]
     assert stored() == (0, first)
@@ -153,23 +157,23 @@ def test_a_batch_that_ends_before_it_begins_is_refused_when_it_overlaps_another(
     states: ShareCoordinator, key: StateKey
 ) -> None:
     """Kafka 4.1 to 4.3 never answer that. Nothing is changed."""
-    states.initialize(key, 0, 0)
+    states.initialize(key, 0, 0, NOW)
     _write(states, key, (5, 3, 2, 1), state_epoch=0, leader_epoch=0)
-    stored, summary = states.read(key, 0), states.summary(key)
+    stored, summary = states.read(key, 0, NOW), states.summary(key)
     with pytest.raises(Refusal) as refusal:
         _write(states, key, (0, 9, 0, 1), start=2, complete=7, state_epoch=0, leader_epoch=0)
     assert _code(refusal) == UnknownServerError.code
-    assert (states.read(key, 0), states.summary(key)) == (stored, summary)
+    assert (states.read(key, 0, NOW), states.summary(key)) == (stored, summary)
 
 
 def test_everything_is_forgotten_when_deleted(states: ShareCoordinator, key: StateKey) -> None:
-    states.initialize(key, 5, 7)
-    states.read(key, 3)
-    states.delete(key)
-    states.delete(key)
+    states.initialize(key, 5, 7, NOW)
+    states.read(key, 3, NOW)
+    states.delete(key, NOW)
+    states.delete(key, NOW)
     assert states.summary(key) == StateSummary()
-    states.initialize(key, 0, 0)
-    assert states.read(key, 0).state_epoch == 0
+    states.initialize(key, 0, 0, NOW)
+    assert states.read(key, 0, NOW).state_epoch == 0
 
 
 def test_state_of_all_groups_goes_when_the_topic_is_deleted(
@@ -178,11 +182,11 @@ def test_state_of_all_groups_goes_when_the_topic_is_deleted(
     other = key._replace(group_id="h")
     kept = StateKey("g", probe.topic("u"), 0)
     for each in (key, other, kept):
-        states.initialize(each, 0, 0)
-    states.topic_deleted(key.topic_id)
+        states.initialize(each, 0, 0, NOW)
+    states.topic_deleted(key.topic_id, NOW)
     assert states.keys("g") == [kept]
     assert states.keys("h") == []
-    states.delete_group("g")
+    states.delete_group("g", NOW)
     assert states.keys("g") == []
 
 

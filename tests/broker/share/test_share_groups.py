@@ -131,7 +131,7 @@ def test_a_member_is_removed_when_it_is_silent_for_the_session_timeout() -> None
     world.advance(1)
     assert describe(world).group_state == "Empty"
     assert beat(world, epoch=epoch).error_code == UnknownMemberIdError.code
-    assert world.machine.wake_at_ms() is None
+    assert world.cluster.share_groups.wake_at_ms() is None
 
 
 @pytest.mark.behaviour("membership")
