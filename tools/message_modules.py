@@ -36,6 +36,10 @@ MODULES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         "The messages by which admins see and change the users of SCRAM (APIs 50 and 51).",
         ("AlterUserScramCredentials", "DescribeUserScramCredentials"),
     ),
+    "acls": (
+        "The messages by which admins see and change access control lists (APIs 29 to 31).",
+        ("CreateAcls", "DeleteAcls", "DescribeAcls"),
+    ),
     "classic_group": (
         "The messages between members of classic groups and their coordinator (APIs 11 to 14).",
         ("Heartbeat", "JoinGroup", "LeaveGroup", "SyncGroup"),

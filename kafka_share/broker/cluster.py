@@ -24,6 +24,7 @@ from kafka_share.broker.consumer.consumer_groups import ConsumerGroups
 from kafka_share.broker.group_ids import GroupIds
 from kafka_share.broker.kafka_version import KAFKA_4_3, advertised_versions
 from kafka_share.broker.refusals import Refusal
+from kafka_share.broker.security.acls import AclOperation, AclResource, Acls
 from kafka_share.broker.security.scram_users import ScramUsers
 from kafka_share.broker.share.node import ShareNode
 from kafka_share.broker.share.share_coordinator import ShareCoordinator, ShareStateSettings
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from kafka_share.broker.configs.configs import GroupSettings
     from kafka_share.broker.events import RequestContext
     from kafka_share.broker.kafka_version import Behaviour
+    from kafka_share.broker.security.authorizer import Authorizer
     from kafka_share.broker.storage.log import LogFiles
     from kafka_share.broker.storage.produced_batch import Checking
     from kafka_share.broker.storage.topics import Partition, Topic
@@ -92,6 +94,9 @@ class Cluster:
         self.configs: Configs = Configs(config, behaviour, only_node=str(node_ids[0]) if len(node_ids) == 1 else None)
         self.api_versions: dict[int, tuple[int, int]] = advertised_versions(behaviour)
         self.scram_users: ScramUsers = ScramUsers()
+        self.acls: Acls = Acls()
+        self.authorizer: Authorizer | None = None
+        """None: everybody may do everything."""
         self.client_metrics: ClientMetrics = ClientMetrics(random)
         self.nodes: dict[int, Node] = {node_id: Node(node_id, "", 0) for node_id in node_ids}
         self.topics: Topics = Topics(node_ids, random, self._new_log)
@@ -186,6 +191,22 @@ class Cluster:
             raise Refusal(UnknownLeaderEpochError, f"the leader epoch is {partition.leader_epoch}")
         return partition
 
+    def allows(self, context: RequestContext, operation: AclOperation, resource: AclResource, name: str) -> bool:
+        """Whether the client of a request may do this with a resource."""
+        authorizer = self.authorizer
+        return authorizer is None or authorizer.allows(
+            context.principal, context.client_host, operation, resource, name
+        )
+
+    def allows_any(self, context: RequestContext, operation: AclOperation, resource: AclResource) -> bool:
+        """Whether there may be a resource of this type with which the client may do this."""
+        authorizer = self.authorizer
+        return authorizer is None or authorizer.allows_any(context.principal, context.client_host, operation, resource)
+
+    def may_see(self, context: RequestContext, topic: str) -> bool:
+        """Whether the client of a request may know of a topic."""
+        return self.allows(context, AclOperation.DESCRIBE, AclResource.TOPIC, topic)
+
     def next_producer_id(self) -> int:
         """A producer id that nobody has."""
         return self.producer_ids.take()
@@ -211,6 +232,11 @@ class Cluster:
 
     def share_enabled(self) -> bool:
         return self.share_version > 0
+
+    def may_read(self, context: RequestContext, topic_id: UUID) -> bool:
+        """Whether the client of a request may read a topic; one that does not exist is another matter."""
+        name = None if self.authorizer is None else self.topic_name(topic_id)
+        return name is None or self.allows(context, AclOperation.READ, AclResource.TOPIC, name)
 
     def max_share_sessions(self) -> int:
         return self.configs.broker_int("group.share.max.share.sessions")

@@ -1,10 +1,11 @@
 """The whole broker as a machine without I/O: requests in, answers out, at once or later.
 
 Driven by `server.py` or by the simulation of the tests: events into `handle`, `poll` for the outputs, `wake_at_ms` for
-the timer. It finds the handler of a request, lets time pass for the machines of the cluster, and has the handlers
-build the answers that come later.
+the timer. It has a request cleared by the authorizer, finds its handler, lets time pass for the machines of the
+cluster, and has the handlers build the answers that come later.
 
-What it must not do: keep anything of its own but answers that have not been polled, or know what a message holds.
+What it must not do: keep anything of its own but answers that have not been polled and what has to be put into those
+that come later, or know what a message holds.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from typing import TYPE_CHECKING
 from kafka_share.broker.api_keys import ApiKey
 from kafka_share.broker.events import ConnectionClosed, Reply, RequestArrived
 from kafka_share.broker.handlers import classic_group, fetch, share_fetch
+from kafka_share.broker.handlers.authorization import clear
 from kafka_share.broker.handlers.handler_table import HANDLERS
 
 if TYPE_CHECKING:
     from kafka_share.broker.cluster import Cluster
     from kafka_share.broker.events import Event, Message, RequestContext
+    from kafka_share.broker.handlers.clearance import Clearance
 
 
 class BrokerMachine:
@@ -27,6 +30,8 @@ class BrokerMachine:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self._replies: list[Reply] = []
+        self._unfinished: dict[RequestContext, Clearance] = {}
+        """Requests whose answers come later, and lack what was denied."""
 
     def handle(self, event: Event, now_ms: int) -> None:
         """Take an event."""
@@ -34,13 +39,30 @@ class BrokerMachine:
             self._request(event.context, event.request, now_ms)
         else:
             assert isinstance(event, ConnectionClosed)
+            for context in [one for one in self._unfinished if one.connection_id == event.connection_id]:
+                del self._unfinished[context]
             self.cluster.connection_closed(event.connection_id, now_ms)
 
     def _request(self, context: RequestContext, request: Message, now_ms: int) -> None:
         self.cluster.requests[context.node_id, context.api_key, context.api_version] += 1
-        response = HANDLERS[ApiKey(context.api_key)](self.cluster, context, request, now_ms)
+        if self.cluster.authorizer is None:
+            response = HANDLERS[ApiKey(context.api_key)](self.cluster, context, request, now_ms)
+        else:
+            response = self._cleared(clear(self.cluster, context, request), now_ms)
         if response is not None:
             self._replies.append(Reply(context, response))
+
+    def _cleared(self, clearance: Clearance, now_ms: int) -> Message | None:
+        """The answer to what is left of a request, with what is not; None if it comes later."""
+        if clearance.answer is not None:
+            return clearance.finish(clearance.answer)
+        context = clearance.context
+        response = HANDLERS[ApiKey(context.api_key)](self.cluster, context, clearance.request, now_ms)
+        if response is not None:
+            return clearance.finish(response)
+        if clearance.changes_answer:
+            self._unfinished[context] = clearance
+        return None
 
     def poll(self, now_ms: int) -> list[Reply]:
         """Let time pass up to `now_ms`; returns everything that has to be sent."""
@@ -61,6 +83,11 @@ class BrokerMachine:
         if produced is not None:
             self._replies.append(Reply(*produced))
         replies, self._replies = self._replies, []
+        if self._unfinished:
+            for reply in replies:
+                clearance = self._unfinished.pop(reply.context, None)
+                if clearance is not None:
+                    clearance.finish(reply.response)
         return replies
 
     def wake_at_ms(self) -> int | None:

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from kafka_share.broker.inspection import SharePartitionSnapshot
     from kafka_share.broker.kafka_version import Behaviour
     from kafka_share.broker.record_input import Data, HeadersInput, RecordInput, Written
+    from kafka_share.broker.security.acls import Acl, Acls
     from kafka_share.broker.storage.topics import Partition, Topic
     from kafka_share.protocol.record_format import Codec
 
@@ -153,9 +154,9 @@ class ReferenceBroker:
         return f"<ReferenceBroker {nodes + ' ' if nodes else ''}{state}, Kafka {self._cluster.behaviour.version}>"
 
     def _guarded_cluster(self) -> Cluster:
-        """A new cluster that knows the users."""
+        """A new cluster that knows who may do what."""
         cluster = self._new_cluster()
-        self._guard.add_users(cluster.scram_users)
+        self._guard.instruct(cluster)
         return cluster
 
     @property
@@ -192,7 +193,7 @@ class ReferenceBroker:
         persistence, cluster = open_cluster(
             data_dir, self._new_cluster, old.cluster_id, len(old.nodes), self.clock.now_ms()
         )
-        self._guard.add_users(cluster.scram_users)
+        self._guard.instruct(cluster)
         self._server.install(BrokerMachine(cluster), HeldAnswers(persistence, self._fsync_policy))
         return persistence
 
@@ -421,6 +422,38 @@ class ReferenceBroker:
         """Change broker settings while it runs. Raises `ConfigurationError`; then nothing changed."""
         values = {name: _text(value) for name, value in config.items()}
         self._call(lambda: self._cluster.configs.set_values(ResourceType.BROKER, "", values))
+
+    def acls(self) -> list[Acl]:
+        """The access control lists as they are now, in the order in which they came."""
+        return self._call(lambda: list(self._cluster.acls))
+
+    def add_acls(self, *acls: Acl) -> None:
+        """Add access control lists. Raises `IllegalStateError` unless the broker's `Security` has any, or super users.
+
+        What they allow and deny holds for the next request of everybody who is connected.
+        """
+
+        def add() -> None:
+            for acl in acls:
+                self._known_acls().add(acl)
+
+        self._call(add)
+
+    def remove_acls(self, *acls: Acl) -> None:
+        """Remove access control lists, where they are there. Raises `IllegalStateError` as `add_acls`."""
+
+        def remove() -> None:
+            known = self._known_acls()
+            for acl in acls:
+                if acl in known:
+                    known.remove(acl)
+
+        self._call(remove)
+
+    def _known_acls(self) -> Acls:
+        if self._cluster.authorizer is None:
+            raise IllegalStateError("this broker asks for no ACLs: it was made without acls and super_users")
+        return self._cluster.acls
 
     def subscribe_to_client_metrics(
         self,

@@ -16,6 +16,7 @@ import attrs
 
 from kafka_share.errors import LocalProtocolError, RemoteProtocolError
 from kafka_share.protocol import (
+    acls,
     classic_group,
     cluster,
     committed_offsets,
@@ -72,6 +73,7 @@ MODULES: Final = (
     replicas,
     groups,
     scram_users,
+    acls,
     classic_group,
     committed_offsets,
     consumer_group,

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from kafka_share.broker.cluster import Cluster
-from kafka_share.broker.events import ConnectionClosed, RequestArrived, RequestContext
+from kafka_share.broker.events import ANONYMOUS, ConnectionClosed, RequestArrived, RequestContext
 from kafka_share.broker.kafka_version import DEFAULT_VERSION, behaviour_of
 from kafka_share.broker.machine import BrokerMachine
 from kafka_share.protocol.messages import MESSAGES, decode_response, encode_response
@@ -40,12 +40,22 @@ class World:
         """Answers that came later, by correlation id."""
         self._correlation_id = 0
 
-    def ask(self, request: Any, version: int | None = None, *, node: int = 1, connection: int = 1) -> Any:
+    def ask(
+        self,
+        request: Any,
+        version: int | None = None,
+        *,
+        node: int = 1,
+        connection: int = 1,
+        principal: str = ANONYMOUS,
+    ) -> Any:
         """The answer, or None if it is still to come (then `late` gets it under `last_id`)."""
         if version is None:
             version = self.cluster.api_versions[request.API_KEY][1]
         self._correlation_id += 1
-        context = RequestContext(connection, node, "127.0.0.1", request.API_KEY, version, self._correlation_id, "test")
+        context = RequestContext(
+            connection, node, "127.0.0.1", request.API_KEY, version, self._correlation_id, "test", principal
+        )
         self.machine.handle(RequestArrived(context, request), self.now_ms)
         self.take_answers()
         answer = self.late.pop(self._correlation_id, None)

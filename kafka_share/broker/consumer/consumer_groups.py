@@ -43,7 +43,7 @@ from kafka_share.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from random import Random
 
     from kafka_share.broker.classic.classic_groups import ClassicGroups
@@ -80,6 +80,8 @@ class ConsumerHeartbeat:
     client_id: str = ""
     client_host: str = ""
     makes_own_id: bool = True
+    may_see: Callable[[str], bool] = lambda topic: True
+    """Whether the client may know of a topic: regular expressions stand for no others."""
 
     @property
     def is_full(self) -> bool:
@@ -171,7 +173,7 @@ class ConsumerGroups(ServerAssignedGroups[ConsumerGroup]):
         self._limits.set((group.id, updated.id, _Limit.SESSION), now_ms + settings.session_timeout_ms)
         told = beat.epoch == JOIN_EPOCH or beat.is_full or reconciled.assigned != member.assigned
         assignment = frozenset(reconciled.assigned) if told else None
-        self._resolve_patterns(group, now_ms)
+        self._resolve_patterns(group, beat.may_see, now_ms)
         return ConsumerAnswer(updated.id, reconciled.epoch, settings.heartbeat_interval_ms, assignment)
 
     def _validate(self, beat: ConsumerHeartbeat) -> None:
@@ -322,8 +324,11 @@ class ConsumerGroups(ServerAssignedGroups[ConsumerGroup]):
 
     # ---- regular expressions
 
-    def _resolve_patterns(self, group: ConsumerGroup, now_ms: int) -> None:
-        """Find the topics that the group's patterns stand for, if there is a new pattern, new topics, or it is time."""
+    def _resolve_patterns(self, group: ConsumerGroup, may_see: Callable[[str], bool], now_ms: int) -> None:
+        """Find the topics that the group's patterns stand for, if there is a new pattern, new topics, or it is time.
+
+        As in Kafka all patterns stand for what the member may see whose heartbeat it is.
+        """
         used = group.used_patterns()
         if not used:
             return
@@ -336,7 +341,7 @@ class ConsumerGroups(ServerAssignedGroups[ConsumerGroup]):
                 return
             if len(known) == len(used) and not stale and now_ms <= latest + refresh_ms:
                 return
-        names = sorted(topic.name for topic in self._topics)
+        names = sorted(topic.name for topic in self._topics if may_see(topic.name))
         changed = False
         for pattern in used:
             compiled = TopicPattern(pattern)

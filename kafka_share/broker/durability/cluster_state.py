@@ -14,6 +14,7 @@ from uuid import UUID
 import attrs
 
 from kafka_share.broker.configs.configs import ResourceType
+from kafka_share.broker.security.acls import Acl
 from kafka_share.broker.security.scram import ScramCredential, ScramMechanism
 from kafka_share.broker.storage.topics import Topic
 
@@ -88,6 +89,14 @@ def _restore_scram_user(cluster: Cluster, name: str, entry: Json) -> None:
         cluster.scram_users.put(name, ScramMechanism[mechanism], ScramCredential(*decoded, iterations))
 
 
+def _acl(cluster: Cluster, key: str) -> Json:
+    return True if Acl.of_key(key) in cluster.acls else None
+
+
+def _restore_acl(cluster: Cluster, key: str, entry: Json) -> None:
+    cluster.acls.add(Acl.of_key(key))
+
+
 def _producer_ids(cluster: Cluster, key: str) -> Json:
     return cluster.producer_ids.block_end
 
@@ -102,6 +111,7 @@ ENTRIES: Final = {
         Kind("topics", _topic, _restore_topic),
         Kind("configs", _config, _restore_config),
         Kind("scram_users", _scram_user, _restore_scram_user),
+        Kind("acls", _acl, _restore_acl),
         Kind("producer_ids", _producer_ids, _restore_producer_ids),
     )
 }
@@ -110,6 +120,7 @@ ENTRIES: Final = {
 ELSEWHERE: Final = {
     "cluster_id": "the format file of the directory",
     "behaviour": "given at each start",
+    "authorizer": "given at each start",
     "share_version": "given at each start",
     "api_versions": "follows from the version of Kafka",
     "nodes": "their number is in the format file, and their addresses are given at each start",

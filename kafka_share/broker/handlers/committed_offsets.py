@@ -134,9 +134,9 @@ def _commit_topic(
     partitions = []
     for one in asked.partitions:
         try:
+            partition = _require_partition(context, topic, one.partition_index)
             if code == 0:
                 offset = CommittedOffset(one.committed_offset, one.committed_leader_epoch, one.committed_metadata or "")
-                partition = _require_partition(context, topic, one.partition_index)
                 cluster.classic_groups.require_metadata_fits(offset)
                 cluster.offsets.commit(group_id, (partition.id, one.partition_index), offset)
             partition_code = code

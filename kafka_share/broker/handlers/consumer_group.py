@@ -62,6 +62,7 @@ def handle_heartbeat(
         client_id=context.client_id,
         client_host=f"/{context.client_host}",
         makes_own_id=context.api_version >= _OWN_IDS_SINCE_VERSION,
+        may_see=lambda topic: cluster.may_see(context, topic),
     )
     try:
         cluster.require_coordinator(context, beat.group)

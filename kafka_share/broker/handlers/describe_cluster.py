@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kafka_share.broker.handlers.operations import CLUSTER_OPERATIONS
 from kafka_share.protocol.cluster import DescribeClusterRequest, DescribeClusterResponse
 
 if TYPE_CHECKING:
@@ -42,4 +43,5 @@ def handle(
             )
             for node in alive
         ],
+        authorized_operations=set(CLUSTER_OPERATIONS) if request.include_cluster_authorized_operations else None,
     )

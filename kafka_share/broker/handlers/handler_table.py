@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kafka_share.broker.api_keys import ApiKey
 from kafka_share.broker.handlers import (
+    acls,
     api_versions,
     classic_group,
     committed_offsets,
@@ -71,6 +72,9 @@ HANDLERS: Final[Mapping[ApiKey, Handler]] = MappingProxyType(
         ApiKey.END_TXN: transactions.handle_end,
         ApiKey.WRITE_TXN_MARKERS: producers.handle_markers,
         ApiKey.TXN_OFFSET_COMMIT: transactions.handle_commit_offsets,
+        ApiKey.DESCRIBE_ACLS: acls.handle_describe,
+        ApiKey.CREATE_ACLS: acls.handle_create,
+        ApiKey.DELETE_ACLS: acls.handle_delete,
         ApiKey.DESCRIBE_CONFIGS: configs.handle_describe,
         ApiKey.ALTER_CONFIGS: configs.handle_replace,
         ApiKey.DESCRIBE_LOG_DIRS: replicas.handle_log_dirs,

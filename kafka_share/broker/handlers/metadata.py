@@ -5,14 +5,14 @@
   in the same answer; Kafka needs a second request here. A bad name is INVALID_TOPIC_EXCEPTION. An unknown id is
   UNKNOWN_TOPIC_ID and never creates anything.
 - Only living nodes are listed. A partition without a leader has LEADER_NOT_AVAILABLE.
-- A request for the authorized operations of topics gets all of them: there is no authorizer.
+- A request for the authorized operations of topics, or of the cluster, gets all that there are.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafka_share.broker.handlers.operations import TOPIC_OPERATIONS
+from kafka_share.broker.handlers.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from kafka_share.broker.storage.topics import NO_LEADER, topic_name_problem
 from kafka_share.errors import (
     InvalidTopicError,
@@ -39,7 +39,7 @@ def handle(cluster: Cluster, context: RequestContext, request: MetadataRequest, 
         topics = [_answer(cluster, one, may_create) for one in asked]
     if request.include_topic_authorized_operations:
         for topic in topics:
-            topic.authorized_operations = set(TOPIC_OPERATIONS) if topic.error_code == 0 else None
+            topic.authorized_operations = None if topic.name is None else set(TOPIC_OPERATIONS)
     alive = cluster.living_nodes()
     return MetadataResponse(
         brokers=[
@@ -49,6 +49,7 @@ def handle(cluster: Cluster, context: RequestContext, request: MetadataRequest, 
         cluster_id=cluster.cluster_id,
         controller_id=alive[0].id,
         topics=topics,
+        authorized_operations=set(CLUSTER_OPERATIONS) if request.include_cluster_authorized_operations else None,
     )
 
 

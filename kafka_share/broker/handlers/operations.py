@@ -1,34 +1,35 @@
-"""The operations that answers list as authorized: all of them, for there is no authorizer. Kafka's `AclOperation`."""
+"""The operations that there are for a resource, which answers list as authorized.
+
+The handlers name all of them; where there is an authorizer, `authorization.py` leaves those that the client may do.
+"""
 
 from __future__ import annotations
 
-import enum
 from typing import Final
 
-
-class Operation(enum.IntEnum):
-    """The wire values."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-
+from kafka_share.broker.security.acls import AclOperation
 
 GROUP_OPERATIONS: Final = frozenset(
     (
-        Operation.READ,
-        Operation.DELETE,
-        Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
+        AclOperation.READ,
+        AclOperation.DELETE,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
     )
 )
-TOPIC_OPERATIONS: Final = GROUP_OPERATIONS | {Operation.WRITE, Operation.CREATE, Operation.ALTER}
+TOPIC_OPERATIONS: Final = GROUP_OPERATIONS | {AclOperation.WRITE, AclOperation.CREATE, AclOperation.ALTER}
+CLUSTER_OPERATIONS: Final = frozenset(
+    (
+        AclOperation.CREATE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.CLUSTER_ACTION,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+        AclOperation.IDEMPOTENT_WRITE,
+    )
+)
 
 GROUP_OPERATION_BITS: Final = sum(1 << operation for operation in sorted(GROUP_OPERATIONS))
 """The same as Kafka's bit field."""

@@ -5,7 +5,8 @@
   ShareAcknowledge.
 - A topic id that no topic has fails a ShareFetch as a whole (Kafka 4.1 to 4.3), a ShareAcknowledge for its partitions.
 - Partitions without a leader error carry the leader 0/0, as real brokers send it; records are empty, never null.
-- Not there: authorization, quotas.
+- A topic that the client may not read is TOPIC_AUTHORIZATION_FAILED in its partitions, as of this request.
+- Not there: quotas.
 """
 
 from __future__ import annotations
@@ -84,7 +85,6 @@ def handle_share_fetch(
         return _failed_fetch(refusal.code)
     node.fetch(
         ShareFetch(
-            context=context,
             acknowledge=acknowledge,
             named=[_key(topic.topic_id, one.partition_index) for topic in request.topics for one in topic.partitions],
             forgotten=[
@@ -130,7 +130,7 @@ def _acknowledge(
         raise Refusal(UnsupportedVersionError, "share groups are switched off")
     has_renewals = context.api_version >= _RENEW_SINCE_VERSION
     return ShareAcknowledge(
-        # The place for authorization: READ on the group, else GROUP_AUTHORIZATION_FAILED for the request.
+        context=context,
         owner=_owner(request, cluster.behaviour),
         epoch=request.share_session_epoch,
         batches={

@@ -92,19 +92,18 @@ def _add(
     asked = [
         (topic.name, index, _partition(cluster, topic.name, index)) for topic in topics for index in topic.partitions
     ]
+    found = [(name, index, partition) for name, index, partition in asked if partition is not None]
+    if len(found) < len(asked):
+        missing, others = UnknownTopicOrPartitionError.code, ErrorCode.OPERATION_NOT_ATTEMPTED
+        return {(name, index): missing if partition is None else others for name, index, partition in asked}
     try:
         transaction = _owned(cluster, context, transactional_id, producer)
     except Refusal as refusal:
         return {(name, index): _code(context, refusal) for name, index, _ in asked}
     codes: _Codes = {}
-    missing = any(partition is None for _, _, partition in asked)
-    for name, index, partition in asked:
+    for name, index, partition in found:
         code = 0
-        if partition is None:
-            code = UnknownTopicOrPartitionError.code
-        elif missing:
-            code = ErrorCode.OPERATION_NOT_ATTEMPTED
-        elif not verify_only:
+        if not verify_only:
             cluster.transactions.add_partition(transaction, partition, now_ms)
         elif (partition.topic_id, index) not in transaction.partitions:
             code = ErrorCode.INVALID_TXN_STATE

@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING, Any, Final
 
+from kafka_share.broker.security.authorizer import Authorizer
 from kafka_share.broker.security.passwords import Passwords
 from kafka_share.broker.security.sasl import Sasl
 from kafka_share.broker.security.scram import ScramCredential, ScramMechanism
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from kafka_share.broker.security.scram_users import ScramUsers
+    from kafka_share.broker.cluster import Cluster
     from kafka_share.broker.security.settings import Security
 
 _SALT_BYTES: Final = 16
@@ -53,10 +54,17 @@ class Guard:
             for mechanism in ScramMechanism
         ]
 
-    def add_users(self, scram_users: ScramUsers) -> None:
-        """Give a new cluster its users."""
+    def instruct(self, cluster: Cluster) -> None:
+        """Give a new cluster its users, its ACLs and its authorizer."""
         for name, mechanism, credential in self._credentials:
-            scram_users.put(name, mechanism, credential)
+            cluster.scram_users.put(name, mechanism, credential)
+        security = self._security
+        if security.authorizes:
+            for acl in security.acls or ():
+                cluster.acls.add(acl)
+            cluster.authorizer = Authorizer(
+                cluster.acls, security.super_users, allow_without_acls=security.allow_without_acls
+            )
 
     def client_settings(self, user: str | None, mechanism: str | None) -> dict[str, Any]:
         """What a client has to be told besides the address. Raises `InvalidArgumentError`."""

@@ -1,7 +1,8 @@
 """`Security`: what a `ReferenceBroker` asks of its clients, in one value.
 
 Users make it; `ReferenceBroker` turns it into the TLS and the SASL of its server. Settings that Kafka has names for
-(`sasl.enabled.mechanisms`, `connections.max.reauth.ms`, …) are broker settings, and not here.
+(`sasl.enabled.mechanisms`, `connections.max.reauth.ms`, …) and that may change while the broker runs are broker
+settings, and not here.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import attrs
 from kafka_share.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from kafka_share.broker.security.acls import Acl
     from kafka_share.broker.security.tokens import TokenValidator
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -38,6 +40,19 @@ def _auth(value: ClientAuth | str) -> ClientAuth:
         raise ConfigurationError(f"client_auth is one of {choices}, not {value!r}") from None
 
 
+def _acls(values: Iterable[Acl] | None) -> Sequence[Acl] | None:
+    return None if values is None else tuple(values)
+
+
+def _principals(values: Iterable[str]) -> frozenset[str]:
+    if isinstance(values, str):
+        raise ConfigurationError(f"super_users is a list of principals, not {values!r}")
+    wrong = [value for value in values if ":" not in value]
+    if wrong:
+        raise ConfigurationError(f'a principal is written as "User:alice", not {wrong[0]!r}')
+    return frozenset(values)
+
+
 @attrs.frozen
 class TlsFiles:
     """PEM files: the broker's certificate with its chain, its key, and the authority of clients' certificates."""
@@ -52,13 +67,18 @@ class Security:
     """`protocol` is one of Kafka's: SSL, SASL_PLAINTEXT, SASL_SSL, or PLAINTEXT.
 
     `users` are names with passwords, for PLAIN and for SCRAM; `oauth` judges the tokens of OAUTHBEARER, and enables it.
-    Without `tls` a protocol with TLS has certificates that are made for this broker and thrown away with it (extra
-    `broker-tls`). With `client_auth="required"` clients have to show a certificate. Raises `ConfigurationError`.
+    With `acls` or `super_users` (principals such as "User:admin") clients may do only what these allow; what no ACL
+    covers is denied, unless `allow_without_acls`. Without `tls` a protocol with TLS has certificates that are made for
+    this broker and thrown away with it (extra `broker-tls`). With `client_auth="required"` clients have to show a
+    certificate. Raises `ConfigurationError`.
     """
 
     protocol: str
     users: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     oauth: TokenValidator | None = attrs.field(default=None, kw_only=True)
+    acls: Sequence[Acl] | None = attrs.field(default=None, kw_only=True, converter=_acls)
+    super_users: frozenset[str] = attrs.field(default=frozenset(), kw_only=True, converter=_principals)
+    allow_without_acls: bool = attrs.field(default=False, kw_only=True)
     tls: TlsFiles | None = attrs.field(default=None, kw_only=True)
     client_auth: ClientAuth = attrs.field(default=ClientAuth.NONE, kw_only=True, converter=_auth)
 
@@ -72,8 +92,15 @@ class Security:
         wants_authority = self.client_auth is not ClientAuth.NONE and self.tls is not None
         if wants_authority and self.tls is not None and self.tls.authority is None:
             raise ConfigurationError("clients' certificates cannot be verified without an authority")
+        if self.allow_without_acls and not self.authorizes:
+            raise ConfigurationError("without acls or super_users everybody may do everything")
         if any(not name or not password for name, password in self.users.items()):
             raise ConfigurationError("users have a name and a password")
+
+    @property
+    def authorizes(self) -> bool:
+        """Whether clients may do only what they are allowed to."""
+        return self.acls is not None or bool(self.super_users)
 
     @property
     def uses_sasl(self) -> bool:

@@ -16,6 +16,7 @@ from kafka_share.errors import (
     GroupIdNotFoundError,
     InvalidRequestError,
     NotLeaderOrFollowerError,
+    TopicAuthorizationFailedError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
@@ -89,10 +90,11 @@ class Acknowledging:
         """The share partition, None if nothing is acknowledged in it. Raises `Refusal`."""
         if self._view.topic_name(partition.topic_id) is None:
             raise Refusal(UnknownTopicIdError, "no topic has this id")
+        require_well_formed(batches, asked.highest_type, renewal=asked.is_renewal)
+        if not self._view.may_read(asked.context, partition.topic_id):
+            raise Refusal(TopicAuthorizationFailedError, "the client may not read this topic")
         if not batches:
             return None
-        require_well_formed(batches, asked.highest_type, renewal=asked.is_renewal)
-        # The place for authorization: READ on the topic, else TOPIC_AUTHORIZATION_FAILED for the partition.
         found = self._partitions.find(asked.owner.group_id, partition)
         if found is None or self._view.partition(*partition) is None:
             raise Refusal(UnknownTopicOrPartitionError, "the share partition is not loaded on this node")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from kafka_share.broker.configs.configs import GroupSettings
+    from kafka_share.broker.events import RequestContext
     from kafka_share.broker.storage.log import PartitionLog
     from kafka_share.records import Node
 
@@ -48,6 +49,9 @@ class ClusterView(Protocol):
 
     def partition(self, topic_id: UUID, partition: int) -> PartitionView | None:
         """None if there is no such topic or no such partition."""
+
+    def may_read(self, context: RequestContext, topic_id: UUID) -> bool:
+        """Whether the client of a request may read the topic; True for one that does not exist."""
 
     def node(self, node_id: int) -> Node | None:
         """The address that clients reach a node at, None if it is not part of the cluster."""

@@ -45,6 +45,8 @@ Acknowledgements: TypeAlias = "Mapping[PartitionKey, Sequence[AcknowledgementBat
 class ShareAcknowledge:
     """The half of a request that acknowledges. `epoch` is that of the share session."""
 
+    context: RequestContext
+    """Whose request it is, and where its answer goes."""
     owner: SessionKey
     epoch: int
     batches: Acknowledgements
@@ -63,8 +65,6 @@ class ShareAcknowledge:
 class ShareFetch:
     """A ShareFetch, with what it acknowledges on the way."""
 
-    context: RequestContext
-    """Where the answer goes."""
     acknowledge: ShareAcknowledge
     named: Sequence[PartitionKey]
     """In the order of the request; may hold one twice."""
@@ -76,6 +76,10 @@ class ShareFetch:
     batch_size: int
     acquire_mode: int
     """May be a number that is no `AcquireMode`."""
+
+    @property
+    def context(self) -> RequestContext:
+        return self.acknowledge.context
 
     @property
     def owner(self) -> SessionKey:

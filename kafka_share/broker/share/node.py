@@ -30,6 +30,7 @@ from kafka_share.errors import (
     InvalidShareSessionEpochError,
     NotLeaderOrFollowerError,
     ShareSessionLimitReachedError,
+    TopicAuthorizationFailedError,
     UnknownServerError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
@@ -250,7 +251,9 @@ class ShareNode:
         """Those that exist; the others fail, and a topic id that nobody knows may fail the whole fetch."""
         known = []
         for partition in partitions:
-            # The place for authorization: READ on the topic, else TOPIC_AUTHORIZATION_FAILED for the partition.
+            if not self._view.may_read(fetch.context, partition.topic_id):
+                fetch.fail(partition, TopicAuthorizationFailedError.code)
+                continue
             found = self._view.partition(*partition)
             if found is not None:
                 known.append((partition, found))

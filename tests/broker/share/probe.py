@@ -50,6 +50,7 @@ class FakeCluster:
         self.partitions: dict[tuple[UUID, int], FakePartition] = {}
         self.settings: dict[str, GroupSettings] = {}
         self.enabled = True
+        self.forbidden: set[UUID] = set()
         self.session_limit = 2_000
         self.behaviour = behaviour
         self.share_nodes: dict[int, ShareNode] = {}
@@ -68,6 +69,9 @@ class FakeCluster:
 
     def share_enabled(self) -> bool:
         return self.enabled
+
+    def may_read(self, context: RequestContext, topic_id: UUID) -> bool:
+        return topic_id not in self.forbidden
 
     def max_share_sessions(self) -> int:
         return self.session_limit
