@@ -38,10 +38,10 @@ import kafka_share.broker
 import kafka_share.opentelemetry
 from kafka_share import AsyncShareAdmin, KafkaShareAdmin, KafkaShareConsumer, ShareRecord, admin_values
 from kafka_share.broker import ReferenceBroker
+from kafka_share.broker.configs.broker_settings import EMBEDDED_DEFAULTS as DIFFERENT_DEFAULTS
 from kafka_share.broker.configs.config_keys import BROKER_KEYS, GROUP_KEYS, MECHANISMS, TOPIC_KEYS, ConfigKey
 from kafka_share.broker.kafka_version import advertised_versions
 from kafka_share.broker.metrics import METRICS as BROKER_METRICS
-from kafka_share.broker.reference_broker import EMBEDDED_DEFAULTS as DIFFERENT_DEFAULTS
 from kafka_share.cli.broker import main as broker_command
 from kafka_share.cli.broker_metrics import prometheus_name
 from kafka_share.cli.console.command import main as console_command

@@ -17,7 +17,7 @@ from kafka_share.broker.api_keys import api_key_of
 from kafka_share.broker.client_metrics import MetricsSubscription
 from kafka_share.broker.clock import BrokerClock
 from kafka_share.broker.cluster import Cluster
-from kafka_share.broker.configs.config_keys import BROKER_KEYS
+from kafka_share.broker.configs.broker_settings import broker_settings, config_text
 from kafka_share.broker.configs.configs import ConfigRefusedError, ResourceType
 from kafka_share.broker.durability.fsync_policy import DEFAULT_INTERVAL_MS, fsync_policy
 from kafka_share.broker.durability.held_answers import HeldAnswers
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from kafka_share.broker.events import Message, RequestContext
     from kafka_share.broker.faults import FaultPlan
     from kafka_share.broker.inspection import SharePartitionSnapshot
-    from kafka_share.broker.kafka_version import Behaviour
     from kafka_share.broker.record_input import Data, HeadersInput, RecordInput, Written
     from kafka_share.broker.security.acls import Acl, Acls
     from kafka_share.broker.storage.topics import Partition, Topic
@@ -64,15 +63,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_NODES: Final = 16
-EMBEDDED_DEFAULTS: Final = {
-    "group.share.assignment.interval.ms": "0",
-    "group.consumer.assignment.interval.ms": "0",
-    "group.initial.rebalance.delay.ms": "0",
-    "log.retention.ms": "-1",
-}
-"""Where this broker differs from Kafka unless it is configured otherwise: a member gets its assignment as soon as it
-can be computed, also when another one joined its share or consumer group within the same second, the first member of a
-classic group does not wait three seconds for others, and records stay, whatever their timestamps are."""
 
 
 class ReferenceBroker:
@@ -120,7 +110,7 @@ class ReferenceBroker:
         self._new_cluster = partial(
             Cluster,
             range(1, nodes + 1),
-            config=_settings(nodes, config or {}, behaviour),
+            config=broker_settings(nodes, config or {}, behaviour),
             cluster_id=str(UUID(int=random.getrandbits(128), version=4)),
             random=random,
             share_version=share_version,
@@ -411,7 +401,7 @@ class ReferenceBroker:
         `set_group_config("g", share_auto_offset_reset="earliest")` and `set_group_config("g",
         {"share.auto.offset.reset": "earliest"})` are the same. Raises `ConfigurationError`; then nothing changed.
         """
-        values = {name.replace("_", "."): _text(value) for name, value in {**(config or {}), **keys}.items()}
+        values = {name.replace("_", "."): config_text(value) for name, value in {**(config or {}), **keys}.items()}
         self._call(lambda: self._cluster.configs.set_values(ResourceType.GROUP, group, values))
 
     def group_config(self, group: str) -> dict[str, str]:
@@ -420,7 +410,7 @@ class ReferenceBroker:
 
     def set_broker_config(self, config: Mapping[str, str | int | bool]) -> None:
         """Change broker settings while it runs. Raises `ConfigurationError`; then nothing changed."""
-        values = {name: _text(value) for name, value in config.items()}
+        values = {name: config_text(value) for name, value in config.items()}
         self._call(lambda: self._cluster.configs.set_values(ResourceType.BROKER, "", values))
 
     def acls(self) -> list[Acl]:
@@ -585,19 +575,3 @@ class ReferenceBroker:
                 f"topic {topic!r} has the partitions 0 to {len(found.partitions) - 1}, no {index}"
             )
         return partition
-
-
-def _settings(nodes: int, config: Mapping[str, str | int | bool], behaviour: Behaviour) -> dict[str, str]:
-    """The static broker settings. Kafka's own default, asked for by name, counts as not set, as it would in Kafka."""
-    defaults = {name: value for name, value in EMBEDDED_DEFAULTS.items() if name not in behaviour.absent_config_keys}
-    settings = {**defaults, "default.replication.factor": str(min(nodes, 3))}
-    settings.update({name: _text(value) for name, value in config.items()})
-    for name in defaults:
-        if settings[name] == BROKER_KEYS[name].default:
-            del settings[name]
-    return settings
-
-
-def _text(value: str | int | bool) -> str:
-    """A configuration value as Kafka writes it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)

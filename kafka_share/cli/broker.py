@@ -18,10 +18,11 @@ from typing import Any, Final
 import click
 
 from kafka_share._version import VERSION
+from kafka_share.broker.configs.broker_settings import EMBEDDED_DEFAULTS
 from kafka_share.broker.configs.config_keys import BROKER_KEYS
 from kafka_share.broker.durability.fsync_policy import DEFAULT_INTERVAL_MS, FSYNC_CLASSES, MAX_INTERVAL_MS
 from kafka_share.broker.kafka_version import BEHAVIOURS, DEFAULT_VERSION
-from kafka_share.broker.reference_broker import EMBEDDED_DEFAULTS, MAX_NODES, ReferenceBroker
+from kafka_share.broker.reference_broker import MAX_NODES, ReferenceBroker
 from kafka_share.cli.broker_page.server import page_server
 from kafka_share.cli.endings import ToolFailedError
 from kafka_share.cli.front import tool_command

@@ -11,6 +11,7 @@ from kafka_share.broker.cluster import Cluster
 from kafka_share.broker.durability.cluster_state import ELSEWHERE, ENTRIES
 from kafka_share.broker.durability.journal import JOURNAL_FOLDER
 from kafka_share.broker.durability.persistence import Persistence
+from kafka_share.broker.security.acls import Acl
 from kafka_share.broker.security.scram import ScramCredential, ScramMechanism
 from kafka_share.broker.storage.producer_ids import BLOCK
 from kafka_share.broker.storage.producers import SequenceVerdict
@@ -99,6 +100,18 @@ def test_users_are_known_and_those_that_were_removed_are_not() -> None:
     assert users.find("alice", mechanism) == credential
     users.remove("bob", mechanism)
     assert restarts.again().scram_users.names() == ["alice"]
+
+
+def test_acls_are_known_and_those_that_were_removed_are_not() -> None:
+    restarts = Restarts()
+    kept = Acl('User:"a|b', "read", "topic", "ord", pattern="prefixed", permission="deny", host="10.0.0.1")
+    gone = Acl("User:bob", "all", "cluster")
+    for acl in (kept, gone):
+        restarts.cluster.acls.add(acl)
+    acls = restarts.again().acls
+    assert list(acls) == [kept, gone]
+    acls.remove(gone)
+    assert list(restarts.again().acls) == [kept]
 
 
 def test_a_repeated_batch_is_known_and_open_transactions_are_open() -> None:
