@@ -507,7 +507,9 @@ def allowed_values(key: ConfigKey) -> str:
         return f"{key.low}…" if key.high in (2**31 - 1, 2**63 - 1) else limits
     if key.choices or key.name == "sasl.enabled.mechanisms":
         return ", ".join(key.choices or MECHANISMS)
-    return "true, false" if key.type.name == "BOOLEAN" else "latest, earliest, by_duration:…"
+    if key.type.name == "BOOLEAN":
+        return "true, false"
+    return "latest, earliest, by_duration:…" if key.default == "latest" else "any text"
 
 
 def test_the_grace_of_the_deployment_is_longer_than_the_drain_of_its_program() -> None:

@@ -37,6 +37,7 @@ from kafka_share.broker.storage.producer_ids import ProducerIds
 from kafka_share.broker.storage.retention import Retention
 from kafka_share.broker.storage.topics import SHARE_GROUP_STATE, Topics
 from kafka_share.errors import (
+    ConfigurationError,
     CoordinatorNotAvailableError,
     FencedLeaderEpochError,
     LeaderNotAvailableError,
@@ -90,8 +91,13 @@ class Cluster:
     ) -> None:
         self.cluster_id = cluster_id
         self.behaviour = behaviour
+        if not 0 <= share_version <= behaviour.max_share_version:
+            raise ConfigurationError(
+                f"share.version of Kafka {behaviour.version} is 0 to {behaviour.max_share_version}, not {share_version}"
+            )
         self.share_version = share_version
         self.configs: Configs = Configs(config, behaviour, only_node=str(node_ids[0]) if len(node_ids) == 1 else None)
+        self.configs.allow_dead_letters(allowed=share_version > 1)
         self.api_versions: dict[int, tuple[int, int]] = advertised_versions(behaviour)
         self.scram_users: ScramUsers = ScramUsers()
         self.acls: Acls = Acls()

@@ -34,6 +34,17 @@ class NegativeEpochs(enum.Enum):
     """INVALID_REQUEST."""
 
 
+_SINCE_4_4: Final = frozenset(
+    (
+        "errors.deadletterqueue.topic.name",
+        "errors.deadletterqueue.copy.record.enable",
+        "errors.deadletterqueue.group.enable",
+        "errors.deadletterqueue.auto.create.topics.enable",
+        "errors.deadletterqueue.topic.name.prefix",
+    )
+)
+
+
 @attrs.frozen(kw_only=True)
 class Behaviour:
     """How a Kafka of one minor version behaves. The defaults are Kafka 4.3."""
@@ -42,6 +53,8 @@ class Behaviour:
 
     # ---- the protocol
 
+    max_share_version: int = 1
+    """The highest level of the feature share.version: 2 brings dead-letter queues (KIP-1191)."""
     api_versions: Mapping[ApiKey, tuple[int, int]] = MappingProxyType({})
     """API -> lowest and highest version, where they are not those of 4.3. 4.4 also has ApiVersions 5 and
     DeleteGroups 3, which our schemas do not have: they are not offered."""
@@ -52,8 +65,8 @@ class Behaviour:
 
     # ---- configuration
 
-    absent_config_keys: frozenset[str] = frozenset()
-    """Keys of brokers and groups that came later."""
+    absent_config_keys: frozenset[str] = _SINCE_4_4
+    """Keys of brokers, groups and topics that came later."""
     describes_broker_layers: bool = True
     """DescribeConfigs of a group shows where a value that is not the group's own comes from. Without: it is the
     default, under the group key's own name."""
@@ -125,7 +138,7 @@ class Behaviour:
     """A written batch that ends before it begins is UNKNOWN_SERVER_ERROR."""
 
 
-_SINCE_4_3: Final = frozenset(
+_SINCE_4_3: Final = _SINCE_4_4 | frozenset(
     (
         "share.delivery.count.limit",
         "share.partition.max.record.locks",
@@ -198,6 +211,8 @@ KAFKA_4_2: Final = Behaviour(
 KAFKA_4_3: Final = Behaviour(version="4.3")
 KAFKA_4_4: Final = Behaviour(
     version="4.4",
+    max_share_version=2,
+    absent_config_keys=frozenset(),
     assigns_empty_groups=True,
     later_partitions_start_at_zero=True,
     unknown_topics_fail_fetches=False,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafka_share.broker import dead_letter_topics
 from kafka_share.broker.api_keys import ApiKey
 from kafka_share.broker.events import ConnectionClosed, Reply, RequestArrived
 from kafka_share.broker.handlers import classic_group, fetch, share_fetch
@@ -74,9 +75,9 @@ class BrokerMachine:
         cluster.retention.poll(now_ms)
         for context, waited in cluster.classic_groups.poll(now_ms):
             self._replies.append(Reply(context, classic_group.answer(context, waited)))
-        for node in cluster.share_nodes.values():
-            for result in node.poll(now_ms):
-                self._replies.append(Reply(result.context, share_fetch.fetch_answer(cluster, result)))
+        self._poll_share_nodes(now_ms)
+        while self._write_dead_letters(now_ms):
+            self._poll_share_nodes(now_ms)
         for delayed in cluster.fetches.take_due(now_ms):
             self._replies.append(Reply(delayed.context, fetch.answer(cluster, delayed.context, delayed.request)))
         produced = cluster.produces.poll(now_ms)
@@ -89,6 +90,21 @@ class BrokerMachine:
                 if clearance is not None:
                     clearance.finish(reply.response)
         return replies
+
+    def _write_dead_letters(self, now_ms: int) -> bool:
+        """Write the dead letters of all nodes; returns whether there were any."""
+        found = False
+        for node in self.cluster.share_nodes.values():
+            for partition, letter in node.take_dead_letters():
+                found = True
+                dead_letter_topics.write(self.cluster, letter, now_ms)
+                node.buried(partition, letter, now_ms)
+        return found
+
+    def _poll_share_nodes(self, now_ms: int) -> None:
+        for node in self.cluster.share_nodes.values():
+            for result in node.poll(now_ms):
+                self._replies.append(Reply(result.context, share_fetch.fetch_answer(self.cluster, result)))
 
     def wake_at_ms(self) -> int | None:
         """When `poll` has to run even if nothing happens."""

@@ -88,8 +88,8 @@ Exit codes:
     "--share-version",
     default=1,
     show_default=True,
-    type=click.IntRange(0, 1),
-    help="Level of the feature share.version; 0 switches share groups off.",
+    type=click.IntRange(0, 2),
+    help="Level of the feature share.version; 0 switches share groups off, 2 (Kafka 4.4) has dead-letter queues.",
 )
 @click.option(
     "--kafka-version",

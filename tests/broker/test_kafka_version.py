@@ -157,7 +157,7 @@ def test_group_keys_of_4_3_are_unknown_when_the_version_is_older(version: str, e
     assert World(kafka_version=version).ask(request).responses[0].error_code == expected
 
 
-@each_version(7, 7, 12, 12)
+@each_version(7, 7, 12, 14)
 def test_groups_are_described_with_the_keys_that_the_version_has(version: str, expected: int) -> None:
     assert len(_described(World(kafka_version=version))) == expected
 

@@ -43,6 +43,11 @@ _PASSWORD_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 MECHANISMS: Final = (*_PASSWORD_MECHANISMS, "OAUTHBEARER")
 
 
+def _dead_letter_topic(text: str) -> None:
+    if text.startswith("__"):
+        raise ValueError("the name of a dead-letter topic cannot begin with __")
+
+
 def _mechanisms(text: str) -> None:
     if not text or any(name.strip() not in MECHANISMS for name in text.split(",")):
         raise ValueError(f"it must be one or more of {', '.join(MECHANISMS)}")
@@ -218,6 +223,8 @@ BROKER_KEYS: Final = _table(
     _int("connections.max.reauth.ms", 0, 0),
     _int("connection.failed.authentication.delay.ms", 100, 0),
     _int("sasl.server.max.receive.size", 524_288, 1),
+    _flag("errors.deadletterqueue.auto.create.topics.enable", is_dynamic=True),
+    ConfigKey("errors.deadletterqueue.topic.name.prefix", ConfigType.STRING, "dlq.", is_dynamic=True),
 )
 """Keys of a broker (`--config`, resource type 4)."""
 
@@ -239,6 +246,8 @@ GROUP_KEYS: Final = _table(
         choices=("read_uncommitted", "read_committed"),
     ),
     _flag("share.renew.acknowledge.enable", "true"),
+    ConfigKey("errors.deadletterqueue.topic.name", ConfigType.STRING, "", check=_dead_letter_topic),
+    _flag("errors.deadletterqueue.copy.record.enable"),
 )
 """Keys of a group (resource type 32), which may be set before anybody knows of which type it will be."""
 
@@ -294,6 +303,7 @@ TOPIC_KEYS: Final = _table(
     _long("segment.ms", 604_800_000, 1, "log.roll.ms"),
     ConfigKey("compression.type", ConfigType.STRING, "producer", choices=("producer",)),
     ConfigKey("remote.storage.enable", ConfigType.BOOLEAN, "false", choices=("false",)),
+    _flag("errors.deadletterqueue.group.enable"),
     _int("min.insync.replicas", 1, 1, has_effect=False),
     ConfigKey("compression.gzip.level", ConfigType.INT, "-1", check=_gzip_level, has_effect=False),
     _unused_int("compression.lz4.level", 9, 1, 17),

@@ -124,6 +124,9 @@ class GroupSettings:
     auto_offset_reset: str = "latest"
     """"latest", "earliest", or "by_duration:" and an ISO-8601 duration."""
     read_committed: bool = False
+    dead_letter_topic: str = ""
+    """Where records go that were rejected, or delivered too often (KIP-1191); "" for nowhere."""
+    copies_dead_letters: bool = False
 
 
 @attrs.frozen
@@ -147,6 +150,7 @@ class Configs:
     ) -> None:
         self._behaviour = behaviour
         self._only_node = only_node
+        self._has_dead_letters = False
         broker_keys = self.keys(ResourceType.BROKER)
         for name, value in static.items():
             if name not in broker_keys:
@@ -165,6 +169,11 @@ class Configs:
     def keys(self, kind: ResourceType) -> Mapping[str, ConfigKey]:
         """The keys that a resource of this type has in this version of Kafka."""
         return {name: key for name, key in _KEYS[kind].items() if name not in self._behaviour.absent_config_keys}
+
+    def allow_dead_letters(self, *, allowed: bool) -> None:
+        """Whether groups may have dead-letter queues: it takes the feature share.version 2."""
+        self._has_dead_letters = allowed
+        self._settings.clear()
 
     # ---- broker values
 
@@ -358,6 +367,8 @@ class Configs:
             assignment_interval_ms=self._assignment_interval_ms(group, "share"),
             auto_offset_reset=text("share.auto.offset.reset"),
             read_committed=text("share.isolation.level") == "read_committed",
+            dead_letter_topic=text("errors.deadletterqueue.topic.name") if self._has_dead_letters else "",
+            copies_dead_letters=text("errors.deadletterqueue.copy.record.enable").strip().lower() == "true",
         )
 
     def consumer_settings(self, group: str) -> ConsumerGroupSettings:

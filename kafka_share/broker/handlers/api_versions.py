@@ -1,7 +1,7 @@
 """ApiVersions (18): what this broker can do.
 
 - The list is the handler table, cut to what the chosen version of Kafka offers.
-- Feature `share.version`: supported 0 to 1, finalized at the cluster's level (left out at level 0).
+- Feature `share.version`: supported 0 to 1 (4.4: 2), finalized at the cluster's level (left out at level 0).
 - An unsupported version of ApiVersions itself is answered with a version 0 body and UNSUPPORTED_VERSION; the server
   does that, since such a request cannot be decoded.
 """
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from kafka_share.broker.events import RequestContext
 
 SHARE_VERSION = "share.version"
-MAX_SHARE_VERSION = 1
 
 
 def handle(cluster: Cluster, context: RequestContext, request: ApiVersionsRequest, now_ms: int) -> ApiVersionsResponse:
@@ -33,7 +32,9 @@ def handle(cluster: Cluster, context: RequestContext, request: ApiVersionsReques
     return ApiVersionsResponse(
         api_keys=_api_keys(cluster.api_versions),
         supported_features=[
-            ApiVersionsResponse.SupportedFeatureKey(name=SHARE_VERSION, min_version=0, max_version=MAX_SHARE_VERSION)
+            ApiVersionsResponse.SupportedFeatureKey(
+                name=SHARE_VERSION, min_version=0, max_version=cluster.behaviour.max_share_version
+            )
         ],
         finalized_features_epoch=0,
         finalized_features=finalized,

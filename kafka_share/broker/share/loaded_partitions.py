@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from kafka_share.broker.kafka_version import Behaviour
     from kafka_share.broker.share.cluster_view import ClusterView, PartitionView
+    from kafka_share.broker.share.dead_letter import DeadLetter
     from kafka_share.broker.share.sessions import PartitionKey
     from kafka_share.broker.share.share_coordinator import ShareCoordinator
     from kafka_share.broker.storage.log import PartitionLog
@@ -38,6 +39,8 @@ class LoadedPartitions:
         self._partitions: dict[StateKey, SharePartition] = {}
         self._lock_ends: Deadlines[StateKey] = Deadlines()
         """For each share partition a time that is not later than the end of its first lock."""
+        self.dead_letters: list[tuple[SharePartition, DeadLetter]] = []
+        """Those that wait to be written."""
 
     def __iter__(self) -> Iterator[SharePartition]:
         """A copy: partitions may go while one walks over them."""
@@ -56,6 +59,7 @@ class LoadedPartitions:
             lambda: view.group_settings(group_id),
             self._behaviour,
             first_lock_starts=lambda at_ms: self._first_lock_starts(key, at_ms),
+            bury=lambda letter: self.dead_letters.append((made, letter)),
         )
         return made
 

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from kafka_share.broker.kafka_version import Behaviour
     from kafka_share.broker.share.cluster_view import ClusterView, PartitionView
+    from kafka_share.broker.share.dead_letter import DeadLetter
     from kafka_share.broker.share.exchange import Outcome, ShareAcknowledge, ShareFetch
     from kafka_share.broker.share.partition import SharePartition
     from kafka_share.broker.share.sessions import SessionKey, ShareSession
@@ -326,6 +327,19 @@ class ShareNode:
     def _answer(self, result: FetchResult) -> None:
         if result.context.connection_id not in self._closing:
             self._results.append(result)
+
+    # ---- dead letters
+
+    def take_dead_letters(self) -> list[tuple[SharePartition, DeadLetter]]:
+        """The dead letters to be written; `buried` has to follow for each."""
+        letters, self._partitions.dead_letters = self._partitions.dead_letters, []
+        return letters
+
+    def buried(self, partition: SharePartition, letter: DeadLetter, now_ms: int) -> None:
+        """The dead letter was written, or cannot be."""
+        if partition.buried(letter):
+            self._delayed.look_again(partition, now_ms)
+            self._delayed.look_where_fetches_ended(now_ms)
 
     # ---- what happens to partitions
 

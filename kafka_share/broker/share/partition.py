@@ -20,9 +20,11 @@ import attrs
 
 from kafka_share.broker.kafka_version import KAFKA_4_3
 from kafka_share.broker.refusals import Refusal, RequestFailedError, as_share_error
+from kafka_share.broker.share.dead_letter import DeadLetter, Reason
 from kafka_share.broker.share.record_state import (
     ACQUIRED,
     ARCHIVED,
+    ARCHIVING,
     AVAILABLE,
     NOBODY,
     InFlightBatch,
@@ -59,7 +61,7 @@ STATE_AFTER: Final = {
 
 
 STORABLE: Final = frozenset(int(state) for state in (AVAILABLE, RecordState.ACKNOWLEDGED, ARCHIVED))
-"""The states that a share partition writes and loads."""
+"""The states that a share partition writes and loads, besides ARCHIVING where there are dead letters."""
 
 
 @attrs.define(eq=False)
@@ -68,14 +70,20 @@ class PendingChange:
 
     window: InFlightWindow
     pieces: list[tuple[int, int, InFlightState]] = attrs.Factory(list)
+    spent: RecordState = ARCHIVED
+    """Where records go that had their last delivery."""
+    letters: list[tuple[int, int, int, Reason]] = attrs.Factory(list)
+    """(first, last, delivery count, reason) of what becomes a dead letter."""
     takes_deliveries_back: bool = False
     """The deliveries that end with this change do not count (Kafka 4.1, for those that a session's end releases)."""
 
     def begin(self, first: int, last: int, state: InFlightState, target: RecordState, limit: int) -> None:
         if self.takes_deliveries_back:
             state.count -= 1
-        state.begin(target, limit)
+        state.begin(target, limit, self.spent)
         self.pieces.append((first, last, state))
+        if state.state is ARCHIVING:
+            self.letters.append((first, last, state.count, Reason.REJECTED if target is ARCHIVING else Reason.SPENT))
         if state.state.is_terminal:
             self.window.finished(first, last)
 
@@ -101,8 +109,12 @@ class SharePartition:
         settings: Callable[[], GroupSettings],
         behaviour: Behaviour = KAFKA_4_3,
         first_lock_starts: Callable[[int], None] | None = None,
+        bury: Callable[[DeadLetter], None] | None = None,
     ) -> None:
-        """`first_lock_starts` is told the end of each lock that ends before all others."""
+        """`first_lock_starts` is told the end of each lock that ends before all others.
+
+        `bury` is given the dead letters of groups that want them; a call of `buried` has to follow for each.
+        """
         self._first_lock_starts = first_lock_starts
         self.key = key
         self.leader_epoch = leader_epoch
@@ -118,6 +130,7 @@ class SharePartition:
         self.batch_sizes: Distribution = Distribution()
         """Of the batches that came into the window."""
         self._coordinator = coordinator
+        self._bury = bury
         self._state_epoch = 0
         self._highest_start = 0
 
@@ -143,7 +156,7 @@ class SharePartition:
         window = self._new_window(start)
         gap_start, end = None, start - 1
         for batch in stored.batches:
-            if batch.first < start or batch.state not in STORABLE:
+            if batch.first < start or batch.state not in self._storable():
                 raise Refusal(UnknownServerError, f"the stored state holds an impossible batch: {batch}")
             if gap_start is None and batch.first > end + 1:
                 gap_start = end + 1
@@ -158,6 +171,18 @@ class SharePartition:
         self.window, self._highest_start = window, window.start_offset
         self._state_epoch = stored.state_epoch
         self.active = True
+        self._bury_again()
+
+    def _storable(self) -> frozenset[int]:
+        return STORABLE | {int(ARCHIVING)} if self.behaviour.max_share_version > 1 else STORABLE
+
+    def _bury_again(self) -> None:
+        """What was ARCHIVING when it was stored gets its dead letter, maybe a second time."""
+        limit = self.settings().delivery_count_limit
+        for batch in self.window.batches:
+            for first, last, state in batch.pieces():
+                if state.state is ARCHIVING:
+                    self._dead(first, last, state.count, Reason.SPENT if state.count >= limit else Reason.REJECTED)
 
     def fence(self) -> None:
         """Not the leader any more, or the group's last session here has gone: nothing can be acquired."""
@@ -171,7 +196,7 @@ class SharePartition:
         Raises `Refusal`: INVALID_RECORD_STATE if an offset is not held by the member, INVALID_REQUEST for offsets
         beyond what was ever acquired. Offsets below the start offset are finished already and succeed.
         """
-        change = PendingChange(self.window)
+        change = PendingChange(self.window, spent=self._spent())
         try:
             for batch in batches:
                 if batch.last >= self.window.start_offset:
@@ -225,7 +250,8 @@ class SharePartition:
     ) -> None:
         settings = self.settings()
         if kind != AcknowledgeType.RENEW:
-            change.begin(first, last, state, STATE_AFTER[kind], settings.delivery_count_limit)
+            target = change.spent if kind == AcknowledgeType.REJECT else STATE_AFTER[kind]
+            change.begin(first, last, state, target, settings.delivery_count_limit)
             return
         if not settings.renew_enabled:
             raise Refusal(InvalidRecordStateError, "the group does not allow acquisition locks to be renewed")
@@ -234,7 +260,11 @@ class SharePartition:
 
     def release(self, member: str) -> PendingChange:
         """Begin to give back everything that `member` holds (its session has ended)."""
-        change = PendingChange(self.window, takes_deliveries_back=self.behaviour.session_end_takes_deliveries_back)
+        change = PendingChange(
+            self.window,
+            spent=self._spent(),
+            takes_deliveries_back=self.behaviour.session_end_takes_deliveries_back,
+        )
         start, limit = self.window.start_offset, self.settings().delivery_count_limit
         for batch in self.window.batches:
             if batch.whole is not None and batch.whole.member == member and batch.first < start <= batch.last:
@@ -270,6 +300,8 @@ class SharePartition:
         for _, _, state in change.pieces:
             state.commit()
         self._note_releases(change)
+        for letter in change.letters:
+            self._dead(*letter)
         return self.window.drop_finished()
 
     def _write(self, batches: Sequence[StateBatch], now_ms: int) -> None:
@@ -286,6 +318,35 @@ class SharePartition:
         except Refusal as refusal:
             raise as_share_error(refusal) from None
 
+    # ---- dead letters
+
+    def _spent(self) -> RecordState:
+        """Where records go that nobody is to get again: archived at once, or after their dead letter."""
+        return ARCHIVING if self._bury is not None and self.settings().dead_letter_topic else ARCHIVED
+
+    def _dead(self, first: int, last: int, delivery_count: int, reason: Reason) -> None:
+        letter = DeadLetter(self.key, first, last, delivery_count, reason)
+        if self._bury is None:
+            self.buried(letter)
+        else:
+            self._bury(letter)
+
+    def buried(self, letter: DeadLetter) -> bool:
+        """The dead letter was written, or cannot be: its records are archived; returns whether the start moved."""
+        batches = []
+        floor = self.window.floor(letter.first)
+        for batch in self.window.between(letter.first if floor is None else floor.first, letter.last):
+            for first, last, state in batch.pieces():
+                if state.state is ARCHIVING and letter.first <= first and last <= letter.last:
+                    state.archive()
+                    self.window.finished(first, last)
+                    batches.append(StateBatch(first, last, int(ARCHIVED), state.count))
+        try:
+            self._write(batches)
+        except Refusal:
+            pass  # what is stored makes it a dead letter again when it is loaded
+        return self.window.drop_finished()
+
     # ---- time and the log
 
     def next_lock_end_at_ms(self) -> int | None:
@@ -297,19 +358,21 @@ class SharePartition:
 
         `advance_start` has to follow, after those who wait for records had their chance: Kafka's order.
         """
-        start, limit = self.window.start_offset, self.settings().delivery_count_limit
+        start, limit, spent = self.window.start_offset, self.settings().delivery_count_limit, self._spent()
         expired = self.window.take_expired(now_ms)
         for first, last, state in expired:
-            state.leave_acquired(ARCHIVED if last < start else AVAILABLE, limit)
+            state.leave_acquired(ARCHIVED if last < start else AVAILABLE, limit, spent)
             self.lock_timeouts += last - first + 1
             if state.state is AVAILABLE:
                 self.window.came_free(first)
-            else:
+            elif state.state is ARCHIVED:
                 self.window.finished(first, last)
             try:
                 self._write([StateBatch(first, last, int(state.state), state.count)], now_ms)
             except Refusal:
                 pass  # the lock has ended all the same; what is stored only lets the delivery be counted again
+            if state.state is ARCHIVING:
+                self._dead(first, last, state.count, Reason.SPENT)
         return bool(expired)
 
     def advance_start(self) -> bool:

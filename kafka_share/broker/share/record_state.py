@@ -8,6 +8,9 @@ then on it has one state per offset, for good. Theory of operation, as KIP-932 d
         '-- release, lock end, session -- ' '---the same with count = limit--------> ARCHIVED
     AVAILABLE --log start moved past it, aborted transaction, hole in the log------> ARCHIVED
 
+With a dead-letter queue (Kafka 4.4) rejected records, and those with count = limit, are ARCHIVING until their dead
+letter is written.
+
 A change that has to be stored first is *pending* until the write has ended: the new state is visible, but the record
 cannot be acquired or acknowledged, and its lock is still there if the write fails.
 """
@@ -27,11 +30,12 @@ NOBODY: Final = ""
 
 
 class RecordState(enum.IntEnum):
-    """Delivery states by their ids on the wire and in the stored state; 3 is Kafka 4.4's ARCHIVING."""
+    """Delivery states by their ids on the wire and in the stored state."""
 
     AVAILABLE = 0
     ACQUIRED = 1
     ACKNOWLEDGED = 2
+    ARCHIVING = 3
     ARCHIVED = 4
 
     @property
@@ -39,7 +43,8 @@ class RecordState(enum.IntEnum):
         return self in (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
 
 
-AVAILABLE, ACQUIRED, ARCHIVED = RecordState.AVAILABLE, RecordState.ACQUIRED, RecordState.ARCHIVED
+AVAILABLE, ACQUIRED = RecordState.AVAILABLE, RecordState.ACQUIRED
+ARCHIVING, ARCHIVED = RecordState.ARCHIVING, RecordState.ARCHIVED
 
 
 @attrs.define
@@ -68,18 +73,18 @@ class InFlightState:
         self.state, self.member, self.lock_expires_at_ms = ACQUIRED, member, lock_expires_at_ms
         self.count += 1
 
-    def leave_acquired(self, state: RecordState, limit: int) -> None:
-        """Leave ACQUIRED for `state`; a record at its delivery limit is archived instead of becoming AVAILABLE."""
+    def leave_acquired(self, state: RecordState, limit: int, spent: RecordState = ARCHIVED) -> None:
+        """Leave ACQUIRED for `state`; a record at its delivery limit goes to `spent` instead of becoming AVAILABLE."""
         assert self.state is ACQUIRED
         if state is AVAILABLE and self.count >= limit:
-            state = ARCHIVED
+            state = spent
         self.state, self.member, self.lock_expires_at_ms = state, NOBODY, None
 
-    def begin(self, state: RecordState, limit: int) -> None:
+    def begin(self, state: RecordState, limit: int, spent: RecordState = ARCHIVED) -> None:
         """As `leave_acquired`, but pending: `commit` or `roll_back` has to follow."""
         assert self.pending_from is None
         member, expires_at_ms = self.member, self.lock_expires_at_ms
-        self.leave_acquired(state, limit)
+        self.leave_acquired(state, limit, spent)
         self.pending_from, self.lock_expires_at_ms = member, expires_at_ms
 
     def commit(self) -> None:
