@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 
+from kafka_share.broker.changes import nobody
 from kafka_share.broker.deadlines import Deadlines
 from kafka_share.broker.refusals import ErrorCode, Refusal
 from kafka_share.errors import InvalidProducerEpochError, InvalidRequestError
@@ -27,6 +28,7 @@ from kafka_share.errors import InvalidProducerEpochError, InvalidRequestError
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from kafka_share.broker.changes import OnChange
     from kafka_share.broker.classic.committed_offsets import CommittedOffsets
     from kafka_share.broker.storage.topics import Partition
 
@@ -72,6 +74,8 @@ class Transaction:
     started_at_ms: int = -1
     """When the present transaction was opened, or the last one; -1 if the producer has had none."""
     partitions: dict[tuple[UUID, int], Partition] = attrs.Factory(dict)
+    begins: dict[tuple[UUID, int], int] = attrs.Factory(dict)
+    """For each partition the end of its log when it was added: markers from there on end this transaction."""
     groups: list[str] = attrs.Factory(list)
     last_end: bool | None = None
     """How the last transaction ended, committed or not, for an EndTxn that is sent again."""
@@ -90,6 +94,8 @@ class Transactions:
         self._view = view
         self._offsets = offsets
         self._by_id: dict[str, Transaction] = {}
+        self.on_change: OnChange = nobody
+        """Called with the transactional id."""
         self._ends: Deadlines[str] = Deadlines()
         """Of the open ones, by id."""
 
@@ -113,6 +119,7 @@ class Transactions:
                 raise Refusal(InvalidRequestError, f"no more than {MAX_TRANSACTIONAL_IDS} transactional ids are held")
             known = Transaction(transactional_id, self._view.next_producer_id(), 0, timeout_ms)
             self._by_id[transactional_id] = known
+            self.on_change(transactional_id)
             return known.producer
         if producer not in (NO_PRODUCER, known.producer):
             raise Refusal(ErrorCode.PRODUCER_FENCED, f"{transactional_id!r} belongs to a newer producer")
@@ -123,6 +130,7 @@ class Transactions:
             known.producer_id, known.epoch = self._next_producer(known)
         known.last_end, known.last_producer = None, NO_PRODUCER
         known.state, known.started_at_ms = TransactionState.EMPTY, -1
+        self.on_change(transactional_id)
         return known.producer
 
     def _next_producer(self, transaction: Transaction) -> tuple[int, int]:
@@ -160,13 +168,18 @@ class Transactions:
     def add_partition(self, transaction: Transaction, partition: Partition, now_ms: int) -> None:
         """The transaction is going to write here."""
         self._open(transaction, now_ms)
-        transaction.partitions[partition.topic_id, partition.partition] = partition
+        key = (partition.topic_id, partition.partition)
+        if key not in transaction.partitions:
+            transaction.partitions[key] = partition
+            transaction.begins[key] = partition.log.high_watermark
+            self.on_change(transaction.id)
 
     def add_group(self, transaction: Transaction, group_id: str, now_ms: int) -> None:
         """The transaction is going to commit offsets of this group."""
         self._open(transaction, now_ms)
         if group_id not in transaction.groups:
             transaction.groups.append(group_id)
+            self.on_change(transaction.id)
 
     def require_writable(
         self, transactional_id: str, producer: tuple[int, int], partition: Partition, *, add: bool, now_ms: int
@@ -211,12 +224,37 @@ class Transactions:
             self._offsets.end_transaction(group_id, before[0], committed=committed)
         transaction.producer_id, transaction.epoch = after
         transaction.partitions.clear()
+        transaction.begins.clear()
         transaction.groups.clear()
         transaction.ends_at_ms = None
         self._ends.discard(transaction.id)
         transaction.last_end = committed
         transaction.state = TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
         transaction.last_producer = before if raise_epoch else NO_PRODUCER
+        self.on_change(transaction.id)
+
+    # ---- what was there before the broker started
+
+    def restore(self, transaction: Transaction) -> None:
+        """Put back a transactional id, with its open transaction if it has one."""
+        self._by_id[transaction.id] = transaction
+        if transaction.ends_at_ms is not None:
+            self._ends.set(transaction.id, transaction.ends_at_ms)
+
+    def end_decided(self, now_ms: int) -> None:
+        """End the transactions that were being ended when the broker was killed: one of their logs has the marker.
+
+        Raises `Refusal`.
+        """
+        for transaction in self._by_id.values():
+            found = (
+                partition.log.ended_since(transaction.producer_id, transaction.begins[key])
+                for key, partition in transaction.partitions.items()
+            )
+            decided = next((end for end in found if end is not None), None)
+            if decided is not None:
+                committed, epoch = decided
+                self._end(transaction, committed=committed, raise_epoch=epoch > transaction.epoch, now_ms=now_ms)
 
     # ---- time and changes
 
@@ -224,7 +262,8 @@ class Transactions:
         """Nothing can be written to the topic any more, markers neither."""
         for transaction in self._by_id.values():
             for key in [key for key in transaction.partitions if key[0] == topic_id]:
-                del transaction.partitions[key]
+                del transaction.partitions[key], transaction.begins[key]
+                self.on_change(transaction.id)
 
     def poll(self, now_ms: int) -> None:
         """Abort the transactions that are open for too long; their producers are fenced."""
@@ -249,6 +288,7 @@ class Transactions:
             assert (transaction.state is TransactionState.ONGOING) == (transaction.ends_at_ms is not None)
             assert transaction.ends_at_ms is not None or not (transaction.partitions or transaction.groups)
             assert transaction.ends_at_ms == self._ends.at_ms(transaction.id)
+            assert transaction.begins.keys() == transaction.partitions.keys()
             for (topic_id, index), partition in transaction.partitions.items():
                 assert partition.owner.partition(index) is partition
                 assert partition.topic_id == topic_id

@@ -13,6 +13,7 @@ from uuid import UUID
 
 import attrs
 
+from kafka_share.broker.classic.transactions import Transaction, TransactionState
 from kafka_share.broker.configs.configs import ResourceType
 from kafka_share.broker.security.acls import Acl
 from kafka_share.broker.security.scram import ScramCredential, ScramMechanism
@@ -105,6 +106,45 @@ def _restore_producer_ids(cluster: Cluster, key: str, entry: Json) -> None:
     cluster.producer_ids.restore(entry)
 
 
+def _transaction(cluster: Cluster, transactional_id: str) -> Json:
+    found = cluster.transactions.find(transactional_id)
+    if found is None:
+        return None
+    return {
+        "producer": list(found.producer),
+        "timeout_ms": found.timeout_ms,
+        "state": found.state.name,
+        "started_at_ms": found.started_at_ms,
+        "ends_at_ms": found.ends_at_ms,
+        "partitions": [[str(topic_id), index, found.begins[topic_id, index]] for topic_id, index in found.partitions],
+        "groups": list(found.groups),
+        "last_end": found.last_end,
+        "last_producer": list(found.last_producer),
+    }
+
+
+def _restore_transaction(cluster: Cluster, transactional_id: str, entry: Json) -> None:
+    producer_id, epoch = entry["producer"]
+    transaction = Transaction(
+        transactional_id,
+        producer_id,
+        epoch,
+        entry["timeout_ms"],
+        ends_at_ms=entry["ends_at_ms"],
+        state=TransactionState[entry["state"]],
+        started_at_ms=entry["started_at_ms"],
+        groups=entry["groups"],
+        last_end=entry["last_end"],
+        last_producer=tuple(entry["last_producer"]),
+    )
+    for topic_id, index, begin in entry["partitions"]:
+        partition = cluster.partition(UUID(topic_id), index)
+        if partition is not None:
+            transaction.partitions[partition.topic_id, index] = partition
+            transaction.begins[partition.topic_id, index] = begin
+    cluster.transactions.restore(transaction)
+
+
 ENTRIES: Final = {
     kind.part: kind
     for kind in (
@@ -113,6 +153,7 @@ ENTRIES: Final = {
         Kind("scram_users", _scram_user, _restore_scram_user),
         Kind("acls", _acl, _restore_acl),
         Kind("producer_ids", _producer_ids, _restore_producer_ids),
+        Kind("transactions", _transaction, _restore_transaction),
     )
 }
 """By the part of the cluster, in the order in which they are put back."""
@@ -136,6 +177,5 @@ ELSEWHERE: Final = {
     "classic_groups": "not kept yet",
     "consumer_groups": "not kept yet",
     "offsets": "not kept yet",
-    "transactions": "not kept yet",
 }
 """Part of the cluster -> what becomes of it."""

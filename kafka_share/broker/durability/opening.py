@@ -32,7 +32,6 @@ def open_cluster(
             persistence = Persistence(disk, cluster_id, nodes)
             cluster = new_cluster(cluster_id=persistence.cluster_id, log_files=persistence.log_files)
             persistence.recover(cluster, now_ms)
-            cluster.load_coordinators(now_ms)
         except (DiskError, Refusal, RemoteProtocolError) as error:
             raise ConfigurationError(f"the data directory cannot be used: {error}") from error
         undo.pop_all()

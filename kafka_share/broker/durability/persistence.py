@@ -73,7 +73,7 @@ class Persistence:
     def recover(self, cluster: Cluster, now_ms: int) -> None:
         """Fill the cluster, which is new and has logs with our files, and follow it from now on.
 
-        Raises `DiskError` and `Refusal`."""
+        Raises `DiskError` and `Refusal`, and `RemoteProtocolError` for records of coordinators that cannot be read."""
         recover(self._journal_log, self._journal_files, 0, now_ms, self._journal.replay)
         for kind in ENTRIES.values():
             for which, entry in self._journal.entries(kind.part).items():
@@ -90,6 +90,8 @@ class Persistence:
         for part in ENTRIES:
             getattr(cluster, part).on_change = partial(self._note, part)
         cluster.retention.log_advanced(now_ms)
+        cluster.load_coordinators(now_ms)
+        cluster.transactions.end_decided(now_ms)
         self.write(now_ms)
         self.sync()
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from kafka_share.broker.storage.log_settings import DEFAULTS
 from kafka_share.broker.storage.segments import Segment, old_segments
 from kafka_share.broker.storage.stored_batch import BatchSpan, StoredBatch
-from kafka_share.broker.storage.transaction_index import TransactionIndex
+from kafka_share.broker.storage.transaction_index import TransactionIndex, is_commit
 from kafka_share.errors import InvalidArgumentError, OffsetOutOfRangeError
 from kafka_share.protocol.record_batches import iter_batches, with_offsets
 from kafka_share.protocol.record_format import MAGIC
@@ -260,6 +260,15 @@ class Log:
     def aborted_ranges(self, first: int, last: int) -> Sequence[tuple[int, int, int]]:
         """See `PartitionLog.aborted_ranges`."""
         return self._transactions.aborted(first, last)
+
+    def ended_since(self, producer_id: int, offset: int) -> tuple[bool, int] | None:
+        """(Whether it was committed, the marker's epoch) of the producer's first transaction that ended at this offset
+        or behind it; None if none did."""
+        for stored in self._batches[bisect_left(self._last_offsets, offset) :]:
+            if stored.is_control and stored.producer_id == producer_id:
+                (batch,) = iter_batches(stored.data)
+                return is_commit(batch), batch.producer_epoch
+        return None
 
     # ---- what goes
 

@@ -32,6 +32,14 @@ def _last(aborted: _Aborted) -> int:
     return aborted.last
 
 
+def is_commit(marker: RecordBatch) -> bool:
+    """How the transaction ended of which this is the marker."""
+    key = marker.records()[0][2]
+    assert key is not None, "a control record has a key"
+    _, kind = _CONTROL_KEY.unpack_from(key)
+    return bool(kind != _ABORT)
+
+
 class TransactionIndex:
     """The transactions of one log."""
 
@@ -59,10 +67,7 @@ class TransactionIndex:
     def ended(self, marker: RecordBatch, last_offset: int, end_offset: int) -> None:
         """A marker was appended, which is the last offset of its transaction. `end_offset` is the log's before it."""
         first = self._open.pop(marker.producer_id, None)
-        key = marker.records()[0][2]
-        assert key is not None, "a control record has a key"
-        _, kind = _CONTROL_KEY.unpack_from(key)
-        if first is not None and kind == _ABORT:
+        if first is not None and not is_commit(marker):
             stable = self.stable_offset(end_offset)
             self._aborted.append(_Aborted(marker.producer_id, first, last_offset, stable))
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
 from broker.cluster_world import START_MS, batch
 from broker.durability.tearing_disk import TearingDisk
 
+from kafka_share.broker.classic.transactions import NO_PRODUCER, TransactionState
 from kafka_share.broker.cluster import Cluster
 from kafka_share.broker.durability.cluster_state import ELSEWHERE, ENTRIES
 from kafka_share.broker.durability.journal import JOURNAL_FOLDER
@@ -132,6 +134,60 @@ def test_a_repeated_batch_is_known_and_open_transactions_are_open() -> None:
     assert again.log.last_stable_offset == 2
     assert list(again.log.aborted_ranges(0, 5)) == [(9, 3, 4)]
     assert again.producers.judge(9, 2, 1, 1)[0] is SequenceVerdict.FENCED
+
+
+def transactional(restarts: Restarts) -> tuple[tuple[int, int], list[Partition]]:
+    """A producer with an open transaction in two partitions, and those; before it, it has committed another."""
+    topic = restarts.cluster.create_topic("t", [[1]] * 2)
+    transactions = restarts.cluster.transactions
+    producer = transactions.initialise("tx", 60_000, NO_PRODUCER, START_MS)
+    for is_second in (False, True):
+        for partition in topic.partitions:
+            transactions.require_writable("tx", producer, partition, add=True, now_ms=START_MS)
+            sequence = {"producer_id": producer[0], "producer_epoch": producer[1], "base_sequence": int(is_second)}
+            restarts.cluster.append(partition, batch(1, is_transactional=True, **sequence), START_MS)
+        if not is_second:
+            transactions.end("tx", producer, committed=True, raise_epoch=False, now_ms=START_MS)
+    return producer, topic.partitions
+
+
+def test_an_open_transaction_is_open_after_a_restart_and_can_be_committed() -> None:
+    restarts = Restarts()
+    producer, _ = transactional(restarts)
+    transactions = restarts.again().transactions
+    found = transactions.find("tx")
+    assert found is not None
+    assert (found.state, len(found.partitions), found.ends_at_ms) == (TransactionState.ONGOING, 2, START_MS + 60_000)
+    assert partition_of(restarts.cluster).log.last_stable_offset == 2
+    transactions.end("tx", producer, committed=True, raise_epoch=False, now_ms=START_MS)
+    assert partition_of(restarts.again()).log.last_stable_offset == 4
+    assert restarts.cluster.transactions.initialise("tx", 60_000, NO_PRODUCER, START_MS) == (producer[0], 1)
+
+
+def test_an_open_transaction_is_aborted_after_a_restart_when_its_time_is_over() -> None:
+    restarts = Restarts()
+    transactional(restarts)
+    restarts.again().transactions.poll(START_MS + 60_000)
+    log = partition_of(restarts.again()).log
+    assert (log.last_stable_offset, list(log.aborted_ranges(0, 4))) == (4, [(0, 2, 3)])
+
+
+@pytest.mark.parametrize("committed", [True, False])
+@pytest.mark.parametrize("raised", [0, 1])
+def test_a_transaction_that_was_ended_in_one_partition_when_the_broker_was_killed_is_ended_in_all(
+    committed: bool, raised: int
+) -> None:
+    restarts = Restarts()
+    producer, partitions = transactional(restarts)
+    restarts.persistence.write(START_MS)
+    marker = (producer[0], producer[1] + raised)
+    restarts.cluster.write_marker(partitions[1], marker, committed=committed, now_ms=START_MS)
+    found = restarts.again().transactions.find("tx")
+    assert found is not None
+    assert (found.ends_at_ms, found.last_end, found.epoch) == (None, committed, producer[1] + raised)
+    for partition in partition_of(restarts.cluster).owner.partitions:
+        assert partition.log.last_stable_offset == partition.log.high_watermark
+        assert bool(partition.log.aborted_ranges(0, 9)) is not committed
 
 
 def test_the_journal_is_written_anew_when_it_has_grown() -> None:
