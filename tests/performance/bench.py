@@ -25,6 +25,8 @@ from conformance.kafka_jars import KafkaUnavailableError
 from performance import page, targets
 from performance.costs import PAIRS, PARTS, costs
 from performance.machine import load, machine
+from performance.other_brokers import NAMES as OTHER_BROKERS
+from performance.other_brokers import BrokerMissingError
 from performance.profiling import NoProfilerError, profile
 from performance.rows import QUICK, ROWS, Row
 from performance.runs import Result, Runner
@@ -73,6 +75,8 @@ def measured(rows: Sequence[Row], runner: Runner, rounds: int) -> Iterator[Resul
                     yield from _of_row(row, runner, broker, rounds)
         except KafkaUnavailableError as error:
             runner.why_not[f"rows on Kafka {target_name}"] = str(error)
+        except BrokerMissingError as error:
+            runner.why_not[f"rows on {OTHER_BROKERS[target_name]}"] = str(error)
 
 
 def _of_row(row: Row, runner: Runner, broker: Target | None, rounds: int) -> Iterator[Result]:

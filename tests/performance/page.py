@@ -11,7 +11,20 @@ from pathlib import Path
 from typing import Any, Final
 
 from performance.figures import PERCENTILES, Figures, Spread, figures_of, is_behind
-from performance.rows import BROKERS, BY_CONSUMERS, CAUSES, HANDLERS, LATENCY, NAMES, OURS, PARTS, RATE, ROWS, Row
+from performance.rows import (
+    ALONE,
+    BROKERS,
+    BY_CONSUMERS,
+    CAUSES,
+    HANDLERS,
+    LATENCY,
+    NAMES,
+    OURS,
+    PARTS,
+    RATE,
+    ROWS,
+    Row,
+)
 from performance.runs import Result
 from performance.targets import KAFKA
 
@@ -49,8 +62,9 @@ How to read it:
   there is one partition (on brokers four), where a row does not say otherwise.
 - **The stub** replays batches that were encoded once and only changes their offsets; it checks that nothing is
   acknowledged twice. What it costs itself per million records is in the table: it is no part of the other figures.
-- **The reference broker alone** is given raw requests, with batches that were encoded once, by a process that looks at
-  no record. Its own CPU (“broker s/M”, known on Linux) is that of one process for everything.
+- **A broker alone** is given raw requests, with batches that were encoded once, by a process that looks at no record.
+  Its own CPU (“broker s/M”, known on Linux) is that of one process for everything. Beside the reference broker stand
+  two fake brokers that others have for their tests: kfake, of franz-go, in Go, and the mock of librdkafka, in C.
 - A load above the number of processors (below) makes everything slower, and high percentiles of latency most of all:
   they are then the machine's. Ratios suffer less.
 """
@@ -84,6 +98,8 @@ def tables(results: Sequence[Result]) -> Iterator[str]:
 def _table(part: str, rows: list[tuple[Row, list[Figures]]]) -> Iterator[str]:
     if part == LATENCY:
         yield from _latency_table(rows)
+    elif part == ALONE:
+        yield from _broker_table(rows)
     elif part in (RATE, BROKERS, HANDLERS):
         yield from _rate_table(rows)
     else:
@@ -109,6 +125,14 @@ def _rate_table(rows: list[tuple[Row, list[Figures]]]) -> Iterator[str]:
             cells += [_spread(one.rate, 0), _ratio(one.rate_ratio), f"{one.rss_mb.median:.0f}"]
             cells += ["" if one.broker_cpu is None else f"{one.broker_cpu.median:.2f}", why]
             yield f"| {' | '.join(cells)} |"
+
+
+def _broker_table(rows: list[tuple[Row, list[Figures]]]) -> Iterator[str]:
+    yield _header("broker", "records/s", "broker s/M")
+    yield "|" + 3 * "---|"
+    for row, (one,) in rows:
+        cpu = "" if one.broker_cpu is None else f"{one.broker_cpu.median:.2f}"
+        yield f"| {row.title} | {_spread(one.rate, 0)} | {cpu} |"
 
 
 def _latency_table(rows: list[tuple[Row, list[Figures]]]) -> Iterator[str]:

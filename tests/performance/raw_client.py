@@ -10,15 +10,18 @@ import itertools
 import select
 import uuid
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from performance.filling import PARTITIONS, RECORDS_IN_BATCH
 from support.share_requests import SHARE_VERSION, Limits, Topic, fetch_request
 from support.wire_connection import CLIENT_ID, Awaited, WireConnection
 
+from kafka_share.errors import RemoteProtocolError
+from kafka_share.protocol.handshake import ApiVersionsRequest
 from kafka_share.protocol.logs import ProduceRequest
-from kafka_share.protocol.messages import encode_request
+from kafka_share.protocol.messages import decode_response, encode_request
 from kafka_share.protocol.record_batches import encode_batch
+from kafka_share.protocol.share_fetch import ShareFetchRequest
 from kafka_share.protocol.share_group import ShareGroupHeartbeatRequest
 
 PRODUCE: Final = "produce"
@@ -26,7 +29,7 @@ FETCH: Final = "share-fetch"
 THROUGH: Final = "through"
 
 _PRODUCE_VERSION: Final = 12
-"""The last one that names topics."""
+"""The last one that names topics. A broker that knows only older ones gets those, here and below."""
 _HEARTBEAT_VERSION: Final = 1
 _IN_FLIGHT: Final = 8
 """Produce requests on their way."""
@@ -37,16 +40,31 @@ _WAIT_MS: Final = 100
 _ACCEPT: Final = 1
 
 
-class RawProducer(WireConnection):
+class _Peer(WireConnection):
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__(bootstrap)
+        answer = self.call(ApiVersionsRequest(), 0)
+        self._offered: dict[int, int] = {api.api_key: api.max_version for api in answer.api_keys}
+
+    def version(self, request: type[Any], newest: int) -> int:
+        """The newest version of a request that both sides know."""
+        key: int = request.API_KEY
+        return min(newest, self._offered[key])
+
+
+class RawProducer(_Peer):
     """Sends the same batches again and again, to the partitions in turns."""
 
     def __init__(self, bootstrap: str, topic: str, records: int) -> None:
         super().__init__(bootstrap)
+        self._version = version = self.version(ProduceRequest, _PRODUCE_VERSION)
         self.records = 0
         """Stored so far."""
         self._left = -(-records // RECORDS_IN_BATCH)
         batch = encode_batch([(offset, 0, None, b"x" * _VALUE_BYTES, []) for offset in range(RECORDS_IN_BATCH)])
-        self._frames = itertools.cycle([_produce_frame(topic, partition, batch) for partition in range(PARTITIONS)])
+        self._frames = itertools.cycle(
+            [_produce_frame(topic, partition, batch, version) for partition in range(PARTITIONS)]
+        )
 
     def begin(self) -> None:
         for _ in range(_IN_FLIGHT):
@@ -62,17 +80,17 @@ class RawProducer(WireConnection):
     def _send_next(self) -> None:
         if self._left:
             self._left -= 1
-            self.send_bytes(next(self._frames), Awaited(ProduceRequest.API_KEY, _PRODUCE_VERSION, 0))
+            self.send_bytes(next(self._frames), Awaited(ProduceRequest.API_KEY, self._version, 0))
 
 
-def _produce_frame(topic: str, partition: int, batch: bytes) -> bytes:
+def _produce_frame(topic: str, partition: int, batch: bytes, version: int) -> bytes:
     of_topic = ProduceRequest.TopicProduceData
     data = of_topic.PartitionProduceData(index=partition, records=batch)
     request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[of_topic(name=topic, partition_data=[data])])
-    return encode_request(request, _PRODUCE_VERSION, 0, CLIENT_ID)
+    return encode_request(request, version, 0, CLIENT_ID)
 
 
-class RawMember(WireConnection):
+class RawMember(_Peer):
     """A member of a share group with one fetch on its way."""
 
     def __init__(self, bootstrap: str, topic: str, group: str) -> None:
@@ -84,6 +102,7 @@ class RawMember(WireConnection):
         self._topic = Topic(topic, self._join(topic, group), group, PARTITIONS)
         self._limits = Limits(max_wait_ms=_WAIT_MS, max_records=RECORDS_IN_BATCH, batch_size=RECORDS_IN_BATCH)
         self._acquired: list[tuple[int, int, int, int]] = []
+        self._version = self.version(ShareFetchRequest, SHARE_VERSION)
 
     def _join(self, topic: str, group: str) -> uuid.UUID:
         """Heartbeats until there is something assigned: the share state has been initialised by then."""
@@ -92,15 +111,24 @@ class RawMember(WireConnection):
             request = ShareGroupHeartbeatRequest(
                 group_id=group, member_id=self._member_id, member_epoch=epoch, subscribed_topic_names=[topic]
             )
-            answer = self.call(request, _HEARTBEAT_VERSION)
+            answer = self._heartbeat(request)
             assert answer.error_code == 0
             epoch = answer.member_epoch
             if answer.assignment is not None and answer.assignment.topic_partitions:
                 found: uuid.UUID = answer.assignment.topic_partitions[0].topic_id
                 return found
 
+    def _heartbeat(self, request: ShareGroupHeartbeatRequest) -> Any:
+        self.send(request, _HEARTBEAT_VERSION)
+        awaited, frame = self.receive_frame()
+        try:
+            return decode_response(awaited.api_key, awaited.version, frame)[1]
+        except RemoteProtocolError:  # librdkafka's mock sends a byte too many
+            return decode_response(awaited.api_key, awaited.version, frame[:-1])[1]
+
     def begin(self) -> None:
-        self.send(fetch_request(self._topic, self._member_id, self._epoch, self._limits, self._acquired), SHARE_VERSION)
+        request = fetch_request(self._topic, self._member_id, self._epoch, self._limits, self._acquired)
+        self.send(request, self._version)
         self._epoch += 1
 
     def go_on(self) -> None:

@@ -11,10 +11,11 @@ from typing import Any, Final
 
 import attrs
 from performance.meter import HANDLERS_MODE
+from performance.other_brokers import NAMES as OTHER_BROKERS
 from performance.raw_client import FETCH, PRODUCE, THROUGH
 from performance.replayed_batches import Shape
 from performance.stub_broker import Settings
-from performance.targets import KAFKA, REFERENCE, STUB
+from performance.targets import KAFKA, KFAKE, MOCK, REFERENCE, STUB
 
 from kafka_share.protocol.record_format import Codec
 
@@ -50,6 +51,8 @@ RECORDS: Final[Mapping[str, Mapping[str, int]]] = MappingProxyType(
         STUB: {OURS: 4, OURS_ASYNCIO: 4, CONFLUENT: 5, JAVA: 20},
         REFERENCE: {OURS: 1, OURS_ASYNCIO: 1, CONFLUENT: 1, JAVA: 1, RAW: 1},
         KAFKA: {OURS: 1, OURS_ASYNCIO: 1, CONFLUENT: 2, JAVA: 4},
+        KFAKE: {RAW: 1},
+        MOCK: {RAW: 1},
     }
 )
 """How many times the records of a row a contestant is given, so that each is busy for about a second. The Java client's
@@ -105,12 +108,13 @@ class Row:
 
 RATE: Final = "Throughput and CPU on the stub"
 BROKERS: Final = "Throughput and CPU on brokers"
+ALONE: Final = "Fake brokers alone"
 HANDLERS: Final = "Handlers: a loop, the worker, confluent-kafka with a pool of threads"
 LATENCY: Final = "Latency"
 BY_CONSUMERS: Final = "Scaling: consumers, each a process"
 BY_PARTITIONS: Final = "Scaling: partitions"
 BY_FLIGHT: Final = "Scaling: records in flight (open window)"
-PARTS: Final = (RATE, BROKERS, HANDLERS, LATENCY, BY_CONSUMERS, BY_PARTITIONS, BY_FLIGHT)
+PARTS: Final = (RATE, BROKERS, ALONE, HANDLERS, LATENCY, BY_CONSUMERS, BY_PARTITIONS, BY_FLIGHT)
 
 _AHEAD: Final = "; ours with send_ahead"
 _IMPLICIT: Final = ("polls",)
@@ -260,16 +264,17 @@ def _brokers_alone() -> Iterator[Row]:
         (FETCH, "share-fetch and acknowledge"),
         (THROUGH, "both at once, so that each record goes through"),
     ):
-        yield Row(
-            id=f"reference-alone-{mode}",
-            part=BROKERS,
-            title=f"reference broker alone: {words}",
-            target=REFERENCE,
-            contestants=(RAW,),
-            records=300_000,
-            mode=mode,
-            causes=(),
-        )
+        for target, name in ((REFERENCE, "reference broker"), *OTHER_BROKERS.items()):
+            yield Row(
+                id=f"{target}-alone-{mode}",
+                part=ALONE,
+                title=f"{name}: {words}",
+                target=target,
+                contestants=(RAW,),
+                records=60_000 if target == MOCK else 300_000,  # each partition of the mock keeps 5 MB
+                mode=mode,
+                causes=(),
+            )
 
 
 def _handlers() -> Iterator[Row]:

@@ -1,7 +1,7 @@
-"""What the contestants consume from: the stub, the reference broker, or a real Apache Kafka.
+"""What the contestants consume from: the stub, the reference broker, a fake broker of others, or a real Apache Kafka.
 
 Used by `runs`. A target prepares a fresh share group for each run, and says how much CPU it has used if it knows. Where
-a target cannot be had, `KafkaUnavailableError` says why in one line.
+a target cannot be had, `KafkaUnavailableError` or `BrokerMissingError` says why in one line.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import attrs
 from conformance.kafka_targets import REFERENCE, running
 from performance.filling import PARTITIONS, fill
 from performance.machine import cpu_s
+from performance.other_brokers import KFAKE, MOCK, Mock, kfake, mock
 from performance.stub_broker import Settings
 from performance.stub_process import StubProcess
 from support.documentation import environment
@@ -111,6 +112,23 @@ class FilledTarget:
         return None if self._pid is None else cpu_s(self._pid)
 
 
+class MockTarget:
+    """librdkafka's mock, with a topic of its own for each run: a partition keeps 5 MB."""
+
+    def __init__(self, broker: Mock) -> None:
+        self._broker = broker
+        self._numbers = itertools.count()
+
+    def place(self, settings: Settings, records: int, consumers: int) -> Place:
+        name = f"bench-{next(self._numbers)}"
+        self._broker.create_topic(name, PARTITIONS)
+        fill(self._broker.bootstrap, name, records, settings.shape.value_bytes)
+        return Place(self._broker.bootstrap, name, name)
+
+    def checked_cpu_s(self, place: Place) -> float | None:
+        return cpu_s(self._broker.pid)
+
+
 @contextlib.contextmanager
 def stub(settings: Settings) -> Iterator[Target]:
     with StubProcess(settings) as process:
@@ -119,7 +137,15 @@ def stub(settings: Settings) -> Iterator[Target]:
 
 @contextlib.contextmanager
 def broker(name: str) -> Iterator[Target]:
-    """`REFERENCE` or a version of Kafka, with its default settings."""
+    """`REFERENCE`, `KFAKE`, `MOCK` or a version of Kafka, with its default settings."""
+    if name == KFAKE:
+        with kfake() as (bootstrap, pid):
+            yield FilledTarget(bootstrap, pid)
+        return
+    if name == MOCK:
+        with mock() as started:
+            yield MockTarget(started)
+        return
     with running(name, settings={}) as target:
         yield FilledTarget(target.bootstrap_servers, target.pid)
 
@@ -137,4 +163,4 @@ def pacing(place: Place) -> Iterator[None]:
             process.kill()
 
 
-__all__ = ["KAFKA", "REFERENCE", "STUB", "Place", "Target", "broker", "pacing", "stub"]
+__all__ = ["KAFKA", "KFAKE", "MOCK", "REFERENCE", "STUB", "Place", "Target", "broker", "pacing", "stub"]

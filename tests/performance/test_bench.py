@@ -11,10 +11,11 @@ from typing import Any
 
 import attrs
 import pytest
-from performance import bench, page, targets
+from performance import bench, members, page, targets
 from performance import costs as costs_module
 from performance.costs import PARTS, costs
 from performance.figures import Spread, figures_of, is_behind, percentile
+from performance.other_brokers import KFAKE
 from performance.profiling import top
 from performance.rows import CAUSES, CONFLUENT, OURS, RAW, ROWS
 from performance.runs import Runner
@@ -86,10 +87,19 @@ def test_rows_on_the_reference_broker_run(tmp_path: Path) -> None:
 
 @pytest.mark.foreign
 def test_rows_of_the_reference_broker_alone_say_what_it_costs(tmp_path: Path) -> None:
-    results = run(tmp_path, ("reference-alone-*",))
-    assert {one["row"] for one in results} == {row.id for row in ROWS if row.contestants == (RAW,)}
+    results = run(tmp_path, ("reference-alone-*", "mock-alone-*"))
+    assert {one["row"] for one in results} == {
+        row.id for row in ROWS if row.contestants == (RAW,) and row.target != KFAKE
+    }
     for one in results:
         assert (one["broker_cpu"] is not None) == Path("/proc/self/stat").exists()
+
+
+def test_members_are_kept_and_counted() -> None:
+    found = members.measure(members.Load(members=6, groups=3, partitions=4, seconds=0.5, fetch=True))
+    assert found["members"] == 6
+    assert found["heartbeats"] > 0
+    assert 0 < found["p50_ms"] <= found["p99_ms"] <= found["longest_ms"]
 
 
 def test_what_each_part_costs_is_measured_of_two_consumers_in_turns() -> None:
