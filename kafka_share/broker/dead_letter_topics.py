@@ -1,8 +1,8 @@
 """Dead letters on their way into the dead-letter topics of share groups (KIP-1191, Kafka 4.4).
 
 Called by `BrokerMachine` for each letter of a share partition. The topic has to exist or may be made by the broker, has
-to allow dead letters (`errors.deadletterqueue.group.enable`) and to begin with the broker's prefix. A letter that cannot
-be written is lost, as in Kafka: its records are archived all the same.
+to allow dead letters (`errors.deadletterqueue.group.enable`) and to begin with the broker's prefix. A letter that
+cannot be written is lost, as in Kafka: its records are archived all the same.
 
 A letter is one record for each offset, with headers that say where it came from and why, at the partition of the same
 number modulo the topic's partitions, with the time of writing. Key and value are there if the group wants copies; the

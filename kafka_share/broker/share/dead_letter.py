@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 if TYPE_CHECKING:
-    from kafka_share.broker.share.share_coordinator import StateKey
+    from kafka_share.broker.share.state_records import StateKey
 
 
 class Reason(str, enum.Enum):

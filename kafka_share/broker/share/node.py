@@ -337,7 +337,7 @@ class ShareNode:
 
     def buried(self, partition: SharePartition, letter: DeadLetter, now_ms: int) -> None:
         """The dead letter was written, or cannot be."""
-        if partition.buried(letter):
+        if partition.buried(letter, now_ms):
             self._delayed.look_again(partition, now_ms)
             self._delayed.look_where_fetches_ended(now_ms)
 

@@ -326,12 +326,10 @@ class SharePartition:
 
     def _dead(self, first: int, last: int, delivery_count: int, reason: Reason) -> None:
         letter = DeadLetter(self.key, first, last, delivery_count, reason)
-        if self._bury is None:
-            self.buried(letter)
-        else:
-            self._bury(letter)
+        assert self._bury is not None, "only partitions that can bury have dead letters"
+        self._bury(letter)
 
-    def buried(self, letter: DeadLetter) -> bool:
+    def buried(self, letter: DeadLetter, now_ms: int) -> bool:
         """The dead letter was written, or cannot be: its records are archived; returns whether the start moved."""
         batches = []
         floor = self.window.floor(letter.first)
@@ -342,7 +340,7 @@ class SharePartition:
                     self.window.finished(first, last)
                     batches.append(StateBatch(first, last, int(ARCHIVED), state.count))
         try:
-            self._write(batches)
+            self._write(batches, now_ms)
         except Refusal:
             pass  # what is stored makes it a dead letter again when it is loaded
         return self.window.drop_finished()

@@ -9,8 +9,8 @@ from broker.cluster_world import World, batch
 
 from kafka_share.broker.configs.configs import ResourceType
 from kafka_share.broker.inspection import records_in
-from kafka_share.broker.share.share_coordinator import StateKey
 from kafka_share.broker.share.state_batches import StateBatch
+from kafka_share.broker.share.state_records import StateKey
 from kafka_share.errors import UnknownServerError
 from kafka_share.protocol.share_fetch import ShareFetchRequest
 
@@ -44,7 +44,7 @@ def stored(world: World, delivery_count: int) -> Any:
     topic = world.topic("t")
     world.cluster.append(topic.partitions[0], batch(3), world.now_ms)
     key = StateKey("g", topic.id, 0)
-    world.cluster.share_states.initialize(key, 1, 0)
+    world.cluster.share_states.initialize(key, 1, 0, world.now_ms)
     world.cluster.share_states.write(
         key,
         state_epoch=1,
@@ -52,6 +52,7 @@ def stored(world: World, delivery_count: int) -> Any:
         start_offset=0,
         delivery_complete_count=0,
         batches=[StateBatch(0, 0, ARCHIVING, delivery_count)],
+        now_ms=world.now_ms,
     )
     return topic.id
 
