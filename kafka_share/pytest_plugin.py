@@ -110,7 +110,10 @@ def share_topic(share_broker: ReferenceBroker) -> ShareTopicFactory:
 
 @pytest.fixture
 def share_consumer(share_broker: ReferenceBroker) -> Iterator[ShareConsumerFactory]:
-    """Makes consumers that read from the start, and closes them: `share_consumer("orders", max_poll_records=1)`."""
+    """Makes consumers that read from the start, and closes them: `share_consumer("orders", max_poll_records=1)`.
+
+    On a broker with users say who it is: `share_consumer("orders", **share_broker.client_settings("alice"))`.
+    """
     from kafka_share.consumer import KafkaShareConsumer
 
     made: list[KafkaShareConsumer[Any, Any]] = []
@@ -118,7 +121,7 @@ def share_consumer(share_broker: ReferenceBroker) -> Iterator[ShareConsumerFacto
     def make(*topics: str, group_id: str = DEFAULT_GROUP, **config: Any) -> KafkaShareConsumer[Any, Any]:
         if "share.auto.offset.reset" not in share_broker.group_config(group_id):
             share_broker.set_group_config(group_id, share_auto_offset_reset="earliest")
-        settings = {"bootstrap_servers": share_broker.bootstrap_servers, **config}
+        settings = {**share_broker.client_settings(), **config}
         made.append(KafkaShareConsumer[Any, Any](*topics, group_id=group_id, **settings))
         return made[-1]
 

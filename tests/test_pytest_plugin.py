@@ -125,6 +125,33 @@ def test_a_marked_test_has_a_broker_for_itself(session: pytest.Pytester) -> None
     run(session, "--markers").stdout.fnmatch_lines(["@pytest.mark.share_broker(*settings): *"])
 
 
+def test_a_marked_broker_may_ask_who_its_clients_are(session: pytest.Pytester) -> None:
+    session.makepyfile(
+        """
+        import pytest
+        from kafka_share.broker import Security
+        from kafka_share.errors import AuthenticationError
+
+        @pytest.mark.share_broker(security=Security("SASL_SSL", users={"alice": "a secret"}))
+        def test_with_a_password(share_broker, share_topic, share_consumer):
+            share_topic("orders", [b"work"])
+            (record,) = share_consumer("orders", **share_broker.client_settings("alice")).poll(timeout_ms=20_000)
+            assert record.value == b"work"
+            wrong = {**share_broker.client_settings("alice"), "sasl_plain_password": "wrong"}
+            with pytest.raises(AuthenticationError):
+                share_consumer("orders", **wrong).poll(timeout_ms=20_000)
+
+        @pytest.mark.share_broker(security=Security("SSL"))
+        def test_with_tls(share_topic, share_consumer):
+            share_topic("orders", [b"work"])
+            (record,) = share_consumer("orders").poll(timeout_ms=20_000)
+            assert record.value == b"work"
+        """
+    )
+    # In this process `cryptography` would be imported twice, which it does not survive.
+    run_in_a_process(session).assert_outcomes(passed=2)
+
+
 def test_topics_are_made_with_their_records(session: pytest.Pytester) -> None:
     session.makepyfile(
         """

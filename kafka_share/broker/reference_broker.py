@@ -167,6 +167,7 @@ class ReferenceBroker:
         it is what is there. Raises `IllegalStateError` if it runs, `OSError` if it cannot listen, and
         `ConfigurationError` if the data directory cannot be used.
         """
+        self._guard.warn_if_open(self._server.host)
         self._thread.start()
         try:
             if self._data_dir is not None:

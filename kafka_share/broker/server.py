@@ -73,7 +73,7 @@ class BrokerServer:
         self.clock = clock
         self.faults: FaultPlan = FaultPlan()
         self.requests = requests
-        self._host = host
+        self.host: str = host
         self._advertised_host = advertised_host
         self._half_sent_limit_s = half_sent_limit_s
         self._half_sent = HalfSent(half_sent_limit_bytes)
@@ -110,8 +110,8 @@ class BrokerServer:
 
     def _listen(self, node_id: int, port: int) -> None:
         # asyncio's own server loses a client that it accepts while it closes (it asserts and leaks the socket).
-        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
-        listener = socket.create_server((self._host, port), family=family, backlog=_BACKLOG)
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        listener = socket.create_server((self.host, port), family=family, backlog=_BACKLOG)
         listener.setblocking(False)
         self._listeners[node_id] = listener
         self._accepting[node_id] = set()

@@ -24,6 +24,7 @@ from kafka_share.broker.durability.fsync_policy import DEFAULT_INTERVAL_MS, FSYN
 from kafka_share.broker.kafka_version import BEHAVIOURS, DEFAULT_VERSION
 from kafka_share.broker.reference_broker import MAX_NODES, ReferenceBroker
 from kafka_share.cli.broker_page.server import page_server
+from kafka_share.cli.broker_security import security_options, take_security
 from kafka_share.cli.endings import ToolFailedError
 from kafka_share.cli.front import tool_command
 from kafka_share.cli.http_server import HttpServer
@@ -39,6 +40,8 @@ Examples:
   kafka-share-broker --config group.share.record.lock.duration.ms=60000 --config auto.create.topics.enable=false
   kafka-share-broker --port 9092 --data-dir /var/lib/kafka-share
       keeps records, settings and users in the directory, and syncs them before it answers
+  kafka-share-broker --security-protocol SASL_SSL --users users.txt --acls acls.txt --super-user User:admin
+      clients need a password, and may do what an ACL allows; what verifies the broker's certificate is printed
   kafka-share-broker --ready-file /tmp/broker.ready
       writes the bootstrap line into the file, for scripts that wait for it
   kafka-share-broker --metrics-port 9400
@@ -66,6 +69,7 @@ Exit codes:
 )
 @click.option("--nodes", default=1, show_default=True, type=click.IntRange(1, MAX_NODES), help="Number of nodes.")
 @property_option("--config", "A broker setting; may be repeated.", "settings", known=BROKER_KEYS)
+@security_options
 @click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
@@ -142,7 +146,8 @@ def main(
     with logging_to_stderr(debug, logging.getLevelNamesMapping()[log_level]):
         if log_requests:
             logging.getLogger("kafka_share.broker.request_log").setLevel(logging.DEBUG)
-        broker = ReferenceBroker(config=config, keep_requests=False, **given)
+        security = take_security(given)
+        broker = ReferenceBroker(config=config, keep_requests=False, security=security, **given)
         asyncio.run(_serve(broker, ready_file, metrics_host, metrics_port, ui_port))
 
 
@@ -169,6 +174,9 @@ async def _serve(
         if ready_file is not None:
             _write_whole(ready_file, f"{line}\n")
         click.echo(line)
+        authority = broker.client_settings().get("ssl_cafile")
+        if authority is not None:
+            click.echo(f"authority: {authority}")
         if metrics is not None:
             click.echo(f"metrics: {metrics}")
         if page is not None:

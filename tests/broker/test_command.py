@@ -13,7 +13,9 @@ import pytest
 from click.testing import CliRunner
 from support.wire_connection import WireConnection
 
+from kafka_share import KafkaShareAdmin
 from kafka_share.cli.broker import main
+from kafka_share.errors import GroupAuthorizationFailedError
 from kafka_share.protocol.cluster import MetadataRequest
 
 pytestmark = pytest.mark.timeout(120)  # most tests start a Python: on a busy machine that alone may take 20 s
@@ -51,6 +53,37 @@ def test_it_says_where_it_is_and_ends_cleanly_when_a_signal_comes(tmp_path: Path
     process.send_signal(number)
     output, errors = process.communicate(timeout=60)
     assert (process.returncode, output, errors) == (0, "", "")
+
+
+def test_it_asks_who_its_clients_are_and_prints_how_to_verify_it(tmp_path: Path) -> None:
+    users, acls = tmp_path / "users", tmp_path / "acls"
+    users.write_text("alice=a secret\n")
+    acls.write_text("allow User:alice describe topic *\nallow User:alice create topic a prefixed\n")
+    process, line = start(tmp_path, "--security-protocol", "SASL_SSL", "--users", str(users), "--acls", str(acls))
+    try:
+        assert process.stdout is not None
+        with KafkaShareAdmin(
+            bootstrap_servers=line.removeprefix("bootstrap: ").strip(),
+            security_protocol="SASL_SSL",
+            ssl_cafile=process.stdout.readline().removeprefix("authority: ").strip(),
+            sasl_mechanism="SCRAM-SHA-512",
+            sasl_plain_username="alice",
+            sasl_plain_password="a secret",
+        ) as admin:
+            assert admin.describe_topics() == {}
+            with pytest.raises(GroupAuthorizationFailedError):
+                admin.delete_share_group_offsets("g", ["b"])
+    finally:
+        process.send_signal(signal.SIGTERM)
+        output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output, errors) == (0, "", "")
+
+
+def test_it_warns_when_everybody_may_reach_it(tmp_path: Path) -> None:
+    process, _ = start(tmp_path, "--host", "0.0.0.0", "--advertised-host", "127.0.0.1")
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    assert "listening on 0.0.0.0 without security: everybody who reaches it may do everything" in errors
 
 
 def test_it_serves_its_metrics_when_it_has_a_port_for_them(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ The broker keeps one, for its whole life. Chance comes in here: nonces and salts
 
 from __future__ import annotations
 
+import ipaddress
+import logging
 import secrets
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
     from kafka_share.broker.cluster import Cluster
     from kafka_share.broker.security.settings import Security
+
+logger: logging.Logger = logging.getLogger(__name__)
 
 _SALT_BYTES: Final = 16
 _NONCE_BYTES: Final = 24
@@ -54,10 +58,20 @@ class Guard:
             for mechanism in ScramMechanism
         ]
 
+    def warn_if_open(self, host: str) -> None:
+        """Say so if everybody who reaches this address may do everything."""
+        if self._security.asks_who_clients_are or _is_loopback(host):
+            return
+        logger.warning(
+            "listening on %s without security: everybody who reaches it may do everything", host or "all addresses"
+        )
+
     def instruct(self, cluster: Cluster) -> None:
         """Give a new cluster its users, its ACLs and its authorizer."""
         for name, mechanism, credential in self._credentials:
             cluster.scram_users.put(name, mechanism, credential)
+        if self.sasl is not None:
+            self.sasl.mechanisms(cluster.configs, cluster.scram_users)  # says what cannot be offered
         security = self._security
         if security.authorizes:
             for acl in security.acls or ():
@@ -86,6 +100,13 @@ class Guard:
             certificate, key = self._made.client(user)
             settings |= {"ssl_certfile": str(certificate), "ssl_keyfile": str(key)}
         return settings
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _new_nonce() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from kafka_share.broker.security.tokens import TokenValidator
 
 
+logger: logging.Logger = logging.getLogger(__name__)
+
+
 class Sasl:
     """`new_nonce` makes the broker's part of a SCRAM nonce: printable ASCII without a comma, never the same again."""
 
@@ -27,6 +31,8 @@ class Sasl:
         self._passwords = passwords
         self._oauth = oauth
         self._new_nonce = new_nonce
+        self._has_warned = False
+        """As long as the settings stay as they are."""
 
     def mechanisms(self, configs: Configs, scram_users: ScramUsers) -> Mechanisms:
         """What is enabled now, in the order of `sasl.enabled.mechanisms`."""
@@ -36,6 +42,10 @@ class Sasl:
         if self._oauth is not None:
             makers[OAUTHBEARER] = partial(OAuthBearerServer, self._oauth)
         enabled = [name.strip() for name in configs.broker_value("sasl.enabled.mechanisms").split(",")]
+        lacks_oauth = self._oauth is None and OAUTHBEARER in enabled
+        if lacks_oauth and not self._has_warned:
+            logger.warning("OAUTHBEARER is enabled and not offered: nothing judges its tokens (Security(oauth=…))")
+        self._has_warned = lacks_oauth
         if self._oauth is not None and OAUTHBEARER not in enabled:
             enabled.append(OAUTHBEARER)
         return Mechanisms(

@@ -103,6 +103,11 @@ class Security:
         return self.acls is not None or bool(self.super_users)
 
     @property
+    def asks_who_clients_are(self) -> bool:
+        """Whether nobody gets in who is not known."""
+        return self.uses_sasl or self.client_auth is ClientAuth.REQUIRED
+
+    @property
     def uses_sasl(self) -> bool:
         return self.protocol.startswith("SASL_")
 

@@ -325,6 +325,37 @@ def test_aiokafka_gets_in(secured: Callable[..., ReferenceBroker], mechanism: st
     assert asyncio.run(_aiokafka_writes(settings)) == 1
 
 
+# ---- what is said when a broker is open, or lacks something
+
+
+@pytest.mark.parametrize(
+    ("host", "security", "warns"),
+    [
+        ("0.0.0.0", None, True),
+        ("0.0.0.0", Security("SSL"), True),
+        ("0.0.0.0", SASL, False),
+        ("0.0.0.0", Security("SSL", client_auth="required"), False),
+        ("127.0.0.1", None, False),
+        ("localhost", None, False),
+    ],
+)
+def test_a_broker_says_so_when_everybody_may_reach_it(
+    host: str, security: Security | None, warns: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    with ReferenceBroker(host=host, security=security):
+        pass
+    assert ("everybody who reaches it may do everything" in caplog.text) is warns
+
+
+def test_a_mechanism_that_cannot_be_offered_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    config = {"sasl.enabled.mechanisms": "OAUTHBEARER,PLAIN"}
+    with ReferenceBroker(security=SASL, config=config) as broker:
+        for _ in range(2):
+            with WireConnection(broker.bootstrap_servers) as client:
+                assert client.call(SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1).mechanisms == ["PLAIN"]
+    assert caplog.text.count("OAUTHBEARER is enabled and not offered") == 1
+
+
 # ---- settings
 
 
