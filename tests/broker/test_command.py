@@ -17,6 +17,7 @@ from kafka_share import KafkaShareAdmin
 from kafka_share.cli.broker import main
 from kafka_share.errors import GroupAuthorizationFailedError
 from kafka_share.protocol.cluster import MetadataRequest
+from kafka_share.protocol.topics import CreateTopicsRequest
 
 pytestmark = pytest.mark.timeout(120)  # most tests start a Python: on a busy machine that alone may take 20 s
 
@@ -163,3 +164,30 @@ def test_the_help_has_examples_and_the_settings_can_be_listed() -> None:
     listed = CliRunner().invoke(main, ["--list-config"]).output
     assert "group.share.record.lock.duration.ms (default 30000)" in listed
     assert "group.share.assignment.interval.ms (default 0)" in listed, "our own default, not Kafka's"
+
+
+def test_it_has_what_it_had_when_it_was_killed_and_has_a_data_directory(tmp_path: Path) -> None:
+    request = CreateTopicsRequest(
+        topics=[CreateTopicsRequest.CreatableTopic(name="kept", num_partitions=2, replication_factor=1)],
+        timeout_ms=1_000,
+        validate_only=False,
+    )
+    process, line = start(tmp_path, "--data-dir", str(tmp_path / "data"), "--fsync", "all=interval")
+    with WireConnection(line.removeprefix("bootstrap: ").strip()) as connection:
+        assert connection.call(request, 7).topics[0].error_code == 0
+    process.kill()
+    process.communicate()
+    process, line = start(tmp_path, "--data-dir", str(tmp_path / "data"))
+    try:
+        with WireConnection(line.removeprefix("bootstrap: ").strip()) as connection:
+            (topic,) = connection.call(MetadataRequest(topics=None), 9).topics
+        assert (topic.name, len(topic.partitions)) == ("kept", 2)
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+def test_an_fsync_policy_that_makes_no_sense_is_a_wrong_argument() -> None:
+    done = CliRunner().invoke(main, ["--fsync", "shares=always"])
+    assert done.exit_code == 2
+    assert "fsync has no class 'shares'" in done.output
