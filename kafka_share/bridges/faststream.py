@@ -38,7 +38,7 @@ from kafka_share.bridges.held import HeldRecords, Record, log
 from kafka_share.bridges.settings import bridge_settings
 from kafka_share.bridges.trouble import Trouble
 from kafka_share.config_checks import whole_number
-from kafka_share.errors import ConfigurationError, IllegalStateError, KafkaShareError, WakeupError
+from kafka_share.errors import ConfigurationError, IllegalStateError, KafkaShareError
 from kafka_share.handling.leasing import AsyncLeasingConsumer
 from kafka_share.harmless import excerpt
 from kafka_share.records import AcknowledgeType, ShareRecord
@@ -183,9 +183,7 @@ class ShareGroupSubscriber(DefaultSubscriber):
         """Release what has not begun, let handlers end within `graceful_timeout`, and leave the group."""
         consumer, self.consumer = self.consumer, None
         self.running = False
-        self._let_go()
-        if consumer is not None:
-            consumer.wakeup()
+        self._let_go()  # so does who polls, with what this last poll still brings
         await SubscriberUsecase.stop(self)
         workers, self._workers = self._workers, []
         for worker in workers:
@@ -230,10 +228,9 @@ class ShareGroupSubscriber(DefaultSubscriber):
         assert held is not None
         try:
             records = await consumer.poll(POLL_MS)
-        except WakeupError:
-            return
         except KafkaShareError as error:
-            self._trouble.met(consumer, error)
+            if self.running:  # else it was closed
+                self._trouble.met(consumer, error)
             return
         for record in records:
             held.hold(record)

@@ -16,6 +16,7 @@ from support.waiting import patience_s
 from kafka_share.broker import ReferenceBroker, Security
 from kafka_share.errors import ConfigurationError, GroupAuthorizationFailedError, IllegalStateError
 from kafka_share.handling.leasing import AsyncLeasingConsumer
+from kafka_share.protocol.logs import ProduceRequest
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
 from kafka_share.records import AcknowledgeType
@@ -73,7 +74,9 @@ def settled(broker: ReferenceBroker) -> dict[int, list[AcknowledgeType]]:
     return found
 
 
-def test_messages_are_decoded_handled_and_answered_as_with_kafka(broker: ReferenceBroker) -> None:
+def test_messages_are_decoded_handled_and_answered_as_with_kafka(
+    broker: ReferenceBroker, caplog: pytest.LogCaptureFixture
+) -> None:
     """Dependencies, middlewares and publishers are FastStream's own; each record is accepted after its handler."""
     broker.create_topic("packed")
     seen: list[str] = []
@@ -98,7 +101,9 @@ def test_messages_are_decoded_handled_and_answered_as_with_kafka(broker: Referen
     asyncio.run(main())
     assert seen == ["middleware", "1 north acme 1"]
     assert [json.loads(record.value or b"") for record in broker.records("packed")] == [{"number": 101}]
+    assert {request.acks for _, request in broker.requests() if isinstance(request, ProduceRequest)} == {-1}
     assert settled(broker) == {0: [ACCEPT]}
+    assert caplog.messages == []
     assert left_over(broker) == []
 
 
@@ -242,6 +247,11 @@ def test_so_many_records_are_handled_at_a_time_as_there_are_workers(broker: Refe
     assert left_over(broker) == []
 
 
+def members(broker: ReferenceBroker) -> int:
+    group = broker.share_group(GROUP)
+    return 0 if group is None else len(group.members)
+
+
 def locked(broker: ReferenceBroker) -> int:
     state = broker.share_partition(GROUP, TOPIC)
     return 0 if state is None else sum(part.last - part.first + 1 for part in state.ranges if part.member)
@@ -274,7 +284,9 @@ def test_a_record_is_delivered_once_when_its_handler_takes_several_lock_times(br
 
 
 @pytest.mark.parametrize("in_time", [True, False])
-def test_a_stop_lets_handlers_end_and_releases_what_has_not_begun(broker: ReferenceBroker, in_time: bool) -> None:
+def test_a_stop_lets_handlers_end_and_releases_what_has_not_begun(
+    broker: ReferenceBroker, in_time: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     """A handler that does not end in time is cancelled, and its record is released, too."""
     jobs = made(broker, graceful_timeout=patience_s() if in_time else 0.01)
     may_end, how = asyncio.Event(), list[str]()
@@ -299,8 +311,10 @@ def test_a_stop_lets_handlers_end_and_releases_what_has_not_begun(broker: Refere
             await until(lambda: settled(broker) == {1: [RELEASE], 2: [RELEASE]})
             may_end.set()
         await stopping
+        await until(lambda: len(how) == 2)
 
     asyncio.run(main())
+    assert caplog.messages == []
     assert how == ["begun", "ended" if in_time else "cancelled"]
     assert left_over(broker) == ([1, 2] if in_time else [0, 1, 2])
 
@@ -319,7 +333,7 @@ def test_a_handler_can_stop_its_subscriber(broker: ReferenceBroker) -> None:
         async with working(jobs):
             await asyncio.gather(*(jobs.publish(number, TOPIC) for number in range(3)))
             await until(lambda: seen)
-            await until(lambda: not locked(broker))
+            await until(lambda: members(broker) == 0)
 
     asyncio.run(main())
     assert len(seen) == 1
@@ -345,6 +359,11 @@ def test_messages_are_taken_one_by_one_without_a_handler(broker: ReferenceBroker
                 assert await message.decode() == {"number": 2}
                 await message.ack()
                 await subscriber.stop()
+            await subscriber.start()
+            waiting = asyncio.create_task(subscriber.get_one(timeout=patience_s()))
+            await until(lambda: members(broker))
+            await subscriber.stop()
+            assert await waiting is None
 
         @subscriber
         async def handle(_: Any) -> None:
