@@ -33,7 +33,7 @@ from kafka_share.handling.counts import Counts
 from kafka_share.handling.driver import Driver
 from kafka_share.handling.job import Job
 from kafka_share.handling.lease import Lease
-from kafka_share.handling.leasing import Leasing
+from kafka_share.handling.leasing import Leasing, leasing_settings
 from kafka_share.handling.plan import Plan
 from kafka_share.handling.policy import DeadLetter, OnError, Policy, Reject, Release, Retry, RetryTopic
 from kafka_share.handling.processes import ProcessDriver
@@ -68,13 +68,6 @@ BATCHES_PER_HANDLER: Final = 2
 TROUBLE_MS: Final = 120_000
 """How long an error may last until a worker counts as unhealthy."""
 
-_OWN: Final = {
-    "share_acknowledgement_mode": "explicit",
-    "deserialization_errors": "mark",
-    "protect_locks": True,
-    "send_ahead": False,
-}
-"""Settings of the consumer that a worker needs as they are here."""
 _WINDOW: Final = MappingProxyType(
     {"explicit_window_records": "window_records", "explicit_window_bytes": "window_bytes"}
 )
@@ -350,21 +343,16 @@ def _refuse_misspelt(names: Iterable[str]) -> None:
 
 def _consumer_settings(plan: Plan, window_records: int | None, window_bytes: int | None) -> dict[str, Any]:
     """The settings of the worker's consumer. Raises `ConfigurationError`."""
-    given = plan.settings
-    names = {name.replace(".", "_") for name in given}
-    for name in (*_OWN, *_WINDOW):
-        if name in names:
-            hint = f": use {_WINDOW[name]}" if name in _WINDOW else ""
-            raise ConfigurationError(f"{name} cannot be set on a worker, which sets it itself{hint}")
-    _refuse_misspelt(names)
+    _refuse_misspelt(name.replace(".", "_") for name in plan.settings)
     batch = plan.batch_records
     per_handler = RECORDS_PER_HANDLER if batch is None else BATCHES_PER_HANDLER * batch
     window = per_handler * plan.handlers if window_records is None else window_records
-    settings: dict[str, Any] = {**given, **_OWN, "explicit_window_records": window}
-    if "share_acquire_mode" not in names:
-        settings["share_acquire_mode"] = "record_limit"
-    if window_bytes is not None:
-        settings["explicit_window_bytes"] = window_bytes
+    own = {
+        "deserialization_errors": "mark",
+        "explicit_window_records": window,
+        "explicit_window_bytes": 0 if window_bytes is None else window_bytes,
+    }
+    settings = leasing_settings(plan.settings, own, "a worker", _WINDOW)
     config = ShareConsumerConfig.from_mapping(settings)  # says now what would be wrong later
     if window_bytes == 0:
         raise ConfigurationError("window_bytes is 0: it is None, or a whole number from 1")

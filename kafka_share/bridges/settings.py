@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 from kafka_share.config import ShareConsumerConfig
 from kafka_share.errors import ConfigurationError
-
-_OWN: Final[Mapping[str, Any]] = MappingProxyType(
-    {
-        "share_acknowledgement_mode": "explicit",
-        "protect_locks": True,
-        "send_ahead": False,
-    }
-)
+from kafka_share.handling.leasing import leasing_settings
 
 
 def bridge_settings(given: Mapping[str, Any], window_records: int, max_lease_ms: int) -> dict[str, Any]:
-    """The settings for an open window of this many records. Raises `ConfigurationError` for what cannot be."""
+    """The settings for an open window of this many records. Raises `ConfigurationError` for what cannot be.
+
+    A name that is given dotted and in snake_case counts as it was given last: users overrule what a bridge has filled in.
+    """
     for name, value in (("window_records", window_records), ("max_lease_ms", max_lease_ms)):
         if type(value) is not int or value < 1:
             raise ConfigurationError(f"{name} is {value!r}: write a whole number from 1")
-    settings = {name.replace(".", "_"): value for name, value in given.items()}
-    for name in (*_OWN, "explicit_window_records", "key_deserializer", "value_deserializer"):
-        if name in settings:
-            raise ConfigurationError(f"{name} cannot be set on a bridge, which sets it itself")
-    settings.setdefault("share_acquire_mode", "record_limit")
-    settings |= {**_OWN, "explicit_window_records": window_records}
+    own = {"explicit_window_records": window_records, "key_deserializer": None, "value_deserializer": None}
+    named = {name.replace(".", "_"): value for name, value in given.items()}
+    settings = leasing_settings(named, own, "a bridge", {"explicit_window_records": "window_records"})
     ShareConsumerConfig.from_mapping(settings)  # says now what would be wrong later
     return settings

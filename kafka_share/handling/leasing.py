@@ -1,22 +1,49 @@
 """The two consumers as a worker uses them: they keep the locks of what is leased, and tell outcomes to a function.
 
-Made by the drivers. Beside that they are what their base classes are.
+Made by the drivers and the bridges. Beside that they are what their base classes are, with settings of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
 
 from kafka_share.application.awaited_outcomes import OnOutcome
 from kafka_share.application.facade import ConsumerFacade
 from kafka_share.async_consumer import AsyncShareConsumer
 from kafka_share.consumer import KafkaShareConsumer
 from kafka_share.core.metrics.measurements import WorkerMeasurements
-from kafka_share.errors import CallerError, KafkaShareError, UnsupportedVersionError
+from kafka_share.errors import CallerError, ConfigurationError, KafkaShareError, UnsupportedVersionError
 from kafka_share.records import AcknowledgeType, ShareRecord
 
 Record = ShareRecord[Any, Any]
+
+_NEEDED: Final = MappingProxyType(
+    {
+        "share_acknowledgement_mode": "explicit",
+        "protect_locks": True,
+        "send_ahead": False,
+    }
+)
+
+
+def leasing_settings(
+    given: Mapping[str, Any], own: Mapping[str, Any], owner: str, instead: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Any]:
+    """The settings of such a consumer: those that a user has given, its owner's own, and what it needs.
+
+    Raises `ConfigurationError` for a given one that `owner`, such as "a worker", sets itself. `instead` has the names
+    under which it may be set there.
+    """
+    fixed = {**_NEEDED, **own}
+    names = {name.replace(".", "_") for name in given}
+    for name in fixed:
+        if name in names:
+            hint = f": use {instead[name]}" if name in instead else ""
+            raise ConfigurationError(f"{name} cannot be set on {owner}, which sets it itself{hint}")
+    usual = {} if "share_acquire_mode" in names else {"share_acquire_mode": "record_limit"}
+    return {**given, **usual, **fixed}
 
 
 class Leasing(ConsumerFacade[Any, Any]):

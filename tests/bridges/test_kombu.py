@@ -247,6 +247,11 @@ def test_a_wrong_option_is_refused_when_the_connection_is_made(broker: Reference
         wrong.connect()
 
 
+def test_a_dotted_setting_overrules_what_the_url_says() -> None:
+    with Connection("kafka-share://nowhere:1", transport_options={"settings": {"bootstrap.servers": "b:2"}}) as made:
+        assert made.transport.settings_for(0)["bootstrap_servers"] == "b:2"
+
+
 # ---- Celery
 
 _APPLICATION = """
