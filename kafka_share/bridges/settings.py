@@ -13,7 +13,7 @@ from kafka_share.handling.leasing import leasing_settings
 def bridge_settings(given: Mapping[str, Any], window_records: int, max_lease_ms: int) -> dict[str, Any]:
     """The settings for an open window of this many records. Raises `ConfigurationError` for what cannot be.
 
-    A name that is given dotted and in snake_case counts as it was given last: users overrule what a bridge has filled in.
+    A name that is given dotted and in snake_case counts as it came last: users overrule what a bridge has filled in.
     """
     for name, value in (("window_records", window_records), ("max_lease_ms", max_lease_ms)):
         if type(value) is not int or value < 1:
