@@ -105,7 +105,9 @@ class Acknowledgements:
         """What waits to be sent, by node; others only look."""
         self._last_number = 0
         self._last_gathered = 0
-        """The highest number of the application's acknowledgements; they come in ascending order."""
+        """The highest number of the application's acknowledgements; they come in ascending order…"""
+        self._adopted: set[int] = set()
+        """…but for these of the last loan: of one that was to go to several nodes, any part may have been sent."""
         self._open: dict[int, Unit] = {}
         """Every unit without an outcome, queued or in a request, by number."""
         self._commits: dict[int, Commit] = {}
@@ -143,8 +145,9 @@ class Acknowledgements:
         self, gathered: GatheredAcknowledgements, retry_until_ms: int, *, is_urgent: bool, is_internal: bool = False
     ) -> None:
         assert gathered.runs, f"no acknowledgement of {gathered.partition}"
-        if 0 < gathered.number <= self._last_gathered:
-            self._posted_again(gathered.number, is_urgent=is_urgent)
+        number = gathered.number
+        if number and (number <= self._last_gathered or number in self._adopted):
+            self._posted_again(number, is_urgent=is_urgent)
             return
         self._last_gathered = max(self._last_gathered, gathered.number)
         has_renewal = _has_renewal(gathered.runs)
@@ -168,7 +171,7 @@ class Acknowledgements:
         """Take over what has been sent already; nobody has seen it here."""
         units: Units = {}
         for gathered in made:
-            self._last_gathered = max(self._last_gathered, gathered.number)
+            self._adopted.add(gathered.number)
             unit = Unit(self._new_number(), gathered, False, False, 0, _has_renewal(gathered.runs))
             self._open[unit.number] = unit
             units.setdefault(gathered.partition, []).append(unit)
@@ -184,6 +187,7 @@ class Acknowledgements:
             return None
         for unit in self.queues.pop(node_id, ()):
             del self._open[unit.number]
+        self._adopted.clear()  # a poll has got records, so whatever was to be posted again has been
         return tuple(unit.gathered for unit in units)
 
     def take_back(self, unsent: Iterable[GatheredAcknowledgements], now_ms: int) -> None:

@@ -43,8 +43,8 @@ def returned(
     return SessionReturned(lend.lend_id, lend.epoch + fetches, flight, Tally(fetches=fetches), at_ms)
 
 
-def numbered(h: Harness, number: int) -> GatheredAcknowledgements:
-    said = h.said((0, 9, 1))
+def numbered(h: Harness, number: int, where: Any = None) -> GatheredAcknowledgements:
+    said = h.said((0, 9, 1), where=where or tp())
     return GatheredAcknowledgements(said.partition, said.node_id, said.session_id, said.runs, number=number)
 
 
@@ -195,6 +195,22 @@ def test_acknowledgements_that_were_sent_are_not_sent_again_when_they_are_posted
     h.handle(ResponseReceived(send_id, fetch_answer(fetch_data(tp()))))
     assert len(h.outcomes) == 1
     assert said_in(h.fetch().request) == {}
+
+
+@pytest.mark.parametrize("sent", [[1], [2], [1, 2]], ids=["the first", "the second", "both"])
+def test_of_two_nodes_what_was_not_sent_is_sent_whatever_its_number(sent: list[int]) -> None:
+    """A poll is interrupted between its fetches to two nodes, and the next call posts what both were to carry."""
+    h = of_two_nodes(FROM_FIRST, FROM_SECOND)
+    loans = {lend.node.id: lend for lend in h.lends}
+    made = [numbered(h, number, tp(2 - number)) for number in (1, 2)]  # the second node has the lower number
+    flights = {one.node_id: Flight((one,), h.now_ms, 500) for one in made if one.number in sent}
+    h.handle(*(returned(loan, flight=flights.get(node_id)) for node_id, loan in loans.items()))
+    h.handle(PollStarted(h.now_ms + 1_000, tuple(made)))
+    carried = [said_in(send.request) for send in h.data_pending if isinstance(send.request, ShareFetchRequest)]
+    missing = [one for one in made if one.number not in sent]
+    assert [said for said in carried if said] == [
+        {(tp().topic_id, 2 - one.number): batches((0, 9, [1]))} for one in missing
+    ]
 
 
 def test_the_session_is_recalled_when_a_commit_wants_to_be_sent() -> None:
