@@ -243,7 +243,7 @@ def _redelivers_what_was_accepted(commit: Original) -> Original:
 
 
 def _ignores_the_delivery_limit(settle: Original) -> Original:
-    return lambda state, target, limit: settle(state, target, NEVER_ENOUGH)
+    return lambda state, target, limit, *spent: settle(state, target, NEVER_ENOUGH, *spent)
 
 
 def _moves_the_start_back(drop_finished: Original) -> Original:
