@@ -41,6 +41,7 @@ from kafka_share.broker import ReferenceBroker
 from kafka_share.broker.configs.broker_settings import EMBEDDED_DEFAULTS as DIFFERENT_DEFAULTS
 from kafka_share.broker.configs.config_keys import BROKER_KEYS, GROUP_KEYS, MECHANISMS, TOPIC_KEYS, ConfigKey
 from kafka_share.broker.kafka_version import advertised_versions
+from kafka_share.broker.limits import LIMIT_MEANINGS, Limits
 from kafka_share.broker.metrics import METRICS as BROKER_METRICS
 from kafka_share.cli.broker import main as broker_command
 from kafka_share.cli.broker_metrics import prometheus_name
@@ -494,8 +495,16 @@ def test_the_page_names_the_broker_settings_that_do_nothing_and_those_that_admin
     assert re.findall(r"`([\w.]+)`", changeable) == dynamic
 
 
+def test_the_page_has_every_limit_with_its_default() -> None:
+    rows = {row[0].strip("`"): row[1] for row in table_below(BROKER, "| limit | default |")}
+    ours = {name: str(getattr(Limits(), name)) for name in LIMIT_MEANINGS}
+    assert rows.items() >= ours.items()
+    settings = {name: default for name, default in rows.items() if name not in ours}
+    assert settings == {name: DIFFERENT_DEFAULTS.get(name, BROKER_KEYS[name].default) for name in settings}
+
+
 def test_the_page_names_every_default_that_is_not_kafkas() -> None:
-    sentence = prose_of(BROKER).partition("Five defaults are others than Kafka's")[2].partition("\n\n")[0]
+    sentence = prose_of(BROKER).partition("Six defaults are others than Kafka's")[2].partition("\n\n")[0]
     assert sorted(re.findall(r"`([\w.]+)`", sentence)) == sorted([*DIFFERENT_DEFAULTS, "default.replication.factor"])
 
 

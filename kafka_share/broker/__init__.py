@@ -35,6 +35,7 @@ from __future__ import annotations
 
 from kafka_share.broker.api_keys import ApiKey
 from kafka_share.broker.clock import BrokerClock
+from kafka_share.broker.limits import Limits
 from kafka_share.broker.reference_broker import ReferenceBroker
 from kafka_share.broker.security.acls import Acl
 from kafka_share.broker.security.settings import Security, TlsFiles
@@ -44,6 +45,7 @@ __all__ = [
     "Acl",
     "ApiKey",
     "BrokerClock",
+    "Limits",
     "ReferenceBroker",
     "Security",
     "SignedTokens",

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from kafka_share.broker.events import Message, Reply, RequestArrived
     from kafka_share.broker.faults import Fault
+    from kafka_share.broker.limits import Limits
     from kafka_share.broker.security.authentication import Authentication
 
 logger: logging.Logger = logging.getLogger(__name__)
@@ -58,11 +59,13 @@ class Server(Protocol):
     def refusal_delay_s(self) -> float:
         """How long a client whose credentials were refused waits for that answer."""
 
-    def half_sent_limit_s(self) -> float:
-        """How long the rest of a request may be on its way."""
+    @property
+    def limits(self) -> Limits: ...
+    def requests_held(self, connection: Connection, size: int) -> None:
+        """So many bytes of requests without an answer are here; the server may refuse this client, or another one."""
 
-    def half_sent(self, connection: Connection, size: int) -> None:
-        """So much of a request is here; the server may refuse the connection for it, or another one."""
+    def answers_unread(self, connection: Connection, size: int) -> None:
+        """So many bytes of answers wait to be read; the server may refuse this client, or another one."""
 
     def request_arrived(self, connection: Connection, arrived: RequestArrived, size: int) -> None:
         """The request is in work until `Connection.answer`, also if it wants no answer."""
@@ -88,12 +91,24 @@ class Connection(asyncio.Protocol):
         self._resting = False
         self._reading_paused = False
         self._half_sent_timer: asyncio.TimerHandle | None = None
+        self._handshake_timer: asyncio.TimerHandle | None = None
+        """Set while the client has to say who it is."""
+        self._last_active_s = 0.0
+        self._unread_bytes = 0
         self._closing_timer: asyncio.TimerHandle | None = None
         """Set while a client whose credentials were refused waits for that answer."""
 
     @property
     def id(self) -> int:
         return self._conversation.connection_id
+
+    @property
+    def was_opened(self) -> bool:
+        return self.id >= 0
+
+    @property
+    def client_host(self) -> str:
+        return self._conversation.client_host
 
     @property
     def request(self) -> Message | None:
@@ -113,19 +128,25 @@ class Connection(asyncio.Protocol):
             client_host,
             principal=principal_of(transport.get_extra_info("peercert")),
             authentication=self._server.new_authentication(),
+            limits=self._server.limits,
         )
+        loop = asyncio.get_running_loop()
+        self._last_active_s = loop.time()
+        if not self._conversation.is_authenticated:
+            self._handshake_timer = loop.call_later(self._server.limits.handshake_ms / 1_000, self._still_unknown)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._gone()
 
     def data_received(self, data: bytes) -> None:
+        self._last_active_s = asyncio.get_running_loop().time()
         before = self._conversation.whole_frames
         try:
             limit = self._server.max_frame_bytes(is_authenticated=self._conversation.is_authenticated)
             self._conversation.received(data, limit)
         except RemoteProtocolError as error:
             self.refuse(str(error))
-        self._server.half_sent(self, self._conversation.half_sent_bytes)
+        self._server.requests_held(self, self._conversation.held_bytes)
         if self._conversation.whole_frames != before:
             self._stop_half_sent_timer()
         self._pump()
@@ -135,9 +156,12 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._can_write = False
+        if self._transport is not None:
+            self._server.answers_unread(self, self._transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         self._can_write = True
+        self._server.answers_unread(self, 0)
         self._pump()
 
     # ---- for the server
@@ -183,6 +207,16 @@ class Connection(asyncio.Protocol):
         self.fault = None
         self._pump()
 
+    def is_idle(self, limit_s: float) -> bool:
+        """Whether nothing has come or gone for so long, and nothing is in work. Below 0 nobody is."""
+        now_s = asyncio.get_running_loop().time()
+        unread_bytes = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        if unread_bytes != self._unread_bytes:
+            self._unread_bytes = unread_bytes
+            self._last_active_s = now_s
+        works = self._conversation.in_work is not None and not unread_bytes
+        return limit_s >= 0 and not works and now_s - self._last_active_s >= limit_s
+
     def refuse(self, why: str) -> None:
         """Close at once, and say why."""
         logger.warning("closing the connection of %s: %s", self._conversation.client_host, excerpt(why))
@@ -199,6 +233,7 @@ class Connection(asyncio.Protocol):
 
     def _send(self, frame: bytes) -> None:
         if self._transport is not None and frame:
+            self._last_active_s = asyncio.get_running_loop().time()
             self._transport.write(frame)
 
     def _close(self) -> None:
@@ -213,8 +248,9 @@ class Connection(asyncio.Protocol):
             return
         self._transport = None
         self._stop_half_sent_timer()
-        if self._closing_timer is not None:
-            self._closing_timer.cancel()
+        for timer in (self._handshake_timer, self._closing_timer):
+            if timer is not None:
+                timer.cancel()
         self._conversation.clear()
         self._server.connection_closed(self)
 
@@ -281,6 +317,8 @@ class Connection(asyncio.Protocol):
         self._pump()
 
     def _regulate_reading(self) -> None:
+        if self._transport is not None:
+            self._server.requests_held(self, self._conversation.held_bytes)
         if self._transport is None:
             return
         full = self._conversation.is_full
@@ -297,7 +335,7 @@ class Connection(asyncio.Protocol):
         if not awaited:
             self._stop_half_sent_timer()
         elif self._half_sent_timer is None:
-            limit_s = self._server.half_sent_limit_s()
+            limit_s = self._server.limits.half_request_ms / 1_000
             self._half_sent_timer = asyncio.get_running_loop().call_later(limit_s, self._half_sent_for_too_long)
 
     def _stop_half_sent_timer(self) -> None:
@@ -306,5 +344,10 @@ class Connection(asyncio.Protocol):
             self._half_sent_timer = None
 
     def _half_sent_for_too_long(self) -> None:
-        limit_s = self._server.half_sent_limit_s()
+        limit_s = self._server.limits.half_request_ms / 1_000
         self.refuse(f"the rest of a request did not come within {limit_s:g} s")
+
+    def _still_unknown(self) -> None:
+        if not self._conversation.is_authenticated:
+            limit_s = self._server.limits.handshake_ms / 1_000
+            self.refuse(f"it did not say who it is within {limit_s:g} s")

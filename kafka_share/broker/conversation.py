@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_share.broker.events import ANONYMOUS, RequestArrived, RequestContext
 from kafka_share.broker.handlers.api_versions import unsupported
+from kafka_share.broker.limits import Limits
 from kafka_share.errors import RemoteProtocolError
 from kafka_share.protocol.messages import (
     API_VERSIONS,
@@ -27,11 +28,8 @@ if TYPE_CHECKING:
 
     from kafka_share.broker.security.authentication import Authentication, AuthenticationStep
 
-MAX_WAITING_REQUESTS: Final = 64
-"""This many requests may wait behind the one in work before the connection is full…"""
-MAX_WAITING_BYTES: Final = 8 * 1024 * 1024
-"""…or this many bytes."""
 _LENGTH_BYTES: Final = 4
+DEFAULT_LIMITS: Final = Limits()
 
 
 class Conversation:
@@ -45,6 +43,7 @@ class Conversation:
         *,
         principal: str = ANONYMOUS,
         authentication: Authentication | None = None,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         """`principal` is who the client is where it needs no `authentication` by SASL."""
         self.connection_id = connection_id
@@ -52,6 +51,7 @@ class Conversation:
         self.client_host = client_host
         self._principal = principal
         self._authentication = authentication
+        self._limits = limits
         self.in_work: RequestArrived | None = None
         self.in_work_bytes: int = 0
         """The size of the request in work."""
@@ -79,7 +79,13 @@ class Conversation:
     @property
     def is_full(self) -> bool:
         """Whether nothing more should be read for now."""
-        return len(self._waiting) >= MAX_WAITING_REQUESTS or self._waiting_bytes >= MAX_WAITING_BYTES
+        limits = self._limits
+        return len(self._waiting) >= limits.waiting_requests or self._waiting_bytes >= limits.waiting_bytes
+
+    @property
+    def held_bytes(self) -> int:
+        """What is here of requests that have no answer, half ones too."""
+        return len(self._buffer) + self._waiting_bytes + (self.in_work_bytes if self.in_work is not None else 0)
 
     def received(self, data: bytes, max_frame_bytes: int) -> None:
         """Take bytes. Raises `RemoteProtocolError` for a frame of an impossible length."""

@@ -19,6 +19,7 @@ from kafka_share.broker.clock import BrokerClock
 from kafka_share.broker.cluster import Cluster
 from kafka_share.broker.configs.broker_settings import broker_settings, config_text
 from kafka_share.broker.configs.configs import ConfigRefusedError, ResourceType
+from kafka_share.broker.conversation import DEFAULT_LIMITS
 from kafka_share.broker.durability.fsync_policy import DEFAULT_INTERVAL_MS, fsync_policy
 from kafka_share.broker.durability.held_answers import HeldAnswers
 from kafka_share.broker.durability.opening import open_cluster
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from kafka_share.broker.events import Message, RequestContext
     from kafka_share.broker.faults import FaultPlan
     from kafka_share.broker.inspection import SharePartitionSnapshot
+    from kafka_share.broker.limits import Limits
     from kafka_share.broker.record_input import Data, HeadersInput, RecordInput, Written
     from kafka_share.broker.security.acls import Acl, Acls
     from kafka_share.broker.storage.topics import Partition, Topic
@@ -73,7 +75,8 @@ class ReferenceBroker:
     time by default, `BrokerClock(manual=True)` stands still until `advance`. `share_version=0` switches share groups
     off. `kafka_version` is the minor version of Kafka whose behaviour it has: "4.1", "4.2", "4.3" or "4.4".
     `random_seed` makes topic ids and the cluster's id repeatable. `keep_requests=False` keeps no requests for
-    `requests()`. `security` is what clients have to show; by default nothing, and what they send is not encrypted.
+    `requests()`. `limits` are what clients may cost. `security` is what clients have to show; by default nothing, and
+    what they send is not encrypted.
 
     With `data_dir`, a directory that is made if need be, records and all that was set are kept there, and each start
     begins with what is there. `fsync` says what is synced before it is answered, as in {"share": "interval"}: always
@@ -98,6 +101,7 @@ class ReferenceBroker:
         random_seed: int | None = None,
         keep_requests: bool = True,
         security: Security | None = None,
+        limits: Limits = DEFAULT_LIMITS,
         data_dir: Path | str | None = None,
         fsync: Mapping[str, str] | None = None,
         fsync_interval_ms: int = DEFAULT_INTERVAL_MS,
@@ -128,6 +132,7 @@ class ReferenceBroker:
             requests,
             host=host,
             advertised_host=advertised,
+            limits=limits,
             tls=self._guard.tls,
             sasl=self._guard.sasl,
         )

@@ -12,14 +12,16 @@ import errno
 import heapq
 import logging
 import socket
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from kafka_share.broker.byte_budget import ByteBudget
 from kafka_share.broker.connection import Connection
+from kafka_share.broker.conversation import DEFAULT_LIMITS
 from kafka_share.broker.durability.held_answers import Answer
 from kafka_share.broker.error_answers import error_answer
 from kafka_share.broker.events import ConnectionClosed, Reply
 from kafka_share.broker.faults import FaultKind, FaultPlan
-from kafka_share.broker.half_sent import HALF_SENT_LIMIT_BYTES, HalfSent
 from kafka_share.broker.security.authentication import Authentication
 from kafka_share.harmless import excerpt
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from kafka_share.broker.cluster import Cluster
     from kafka_share.broker.durability.held_answers import HeldAnswers
     from kafka_share.broker.events import RequestArrived
+    from kafka_share.broker.limits import Limits
     from kafka_share.broker.machine import BrokerMachine
     from kafka_share.broker.refusals import Refusal
     from kafka_share.broker.request_log import RequestLog
@@ -43,13 +46,14 @@ _MAX_TIMER_MS: Final = 3_600_000
 _MIN_TIMER_MS: Final = 1
 """Work that is due at once leaves others some rounds of the loop: a new client needs several until it is answered."""
 _BACKLOG: Final = 128
-_TLS_HANDSHAKE_LIMIT_S: Final = 30.0
 _CLOSING_ROUNDS: Final = 3
-_HALF_SENT_LIMIT_S: Final = 30.0
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 """Errors of accept that last: the socket stays readable, so trying at once would never end."""
 _ACCEPT_AGAIN_S: Final = 1.0
 _ACCEPT_WARNING_EVERY_S: Final = 60.0
+_LONGEST_SWEEP_S: Final = 10.0
+_SWEEPS_PER_LIMIT: Final = 4
+"""So a connection is idle for up to a quarter of the limit longer."""
 
 
 class BrokerServer:
@@ -63,8 +67,7 @@ class BrokerServer:
         *,
         host: str,
         advertised_host: str,
-        half_sent_limit_s: float = _HALF_SENT_LIMIT_S,
-        half_sent_limit_bytes: int = HALF_SENT_LIMIT_BYTES,
+        limits: Limits = DEFAULT_LIMITS,
         tls: ssl.SSLContext | None = None,
         sasl: Sasl | None = None,
     ) -> None:
@@ -75,8 +78,9 @@ class BrokerServer:
         self.requests = requests
         self.host: str = host
         self._advertised_host = advertised_host
-        self._half_sent_limit_s = half_sent_limit_s
-        self._half_sent = HalfSent(half_sent_limit_bytes)
+        self.limits: Limits = limits
+        self._requests_held = ByteBudget(limits.requests_bytes)
+        self._answers_unread = ByteBudget(limits.unread_bytes)
         self._tls = tls
         self._sasl = sasl
         self._listeners: dict[int, socket.socket] = {}
@@ -85,6 +89,11 @@ class BrokerServer:
         self._accepts_again: asyncio.TimerHandle | None = None
         """Set while nobody is accepted, since there is no room for another socket."""
         self._may_warn_from_s = 0.0
+        self._present: Counter[str] = Counter()
+        """How many are connected, or about to be, by address."""
+        self._has_room = True
+        self._sweep: asyncio.TimerHandle | None = None
+        """Set while there are connections, which may become idle."""
         self._connections: dict[int, Connection] = {}
         self._next_connection_id = 0
         self._delayed: list[tuple[int, int, int, bytes]] = []
@@ -116,24 +125,42 @@ class BrokerServer:
         self._listeners[node_id] = listener
         self._accepting[node_id] = set()
         self.cluster.set_address(node_id, self._advertised_host, listener.getsockname()[1])
-        if self._accepts_again is None:
-            self._watch(node_id)
+        self._watch(node_id)
 
     def _watch(self, node_id: int) -> None:
-        listener = self._listeners[node_id]
-        asyncio.get_running_loop().add_reader(listener, self._accept, node_id, listener)
+        """Accept clients, if that is possible now."""
+        if self._accepts_again is None and self._has_room:
+            listener = self._listeners[node_id]
+            asyncio.get_running_loop().add_reader(listener, self._accept, node_id, listener)
+
+    def _watch_nobody(self) -> None:
+        for listener in self._listeners.values():
+            asyncio.get_running_loop().remove_reader(listener)
 
     def _accept(self, node_id: int, listener: socket.socket) -> None:
+        most = self.cluster.configs.broker_int("max.connections")
+        if self._present.total() >= most:
+            self._warn("%d clients are connected: others wait until one of them goes", most)
+            self._has_room = False
+            self._watch_nobody()
+            return
         try:
-            client, _ = listener.accept()
+            client, address = listener.accept()
         except OSError as error:
             if error.errno in _EXHAUSTED:
                 self._pause_accepting(error)
             elif not isinstance(error, BlockingIOError | ConnectionAbortedError):
                 logger.warning("node %d cannot accept a client: %s", node_id, error)
             return
+        host = address[0]
+        most = self.cluster.configs.broker_int("max.connections.per.ip")
+        if self._present[host] >= most:
+            self._warn("%d clients of %s are connected: others are turned away", most, host)
+            client.close()
+            return
+        self._present[host] += 1
         client.setblocking(False)
-        task = asyncio.get_running_loop().create_task(self._connect(node_id, client))
+        task = asyncio.get_running_loop().create_task(self._connect(node_id, client, host))
         self._accepting[node_id].add(task)
         task.add_done_callback(self._accepting[node_id].discard)
 
@@ -141,27 +168,44 @@ class BrokerServer:
         """For a second; clients wait in the queue of the listener meanwhile."""
         if self._accepts_again is not None:  # two listeners were ready at once
             return
-        loop = asyncio.get_running_loop()
-        if loop.time() >= self._may_warn_from_s:
-            logger.warning("no client can be accepted for now: %s", error)
-            self._may_warn_from_s = loop.time() + _ACCEPT_WARNING_EVERY_S
-        for listener in self._listeners.values():
-            loop.remove_reader(listener)
-        self._accepts_again = loop.call_later(_ACCEPT_AGAIN_S, self._resume_accepting)
+        self._warn("no client can be accepted for now: %s", error)
+        self._watch_nobody()
+        self._accepts_again = asyncio.get_running_loop().call_later(_ACCEPT_AGAIN_S, self._resume_accepting)
+
+    def _warn(self, text: str, *values: object) -> None:
+        """About clients that are not accepted; once a minute, since there may be thousands."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s >= self._may_warn_from_s:
+            logger.warning(text, *values)
+            self._may_warn_from_s = now_s + _ACCEPT_WARNING_EVERY_S
 
     def _resume_accepting(self) -> None:
         self._accepts_again = None
         for node_id in self._listeners:
             self._watch(node_id)
 
-    async def _connect(self, node_id: int, client: socket.socket) -> None:
-        limit_s = None if self._tls is None else _TLS_HANDSHAKE_LIMIT_S
+    async def _connect(self, node_id: int, client: socket.socket, host: str) -> None:
+        limit_s = None if self._tls is None else self.limits.handshake_ms / 1_000
+        connection = Connection(self, node_id)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: Connection(self, node_id), client, ssl=self._tls, ssl_handshake_timeout=limit_s
+                lambda: connection, client, ssl=self._tls, ssl_handshake_timeout=limit_s
             )
         except OSError as error:  # of TLS too: what the client sent is no handshake, or its certificate is not good
             logger.warning("a client of node %d could not be connected: %s", node_id, excerpt(str(error)))
+        finally:
+            if not connection.was_opened:
+                self._left(host)
+
+    def _left(self, host: str) -> None:
+        """A client has gone, and left its place to others."""
+        self._present[host] -= 1
+        if not self._present[host]:
+            del self._present[host]
+        if not self._has_room:
+            self._has_room = True
+            for node_id in self._listeners:
+                self._watch(node_id)
 
     def install(self, machine: BrokerMachine, held: HeldAnswers) -> None:
         """Go on with the machine of a cluster that was read from disk, at the addresses of the one before.
@@ -195,9 +239,10 @@ class BrokerServer:
             await self.stop_node(node_id)
         self._stop_timer()
         self.commit()
-        if self._accepts_again is not None:
-            self._accepts_again.cancel()
-            self._accepts_again = None
+        for handle in (self._accepts_again, self._sweep):
+            if handle is not None:
+                handle.cancel()
+        self._accepts_again = self._sweep = None
 
     async def _close_listener(self, node_id: int) -> None:
         listener = self._listeners.pop(node_id)
@@ -227,17 +272,25 @@ class BrokerServer:
             if node_id in (None, connection.node_id):
                 connection.abort()
 
+    def connections(self) -> list[Connection]:
+        """Everybody who is connected, to look at."""
+        return list(self._connections.values())
+
     # ---- for the connections
 
     def connection_opened(self, connection: Connection) -> int:
         connection_id = self._next_connection_id
         self._next_connection_id += 1
         self._connections[connection_id] = connection
+        if self._sweep is None:
+            self._plan_sweep()
         return connection_id
 
     def connection_closed(self, connection: Connection) -> None:
-        self._half_sent.note(connection.id, 0)
+        self._requests_held.note(connection.id, 0)
+        self._answers_unread.note(connection.id, 0)
         if self._connections.pop(connection.id, None) is not None:
+            self._left(connection.client_host)
             self.machine.handle(ConnectionClosed(connection.id), self.clock.now_ms())
             self.run()
 
@@ -261,15 +314,35 @@ class BrokerServer:
     def refusal_delay_s(self) -> float:
         return self.cluster.configs.broker_int("connection.failed.authentication.delay.ms") / 1_000
 
-    def half_sent_limit_s(self) -> float:
-        return self._half_sent_limit_s
+    def requests_held(self, connection: Connection, size: int) -> None:
+        self._note(self._requests_held, connection, size, "requests without an answer take too much memory")
 
-    def half_sent(self, connection: Connection, size: int) -> None:
+    def answers_unread(self, connection: Connection, size: int) -> None:
+        self._note(self._answers_unread, connection, size, "answers that nobody reads take too much memory")
+
+    def _note(self, budget: ByteBudget, connection: Connection, size: int, why: str) -> None:
         while connection.id in self._connections:
-            largest = self._half_sent.note(connection.id, size)
+            largest = budget.note(connection.id, size)
             if largest is None:
                 return
-            self._connections[largest].refuse("half requests take too much memory")
+            self._connections[largest].refuse(why)
+
+    def _plan_sweep(self) -> None:
+        limit_s = self._idle_limit_s()
+        wait_s = _LONGEST_SWEEP_S if limit_s < 0 else min(limit_s / _SWEEPS_PER_LIMIT, _LONGEST_SWEEP_S)
+        self._sweep = asyncio.get_running_loop().call_later(wait_s, self._close_idle)
+
+    def _idle_limit_s(self) -> float:
+        return self.cluster.configs.broker_int("connections.max.idle.ms") / 1_000
+
+    def _close_idle(self) -> None:
+        self._sweep = None
+        limit_s = self._idle_limit_s()
+        for connection in [one for one in self._connections.values() if one.is_idle(limit_s)]:
+            logger.info("closing the connection of %s, which is idle", connection.client_host)
+            connection.abort()
+        if self._connections:
+            self._plan_sweep()
 
     def request_arrived(self, connection: Connection, arrived: RequestArrived, size: int) -> None:
         context, request = arrived.context, arrived.request

@@ -22,6 +22,7 @@ from kafka_share.broker.configs.broker_settings import EMBEDDED_DEFAULTS
 from kafka_share.broker.configs.config_keys import BROKER_KEYS
 from kafka_share.broker.durability.fsync_policy import DEFAULT_INTERVAL_MS, FSYNC_CLASSES, MAX_INTERVAL_MS
 from kafka_share.broker.kafka_version import BEHAVIOURS, DEFAULT_VERSION
+from kafka_share.broker.limits import LIMIT_MEANINGS, limits_of
 from kafka_share.broker.reference_broker import MAX_NODES, ReferenceBroker
 from kafka_share.cli.broker_page.server import page_server
 from kafka_share.cli.broker_security import security_options, take_security
@@ -69,6 +70,12 @@ Exit codes:
 )
 @click.option("--nodes", default=1, show_default=True, type=click.IntRange(1, MAX_NODES), help="Number of nodes.")
 @property_option("--config", "A broker setting; may be repeated.", "settings", known=BROKER_KEYS)
+@property_option(
+    "--limit",
+    "NAME=NUMBER: what clients may cost, where Kafka has no setting for it; may be repeated. "
+    f"Names: {', '.join(LIMIT_MEANINGS)}.",
+    known=LIMIT_MEANINGS,
+)
 @security_options
 @click.option(
     "--data-dir",
@@ -146,8 +153,8 @@ def main(
     with logging_to_stderr(debug, logging.getLevelNamesMapping()[log_level]):
         if log_requests:
             logging.getLogger("kafka_share.broker.request_log").setLevel(logging.DEBUG)
-        security = take_security(given)
-        broker = ReferenceBroker(config=config, keep_requests=False, security=security, **given)
+        security, limits = take_security(given), limits_of(given.pop("limit"))
+        broker = ReferenceBroker(config=config, keep_requests=False, security=security, limits=limits, **given)
         asyncio.run(_serve(broker, ready_file, metrics_host, metrics_port, ui_port))
 
 

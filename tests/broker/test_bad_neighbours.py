@@ -7,23 +7,16 @@ import errno
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from random import Random
 from typing import Any
 
 import pytest
+from broker.served import answer, serving
 from support.waiting import wait_until
 from support.wire_connection import WireConnection
 
 from kafka_share.broker import ApiKey, BrokerClock, ReferenceBroker, connection, machine
-from kafka_share.broker.cluster import Cluster
 from kafka_share.broker.connection import MAX_REQUESTS_PER_TURN
-from kafka_share.broker.half_sent import HALF_SENT_LIMIT_BYTES
 from kafka_share.broker.handlers.handler_table import HANDLERS
-from kafka_share.broker.machine import BrokerMachine
-from kafka_share.broker.request_log import RequestLog
-from kafka_share.broker.server import BrokerServer
 from kafka_share.broker.storage.produced_batch import AT_ONCE_BYTES
 from kafka_share.errors import LocalProtocolError
 from kafka_share.protocol.cluster import MetadataRequest
@@ -137,32 +130,6 @@ def test_it_waits_when_there_are_no_file_descriptors(
 # ---- many requests at once, half requests
 
 
-@asynccontextmanager
-async def serving(
-    half_sent_limit_s: float = 30.0, half_sent_limit_bytes: int = HALF_SENT_LIMIT_BYTES
-) -> AsyncIterator[tuple[BrokerServer, int]]:
-    """A server on the loop of the test, so that what happens in one round is certain; and its port."""
-    cluster = Cluster([1], config={}, cluster_id="c", random=Random(1))
-    server = BrokerServer(
-        BrokerMachine(cluster),
-        BrokerClock(),
-        RequestLog(),
-        host="127.0.0.1",
-        advertised_host="127.0.0.1",
-        half_sent_limit_s=half_sent_limit_s,
-        half_sent_limit_bytes=half_sent_limit_bytes,
-    )
-    await server.start_node(1, 0)
-    try:
-        yield server, cluster.nodes[1].port
-    finally:
-        await server.close()
-
-
-async def answer(reader: asyncio.StreamReader) -> bytes:
-    return await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
-
-
 def test_others_get_their_turn_when_one_client_sends_thousands_of_requests_at_once() -> None:
     many = 4_000
 
@@ -192,7 +159,7 @@ def test_others_get_their_turn_when_one_client_sends_thousands_of_requests_at_on
 
 def test_a_connection_is_closed_when_the_rest_of_a_request_does_not_come() -> None:
     async def use() -> None:
-        async with serving(half_sent_limit_s=0.01) as (_, port):
+        async with serving(half_request_ms=10) as (_, port):
             idle = await asyncio.open_connection("127.0.0.1", port)
             for sent in (b"\0\0", ONE_MORE[:-1], ONE_MORE + b"\0"):
                 reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -221,7 +188,7 @@ def test_the_largest_is_closed_when_half_requests_take_too_much_memory_together(
     announced = (1_000_000).to_bytes(4, "big")
 
     async def use() -> None:
-        async with serving(half_sent_limit_bytes=100_000) as (_, port):
+        async with serving(requests_bytes=100_000) as (_, port):
             modest = await asyncio.open_connection("127.0.0.1", port)
             modest[1].write(ONE_MORE[:-1])
             greedy = await asyncio.open_connection("127.0.0.1", port)
@@ -240,7 +207,7 @@ def test_the_largest_is_closed_when_half_requests_take_too_much_memory_together(
 
     asyncio.run(use())
     said = [record.getMessage() for record in caplog.records if record.name == "kafka_share.broker.connection"]
-    assert said == ["closing the connection of 127.0.0.1: half requests take too much memory"] * 2
+    assert said == ["closing the connection of 127.0.0.1: requests without an answer take too much memory"] * 2
 
 
 def test_text_of_others_forges_no_line_of_the_log_when_no_answer_can_be_sent(

@@ -19,10 +19,12 @@ EMBEDDED_DEFAULTS: Final = {
     "group.consumer.assignment.interval.ms": "0",
     "group.initial.rebalance.delay.ms": "0",
     "log.retention.ms": "-1",
+    "max.connections": "10000",
 }
 """Where this broker differs from Kafka unless it is configured otherwise: a member gets its assignment as soon as it
 can be computed, also when another one joined its share or consumer group within the same second, the first member of a
-classic group does not wait three seconds for others, and records stay, whatever their timestamps are."""
+classic group does not wait three seconds for others, records stay, whatever their timestamps are, and the number of
+connections has a limit."""
 
 
 def broker_settings(nodes: int, config: Mapping[str, str | int | bool], behaviour: Behaviour) -> dict[str, str]:
