@@ -24,6 +24,14 @@ MODULES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         "The messages by which admins see and change settings (APIs 32, 33, 44 and 74).",
         ("AlterConfigs", "DescribeConfigs", "IncrementalAlterConfigs", "ListConfigResources"),
     ),
+    "quotas": (
+        "The messages by which admins see and change the quotas of clients (APIs 48 and 49).",
+        ("AlterClientQuotas", "DescribeClientQuotas"),
+    ),
+    "controllers": (
+        "The messages about what the controllers of a cluster keep: their quorum (API 55) and its features (57).",
+        ("DescribeQuorum", "UpdateFeatures"),
+    ),
     "replicas": (
         "The messages by which admins see and move the replicas of partitions (APIs 35, 43, 45 and 46).",
         ("AlterPartitionReassignments", "DescribeLogDirs", "ElectLeaders", "ListPartitionReassignments"),

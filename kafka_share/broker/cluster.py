@@ -23,6 +23,7 @@ from kafka_share.broker.configs.configs import Configs, ResourceType
 from kafka_share.broker.consumer.consumer_groups import ConsumerGroups
 from kafka_share.broker.group_ids import GroupIds
 from kafka_share.broker.kafka_version import KAFKA_4_3, advertised_versions
+from kafka_share.broker.quotas.client_quotas import ClientQuotas
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.security.acls import AclOperation, AclResource, Acls
 from kafka_share.broker.security.scram_users import ScramUsers
@@ -103,6 +104,7 @@ class Cluster:
         self.acls: Acls = Acls()
         self.authorizer: Authorizer | None = None
         """None: everybody may do everything."""
+        self.client_quotas: ClientQuotas = ClientQuotas()
         self.client_metrics: ClientMetrics = ClientMetrics(random)
         self.nodes: dict[int, Node] = {node_id: Node(node_id, "", 0) for node_id in node_ids}
         self.topics: Topics = Topics(node_ids, random, self._new_log)

@@ -73,6 +73,9 @@ class Server(Protocol):
     def answer_later(self, connection: Connection, frame: bytes, delay_ms: int) -> None:
         """Call `finish` with the frame when this time has passed."""
 
+    def unmute_later(self, connection: Connection, delay_ms: int) -> None:
+        """Call `unmute` when this time has passed."""
+
 
 class Connection(asyncio.Protocol):
     """One client of a node."""
@@ -95,6 +98,8 @@ class Connection(asyncio.Protocol):
         """Set while the client has to say who it is."""
         self._last_active_s = 0.0
         self._unread_bytes = 0
+        self._is_muted = False
+        """The client exceeds a quota: what it sends is left unread."""
         self._closing_timer: asyncio.TimerHandle | None = None
         """Set while a client whose credentials were refused waits for that answer."""
 
@@ -171,6 +176,10 @@ class Connection(asyncio.Protocol):
         context = reply.context
         if not self._conversation.awaits(context):
             return
+        throttle_ms = getattr(reply.response, "throttle_time_ms", 0)
+        if throttle_ms:
+            self._is_muted = True
+            self._server.unmute_later(self, throttle_ms)
         if not self._conversation.wants_answer:
             self._end_without_answer()
             return
@@ -199,6 +208,11 @@ class Connection(asyncio.Protocol):
             self.abort()
         else:
             self.finish(b"")
+
+    def unmute(self) -> None:
+        """The time to wait is over."""
+        self._is_muted = False
+        self._pump()
 
     def finish(self, frame: bytes) -> None:
         """Send the answer of the request in work; the next request follows."""
@@ -256,7 +270,7 @@ class Connection(asyncio.Protocol):
 
     def _pump(self) -> None:
         """Hand over one request after the other. Not re-entered: an answer may come at once."""
-        if self._pumping or self._resting or self._closing_timer is not None:
+        if self._pumping or self._resting or self._is_muted or self._closing_timer is not None:
             return
         self._pumping = True
         try:
@@ -321,7 +335,7 @@ class Connection(asyncio.Protocol):
             self._server.requests_held(self, self._conversation.held_bytes)
         if self._transport is None:
             return
-        full = self._conversation.is_full
+        full = self._conversation.is_full or self._is_muted
         if full and not self._reading_paused:
             self._transport.pause_reading()
         elif self._reading_paused and not full:

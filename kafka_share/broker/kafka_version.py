@@ -56,8 +56,8 @@ class Behaviour:
     max_share_version: int = 1
     """The highest level of the feature share.version: 2 brings dead-letter queues (KIP-1191)."""
     api_versions: Mapping[ApiKey, tuple[int, int]] = MappingProxyType({})
-    """API -> lowest and highest version, where they are not those of 4.3. 4.4 also has ApiVersions 5 and
-    DeleteGroups 3, which our schemas do not have: they are not offered."""
+    """API -> lowest and highest version, where they are not those of 4.3. 4.4 also has ListTransactions 2, which is
+    not offered."""
     share_keys_may_hold_colons: bool = True
     """FindCoordinator of share state reads its key from the right, so a group id may hold colons (KAFKA-20183)."""
     names_piggybacked_refusals: bool = True
@@ -211,6 +211,9 @@ KAFKA_4_2: Final = Behaviour(
 KAFKA_4_3: Final = Behaviour(version="4.3")
 KAFKA_4_4: Final = Behaviour(
     version="4.4",
+    api_versions=MappingProxyType(
+        {ApiKey.API_VERSIONS: (0, 5), ApiKey.DELETE_GROUPS: (0, 3), ApiKey.TXN_OFFSET_COMMIT: (0, 6)}
+    ),
     max_share_version=2,
     absent_config_keys=frozenset(),
     assigns_empty_groups=True,
@@ -277,6 +280,8 @@ _VERSIONS_OF_4_3: Final[Mapping[ApiKey, tuple[int, int]]] = MappingProxyType(
         ApiKey.ALTER_PARTITION_REASSIGNMENTS: (0, 1),
         ApiKey.LIST_PARTITION_REASSIGNMENTS: (0, 0),
         ApiKey.OFFSET_DELETE: (0, 0),
+        ApiKey.DESCRIBE_CLIENT_QUOTAS: (0, 1),
+        ApiKey.ALTER_CLIENT_QUOTAS: (0, 1),
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (0, 0),
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (0, 0),
         ApiKey.DESCRIBE_CLUSTER: (0, 2),

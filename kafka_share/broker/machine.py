@@ -18,6 +18,8 @@ from kafka_share.broker.events import ConnectionClosed, Reply, RequestArrived
 from kafka_share.broker.handlers import classic_group, fetch, share_fetch
 from kafka_share.broker.handlers.authorization import clear
 from kafka_share.broker.handlers.handler_table import HANDLERS
+from kafka_share.broker.handlers.throttling import throttle_fetch, throttle_share_fetch
+from kafka_share.protocol.logs import FetchResponse
 
 if TYPE_CHECKING:
     from kafka_share.broker.cluster import Cluster
@@ -84,6 +86,9 @@ class BrokerMachine:
         if produced is not None:
             self._replies.append(Reply(*produced))
         replies, self._replies = self._replies, []
+        for reply in replies:
+            if isinstance(reply.response, FetchResponse):
+                throttle_fetch(cluster, reply.context, reply.response, now_ms)
         if self._unfinished:
             for reply in replies:
                 clearance = self._unfinished.pop(reply.context, None)
@@ -104,7 +109,9 @@ class BrokerMachine:
     def _poll_share_nodes(self, now_ms: int) -> None:
         for node in self.cluster.share_nodes.values():
             for result in node.poll(now_ms):
-                self._replies.append(Reply(result.context, share_fetch.fetch_answer(self.cluster, result)))
+                answer = share_fetch.fetch_answer(self.cluster, result)
+                throttle_share_fetch(self.cluster, result, answer, now_ms)
+                self._replies.append(Reply(result.context, answer))
 
     def wake_at_ms(self) -> int | None:
         """When `poll` has to run even if nothing happens."""

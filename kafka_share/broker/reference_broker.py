@@ -451,6 +451,14 @@ class ReferenceBroker:
             raise IllegalStateError("this broker asks for no ACLs: it was made without acls and super_users")
         return self._cluster.acls
 
+    def set_quota(self, entity: Mapping[str, str | None], **values: float | None) -> None:
+        """Set client quotas, by their Kafka names; None removes one.
+
+        `entity` names a "user", a "client-id" or both, or an "ip"; a name None is the default of all others.
+        `set_quota({"user": "alice"}, producer_byte_rate=1000)`. Raises `InvalidArgumentError`.
+        """
+        self._call(lambda: self._cluster.client_quotas.alter(tuple(sorted(entity.items())), values))
+
     def subscribe_to_client_metrics(
         self,
         *metrics: str,

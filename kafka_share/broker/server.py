@@ -96,8 +96,8 @@ class BrokerServer:
         """Set while there are connections, which may become idle."""
         self._connections: dict[int, Connection] = {}
         self._next_connection_id = 0
-        self._delayed: list[tuple[int, int, int, bytes]] = []
-        """Answers held back: (due at, order, connection id, frame)."""
+        self._delayed: list[tuple[int, int, int, bytes | None]] = []
+        """Answers held back, and ends of silence (no frame): (due at, order, connection id, frame)."""
         self._delayed_count = 0
         self._timer: asyncio.TimerHandle | None = None
         self._running = False
@@ -357,9 +357,14 @@ class BrokerServer:
             self.run()
 
     def answer_later(self, connection: Connection, frame: bytes, delay_ms: int) -> None:
-        at_ms = self.clock.now_ms() + delay_ms
+        self._delay(connection, frame, delay_ms)
+
+    def unmute_later(self, connection: Connection, delay_ms: int) -> None:
+        self._delay(connection, None, delay_ms)
+
+    def _delay(self, connection: Connection, frame: bytes | None, delay_ms: int) -> None:
         self._delayed_count += 1
-        heapq.heappush(self._delayed, (at_ms, self._delayed_count, connection.id, frame))
+        heapq.heappush(self._delayed, (self.clock.now_ms() + delay_ms, self._delayed_count, connection.id, frame))
 
     # ---- outputs and time
 
@@ -381,8 +386,13 @@ class BrokerServer:
         """One round. An answer may let the next request of its connection in, which is news again."""
         while self._delayed and self._delayed[0][0] <= now_ms:
             _, _, connection_id, frame = heapq.heappop(self._delayed)
-            if connection_id in self._connections:
-                self._connections[connection_id].finish(frame)
+            connection = self._connections.get(connection_id)
+            if connection is None:
+                continue
+            if frame is None:
+                connection.unmute()
+            else:
+                connection.finish(frame)
         replies = self.machine.poll(now_ms)
         if self._held is not None:
             replies = self._held.polled(list(self._answers(replies)), now_ms)

@@ -53,12 +53,15 @@ class Token:
     is_authenticated: bool = False
 
 
+_API_VERSIONS_VERSION: Final = 4
+"""Version 5 (Kafka 4.4) would tell a broker which node of which cluster we mean; older ones would refuse it first."""
+
 Steps: TypeAlias = Generator[Exchange | Challenge, Any, T]
 
 
 def agree_on_versions() -> Steps[VersionRanges]:
     """The version ranges of the broker. Raises a `BrokerError` if it refuses to give them."""
-    version = ApiVersionsRequest.valid_versions[1]
+    version = _API_VERSIONS_VERSION
     while True:
         request = ApiVersionsRequest(client_software_name="kafka-share", client_software_version=VERSION)
         response = yield Exchange(request, version)

@@ -17,14 +17,15 @@ __all__ = [
 ]
 
 
-class DeleteGroupsRequest(ApiMessage, api_key=42, versions="0-2", flexible="2+"):
+class DeleteGroupsRequest(ApiMessage, api_key=42, versions="0-3", flexible="2+"):
     groups_names: list[str] = field("[]string", factory=list)
 
 
-class DeleteGroupsResponse(ApiMessage, api_key=42, versions="0-2", flexible="2+"):
+class DeleteGroupsResponse(ApiMessage, api_key=42, versions="0-3", flexible="2+"):
     class DeletableGroupResult(MessageStruct):
         group_id: str = field("string", default="")
         error_code: int = field("int16", default=0)
+        error_message: str | None = field("string", "3+", default=None, nullable="3+", ignorable=True)
 
     throttle_time_ms: int = field("int32", default=0)
     results: list[DeletableGroupResult] = field("[]DeletableGroupResult", factory=list)

@@ -17,12 +17,14 @@ __all__ = [
 ]
 
 
-class ApiVersionsRequest(ApiMessage, api_key=18, versions="0-4", flexible="3+"):
+class ApiVersionsRequest(ApiMessage, api_key=18, versions="0-5", flexible="3+"):
     client_software_name: str = field("string", "3+", default="", ignorable=True)
     client_software_version: str = field("string", "3+", default="", ignorable=True)
+    cluster_id: str | None = field("string", "5+", default=None, nullable="5+", ignorable=True)
+    node_id: int = field("int32", "5+", default=-1, ignorable=True)
 
 
-class ApiVersionsResponse(ApiMessage, api_key=18, versions="0-4", flexible="3+"):
+class ApiVersionsResponse(ApiMessage, api_key=18, versions="0-5", flexible="3+"):
     class ApiVersion(MessageStruct):
         api_key: int = field("int16", default=0)
         min_version: int = field("int16", default=0)

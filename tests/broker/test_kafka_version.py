@@ -29,11 +29,14 @@ from kafka_share.errors import (
     InvalidConfigError,
     InvalidGroupIdError,
     InvalidRequestError,
+    RebootstrapRequiredError,
     UnknownServerError,
     UnknownTopicOrPartitionError,
 )
 from kafka_share.protocol.cluster import FindCoordinatorRequest
 from kafka_share.protocol.configs import DescribeConfigsRequest, IncrementalAlterConfigsRequest
+from kafka_share.protocol.groups import DeleteGroupsRequest
+from kafka_share.protocol.handshake import ApiVersionsRequest
 from kafka_share.protocol.share_group import ShareGroupDescribeRequest, ShareGroupHeartbeatRequest
 from kafka_share.protocol.share_offsets import AlterShareGroupOffsetsRequest, DeleteShareGroupOffsetsRequest
 from kafka_share.protocol.topics import CreatePartitionsRequest
@@ -518,3 +521,27 @@ def test_a_batch_that_ends_before_it_begins_is_refused_in_4_4(version: str, expe
     key = StateKey("g", p.topic("t"), 0)
     p.coordinator.initialize(key, 5, 0, p.now_ms)
     assert _outcome(lambda: _write(p, key, StateBatch(61, 60, 2, 1))) == expected
+
+
+def test_a_client_of_4_4_may_say_which_node_of_which_cluster_it_means() -> None:
+    """The codes are those of Kafka 4.4.0."""
+    world = World(kafka_version="4.4")
+
+    def code(cluster_id: str | None, node_id: int) -> int:
+        request = ApiVersionsRequest(
+            client_software_name="x", client_software_version="1", cluster_id=cluster_id, node_id=node_id
+        )
+        answer = world.ask(request)
+        assert bool(answer.api_keys) == (answer.error_code == 0)
+        return int(answer.error_code)
+
+    assert code(None, -1) == code("world", 1) == 0
+    assert code("other", -1) == code(None, 1) == code(None, 9) == InvalidRequestError.code
+    assert code("other", 1) == code("world", 9) == RebootstrapRequiredError.code
+
+
+def test_the_deletion_of_groups_says_why_not_from_4_4_on() -> None:
+    (refused,) = World(kafka_version="4.4").ask(DeleteGroupsRequest(groups_names=["missing"])).results
+    assert (refused.error_code, bool(refused.error_message)) == (GroupIdNotFoundError.code, True)
+    (refused,) = World().ask(DeleteGroupsRequest(groups_names=["missing"])).results
+    assert refused.error_message is None

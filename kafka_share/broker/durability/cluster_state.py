@@ -15,6 +15,7 @@ import attrs
 
 from kafka_share.broker.classic.transactions import Transaction, TransactionState
 from kafka_share.broker.configs.configs import ResourceType
+from kafka_share.broker.quotas.client_quotas import entity_of
 from kafka_share.broker.security.acls import Acl
 from kafka_share.broker.security.scram import ScramCredential, ScramMechanism
 from kafka_share.broker.storage.topics import Topic
@@ -98,6 +99,14 @@ def _restore_acl(cluster: Cluster, key: str, entry: Json) -> None:
     cluster.acls.add(Acl.of_key(key))
 
 
+def _client_quota(cluster: Cluster, key: str) -> Json:
+    return dict(cluster.client_quotas.of(entity_of(key))) or None
+
+
+def _restore_client_quota(cluster: Cluster, key: str, entry: Json) -> None:
+    cluster.client_quotas.put(entity_of(key), entry)
+
+
 def _producer_ids(cluster: Cluster, key: str) -> Json:
     return cluster.producer_ids.block_end
 
@@ -152,6 +161,7 @@ ENTRIES: Final = {
         Kind("configs", _config, _restore_config),
         Kind("scram_users", _scram_user, _restore_scram_user),
         Kind("acls", _acl, _restore_acl),
+        Kind("client_quotas", _client_quota, _restore_client_quota),
         Kind("producer_ids", _producer_ids, _restore_producer_ids),
         Kind("transactions", _transaction, _restore_transaction),
     )

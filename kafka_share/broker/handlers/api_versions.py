@@ -2,15 +2,17 @@
 
 - The list is the handler table, cut to what the chosen version of Kafka offers.
 - Feature `share.version`: supported 0 to 1 (4.4: 2), finalized at the cluster's level (left out at level 0).
+- From version 5 on (4.4) a client may say which node of which cluster it means, both or none (else INVALID_REQUEST);
+  another one's is REBOOTSTRAP_REQUIRED.
 - An unsupported version of ApiVersions itself is answered with a version 0 body and UNSUPPORTED_VERSION; the server
   does that, since such a request cannot be decoded.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from kafka_share.errors import UnsupportedVersionError
+from kafka_share.errors import InvalidRequestError, RebootstrapRequiredError, UnsupportedVersionError
 from kafka_share.protocol.handshake import ApiVersionsRequest, ApiVersionsResponse
 
 if TYPE_CHECKING:
@@ -19,10 +21,14 @@ if TYPE_CHECKING:
     from kafka_share.broker.cluster import Cluster
     from kafka_share.broker.events import RequestContext
 
-SHARE_VERSION = "share.version"
+SHARE_VERSION: Final = "share.version"
+_NO_NODE: Final = -1
 
 
 def handle(cluster: Cluster, context: RequestContext, request: ApiVersionsRequest, now_ms: int) -> ApiVersionsResponse:
+    problem = _mistaken(cluster, context, request)
+    if problem:
+        return ApiVersionsResponse(error_code=problem, api_keys=[])
     finalized = []
     if cluster.share_version > 0:
         level = cluster.share_version
@@ -39,6 +45,16 @@ def handle(cluster: Cluster, context: RequestContext, request: ApiVersionsReques
         finalized_features_epoch=0,
         finalized_features=finalized,
     )
+
+
+def _mistaken(cluster: Cluster, context: RequestContext, request: ApiVersionsRequest) -> int:
+    """The error for a client that takes us for another broker, 0 for others."""
+    if request.cluster_id is None and request.node_id == _NO_NODE:
+        return 0
+    if request.cluster_id is None or request.node_id == _NO_NODE:
+        return InvalidRequestError.code
+    is_meant = (request.cluster_id, request.node_id) == (cluster.cluster_id, context.node_id)
+    return 0 if is_meant else RebootstrapRequiredError.code
 
 
 def unsupported(api_versions: Mapping[int, tuple[int, int]]) -> ApiVersionsResponse:

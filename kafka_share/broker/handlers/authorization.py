@@ -375,6 +375,8 @@ RULES: Final[Mapping[ApiKey, tuple[Step, ...]]] = MappingProxyType(
         ApiKey.ALTER_PARTITION_REASSIGNMENTS: (_cluster(_ALTER),),
         ApiKey.LIST_PARTITION_REASSIGNMENTS: (_cluster(_DESCRIBE),),
         ApiKey.OFFSET_DELETE: (_group(_DELETE), _parts("topics", _topic(_READ))),
+        ApiKey.DESCRIBE_CLIENT_QUOTAS: (_cluster(AclOperation.DESCRIBE_CONFIGS),),
+        ApiKey.ALTER_CLIENT_QUOTAS: (_cluster(AclOperation.ALTER_CONFIGS),),
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (_cluster(_DESCRIBE),),
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (_scram_users,),
         ApiKey.DESCRIBE_CLUSTER: (_operations_of_cluster,),

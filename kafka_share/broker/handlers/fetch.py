@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafka_share.broker.classic.delayed_fetch import DelayedFetch, FetchedRange
+from kafka_share.broker.handlers.throttling import fetch_limit
 from kafka_share.broker.refusals import ErrorCode, Refusal
 from kafka_share.errors import NotLeaderOrFollowerError, OffsetOutOfRangeError, UnknownTopicIdError
 from kafka_share.protocol.logs import FetchRequest, FetchResponse
@@ -71,7 +72,7 @@ def _topic(cluster: Cluster, context: RequestContext, asked: _FetchTopic) -> Top
 def answer(cluster: Cluster, context: RequestContext, request: FetchRequest) -> FetchResponse:
     """What the partitions have now."""
     committed = request.isolation_level == READ_COMMITTED
-    left = min(request.max_bytes, cluster.configs.broker_int("fetch.max.bytes"))
+    left = fetch_limit(cluster, context, request)
     anything = False
     responses, moved = [], False
     for topic in request.topics:

@@ -1,4 +1,4 @@
-"""ListGroups (16) and DeleteGroups (42), of groups of all types.
+"""ListGroups (16) and DeleteGroups (42), of groups of all types. From version 3 on DeleteGroups tells the reason (4.4).
 
 - Every node lists the groups that it coordinates. A share group has the type and protocol type "share"; a classic one
   the type "classic" and the protocol type of its members, "" if it never had any; a consumer group (KIP-848) the type
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kafka_share.broker.cluster import Cluster
     from kafka_share.broker.events import RequestContext
 
+_DeletedGroup = DeleteGroupsResponse.DeletableGroupResult
 _ListedGroup = ListGroupsResponse.ListedGroup
 
 
@@ -62,17 +63,10 @@ def _classic_groups(cluster: Cluster) -> list[_ListedGroup]:
 def handle_delete(
     cluster: Cluster, context: RequestContext, request: DeleteGroupsRequest, now_ms: int
 ) -> DeleteGroupsResponse:
-    return DeleteGroupsResponse(
-        results=[
-            DeleteGroupsResponse.DeletableGroupResult(
-                group_id=group, error_code=_delete(cluster, context, group, now_ms)
-            )
-            for group in request.groups_names
-        ]
-    )
+    return DeleteGroupsResponse(results=[_delete(cluster, context, group, now_ms) for group in request.groups_names])
 
 
-def _delete(cluster: Cluster, context: RequestContext, group: str, now_ms: int) -> int:
+def _delete(cluster: Cluster, context: RequestContext, group: str, now_ms: int) -> _DeletedGroup:
     try:
         cluster.require_coordinator(context, group)
         kind = cluster.group_ids.type_of(group)
@@ -83,5 +77,5 @@ def _delete(cluster: Cluster, context: RequestContext, group: str, now_ms: int) 
         else:
             cluster.share_groups.delete(group, now_ms)
     except Refusal as refusal:
-        return refusal.code
-    return 0
+        return _DeletedGroup(group_id=group, error_code=refusal.code, error_message=refusal.message)
+    return _DeletedGroup(group_id=group, error_code=0)

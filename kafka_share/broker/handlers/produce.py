@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafka_share.broker.handlers.partitions import require_public
+from kafka_share.broker.handlers.throttling import throttle_produce
 from kafka_share.broker.refusals import Refusal
 from kafka_share.errors import (
     InvalidRecordError,
@@ -55,7 +56,9 @@ def handle(cluster: Cluster, context: RequestContext, request: ProduceRequest, n
     """The answer, also where the producer wants none; None while records that take long are checked."""
 
     def finish(checked: _Checked, finished_at_ms: int) -> ProduceResponse:
-        return _append_all(cluster, context, request, iter(checked), finished_at_ms)
+        response = _append_all(cluster, context, request, iter(checked), finished_at_ms)
+        throttle_produce(cluster, context, request, response, finished_at_ms)
+        return response
 
     return cluster.produces.begin(context, _check_all(cluster, context, request, now_ms), finish, now_ms)
 

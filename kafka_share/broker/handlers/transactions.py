@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from kafka_share.broker.classic.committed_offsets import CommittedOffset
 from kafka_share.broker.handlers.committed_offsets import require_may_commit
 from kafka_share.broker.refusals import ErrorCode, Refusal
-from kafka_share.errors import InvalidGroupIdError, InvalidProducerEpochError, UnknownTopicOrPartitionError
+from kafka_share.broker.storage.topics import NO_TOPIC_ID
+from kafka_share.errors import (
+    InvalidGroupIdError,
+    InvalidProducerEpochError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+)
 from kafka_share.protocol.transactions import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
@@ -35,11 +41,12 @@ if TYPE_CHECKING:
     from kafka_share.broker.classic.transactions import Transaction
     from kafka_share.broker.cluster import Cluster
     from kafka_share.broker.events import RequestContext
-    from kafka_share.broker.storage.topics import Partition
+    from kafka_share.broker.storage.topics import Partition, Topic
 
 _FENCED_SINCE_VERSION: Final = 2
 _BATCHED_SINCE_VERSION: Final = 4
 _SECOND_PROTOCOL_VERSION: Final = 5
+_COMMITS_BY_ID_SINCE_VERSION: Final = 6
 
 _TransactionResult = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
 _Codes: TypeAlias = dict[tuple[str, int], int]
@@ -181,11 +188,11 @@ def handle_commit_offsets(
         partitions = [
             _CommitTopic.TxnOffsetCommitResponsePartition(
                 partition_index=one.partition_index,
-                error_code=code or _commit_offset(cluster, request, topic.name, one),
+                error_code=code or _commit_offset(cluster, context, request, topic, one),
             )
             for one in topic.partitions
         ]
-        topics.append(_CommitTopic(name=topic.name, partitions=partitions))
+        topics.append(_CommitTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions))
     return TxnOffsetCommitResponse(topics=topics)
 
 
@@ -198,13 +205,16 @@ def _prepare_commit(cluster: Cluster, context: RequestContext, request: TxnOffse
     if context.api_version < _SECOND_PROTOCOL_VERSION and request.group_id not in transaction.groups:
         raise Refusal(ErrorCode.INVALID_TXN_STATE, "the group was not added to the transaction")
     named = [
-        (_partition(cluster, topic.name, one.partition_index)) for topic in request.topics for one in topic.partitions
+        found.partition(one.partition_index)
+        for topic in request.topics
+        for one in topic.partitions
+        if (found := _topic_of(cluster, context, topic)) is not None
     ]
     require_may_commit(
         cluster,
         request.group_id,
         (request.member_id or "", request.group_instance_id),
-        request.generation_id,
+        request.generation_id_or_member_epoch,
         [(partition.topic_id, partition.partition) for partition in named if partition is not None],
         now_ms,
         api_version=None,
@@ -213,8 +223,19 @@ def _prepare_commit(cluster: Cluster, context: RequestContext, request: TxnOffse
     cluster.transactions.add_group(transaction, request.group_id, now_ms)
 
 
-def _commit_offset(cluster: Cluster, request: TxnOffsetCommitRequest, name: str, one: Any) -> int:
-    partition = _partition(cluster, name, one.partition_index)
+def _topic_of(cluster: Cluster, context: RequestContext, topic: Any) -> Topic | None:
+    if context.api_version < _COMMITS_BY_ID_SINCE_VERSION:
+        return cluster.topics.by_name(topic.name)
+    return cluster.topics.by_id(topic.topic_id or NO_TOPIC_ID)
+
+
+def _commit_offset(
+    cluster: Cluster, context: RequestContext, request: TxnOffsetCommitRequest, topic: Any, one: Any
+) -> int:
+    found = _topic_of(cluster, context, topic)
+    if found is None and context.api_version >= _COMMITS_BY_ID_SINCE_VERSION:
+        return UnknownTopicIdError.code
+    partition = None if found is None else found.partition(one.partition_index)
     if partition is None:
         return UnknownTopicOrPartitionError.code
     offset = CommittedOffset(one.committed_offset, one.committed_leader_epoch, one.committed_metadata or "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 from broker.cluster_world import World, batch
@@ -14,6 +15,7 @@ from kafka_share.errors import (
     InvalidRecordError,
     InvalidRequestError,
     NotCoordinatorError,
+    UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
 from kafka_share.protocol.logs import FetchRequest, ListOffsetsRequest, ProduceRequest
@@ -100,13 +102,14 @@ class Producer:
             committed_offset=offset,
             committed_metadata=fields.pop("note", ""),
         )
+        topic_id = fields.pop("topic_id", None)
         request = TxnOffsetCommitRequest(
             transactional_id=self.id,
             group_id=group,
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
-            **{"generation_id": -1, "member_id": "", **fields},
-            topics=[topic(name=self.topic, partitions=[partition])],
+            **{"generation_id_or_member_epoch": -1, "member_id": "", **fields},
+            topics=[topic(name=self.topic, topic_id=topic_id, partitions=[partition])],
         )
         return int(self.world.ask(request, version).topics[0].partitions[0].error_code)
 
@@ -308,7 +311,7 @@ def test_the_transaction_goes_on_without_a_topic_that_was_deleted() -> None:
 def test_offsets_count_when_their_transaction_is_committed() -> None:
     world, producer = started()
     (member,) = stable_group(world, 1)
-    who: dict[str, Any] = {"generation_id": member.generation, "member_id": member.member_id}
+    who: dict[str, Any] = {"generation_id_or_member_epoch": member.generation, "member_id": member.member_id}
     member.commit({("t", 0): 1})
     for committed, expected in ((False, 1), (True, 5)):
         assert producer.commit_offset("g", 5, **who) == INVALID_STATE, "the group was not added"
@@ -323,9 +326,9 @@ def test_offsets_count_when_their_transaction_is_committed() -> None:
 def test_an_offset_is_refused_when_member_partition_or_note_are_wrong() -> None:
     world, producer = started()
     (member,) = stable_group(world, 1)
-    who: dict[str, Any] = {"generation_id": member.generation, "member_id": member.member_id}
+    who: dict[str, Any] = {"generation_id_or_member_epoch": member.generation, "member_id": member.member_id}
     producer.add_group("g")
-    assert producer.commit_offset("g", 5, **{**who, "generation_id": 9}) == 22
+    assert producer.commit_offset("g", 5, **{**who, "generation_id_or_member_epoch": 9}) == 22
     assert producer.commit_offset("g", 5, **who, partition=7) == UnknownTopicOrPartitionError.code
     assert producer.commit_offset("g", 5, **who, note="x" * 5_000) == 12
     assert producer.commit_offset("g", 5) == 0, "a producer need not say who read the records"
@@ -344,3 +347,17 @@ def test_offsets_of_an_open_transaction_go_with_their_group() -> None:
     assert producer.end(committed=True) == 0
     assert Peer(world, 1).commit({("t", 1): 2}) == [0]
     assert fetch_offsets(world, "g", None) == {("t", 1): (2, 0)}
+
+
+def test_offsets_are_committed_by_topic_id_from_kafka_4_4_on() -> None:
+    world = World(config={"group.initial.rebalance.delay.ms": "0"}, kafka_version="4.4")
+    topic = world.topic("t", 2)
+    producer = Producer(world)
+    assert producer.init() == 0
+    assert producer.commit_offset("g", 5, version=6, topic_id=UUID(int=7)) == UnknownTopicIdError.code
+    assert (
+        producer.commit_offset("g", 5, version=6, topic_id=topic.id, partition=2) == UnknownTopicOrPartitionError.code
+    )
+    assert producer.commit_offset("g", 5, version=6, topic_id=topic.id) == 0
+    assert producer.end(True) == 0
+    assert fetch_offsets(world, "g", {"t": [0]}, stable=True) == {("t", 0): (5, 0)}
