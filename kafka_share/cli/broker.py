@@ -26,12 +26,14 @@ from kafka_share.broker.limits import LIMIT_MEANINGS, limits_of
 from kafka_share.broker.reference_broker import MAX_NODES, ReferenceBroker
 from kafka_share.cli.broker_page.server import page_server
 from kafka_share.cli.broker_security import security_options, take_security
+from kafka_share.cli.control.server import control_server
 from kafka_share.cli.endings import ToolFailedError
 from kafka_share.cli.front import tool_command
 from kafka_share.cli.http_server import HttpServer
 from kafka_share.cli.logs import logging_to_stderr
 from kafka_share.cli.options import debug_option, property_option
 
+_LOOPBACK: Final = "127.0.0.1"
 _EPILOG: Final = """\b
 Examples:
   kafka-share-broker
@@ -122,6 +124,13 @@ Exit codes:
     type=click.IntRange(0, 65_535),
     help="Serve a page for a browser on this port of 127.0.0.1; 0 takes a free one.  [default: none is served]",
 )
+@click.option(
+    "--control",
+    "control_port",
+    type=click.IntRange(0, 65_535),
+    help="Serve a control port for tests in any language on this port of 127.0.0.1; 0 takes a free one.  "
+    "[default: none is served]",
+)
 @click.option("--metrics-host", default="127.0.0.1", show_default=True, help="Address to serve the metrics on.")
 @click.option(
     "--log-level",
@@ -137,6 +146,7 @@ def main(
     list_config: bool,
     ready_file: Path | None,
     ui_port: int | None,
+    control_port: int | None,
     metrics_port: int | None,
     metrics_host: str,
     log_level: str,
@@ -155,7 +165,7 @@ def main(
             logging.getLogger("kafka_share.broker.request_log").setLevel(logging.DEBUG)
         security, limits = take_security(given), limits_of(given.pop("limit"))
         broker = ReferenceBroker(config=config, keep_requests=False, security=security, limits=limits, **given)
-        asyncio.run(_serve(broker, ready_file, metrics_host, metrics_port, ui_port))
+        asyncio.run(_serve(broker, ready_file, metrics_host, metrics_port, ui_port, control_port))
 
 
 def _list_config(kafka_version: str) -> None:
@@ -165,16 +175,24 @@ def _list_config(kafka_version: str) -> None:
 
 
 async def _serve(
-    broker: ReferenceBroker, ready_file: Path | None, metrics_host: str, metrics_port: int | None, ui_port: int | None
+    broker: ReferenceBroker,
+    ready_file: Path | None,
+    metrics_host: str,
+    metrics_port: int | None,
+    ui_port: int | None,
+    control_port: int | None,
 ) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     async with broker, AsyncExitStack() as served:
-        metrics = page = None
+        metrics = page = control = None
+        if control_port is not None:
+            server = control_server(broker, _LOOPBACK, control_port)
+            control = f"{await _listening(server, _LOOPBACK, control_port, served)}/"
         if ui_port is not None:
-            page = f"{await _listening(page_server(broker, '127.0.0.1', ui_port), '127.0.0.1', ui_port, served)}/"
+            page = f"{await _listening(page_server(broker, _LOOPBACK, ui_port), _LOOPBACK, ui_port, served)}/"
         if metrics_port is not None:
             metrics = await _serve_metrics(broker, metrics_host, metrics_port, served)
         line = f"bootstrap: {broker.bootstrap_servers}"
@@ -188,6 +206,8 @@ async def _serve(
             click.echo(f"metrics: {metrics}")
         if page is not None:
             click.echo(f"page: {page}")
+        if control is not None:
+            click.echo(f"control: {control}")
         await stopped.wait()
 
 

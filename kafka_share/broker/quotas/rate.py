@@ -12,8 +12,8 @@ from typing import Final
 SAMPLES: Final = 11
 SAMPLE_MS: Final = 1_000
 SHORTEST_MS: Final = (SAMPLES - 1) * SAMPLE_MS
-"""The least time that a rate is computed over: whole samples that are missing are added. So much of a quota may be taken
-at once."""
+"""The least time that a rate is computed over: whole samples that are missing are added. What a quota allows in this
+time may be taken at once."""
 
 
 class Rate:
