@@ -8,7 +8,7 @@ Knows nothing of groups or connections.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kafka_share.broker.storage.log_settings import DEFAULTS
 from kafka_share.broker.storage.segments import Segment, old_segments
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from kafka_share.broker.storage.log_settings import LogSettings
     from kafka_share.protocol.record_batches import RecordBatch
+
+_NO_TIMESTAMP: Final = -1
 
 
 class PartitionLog(Protocol):
@@ -132,34 +134,29 @@ class Log:
     def append(self, records: bytes, leader_epoch: int, now_ms: int) -> tuple[int, int]:
         """See `PartitionLog.append`. `records` holds at least one batch."""
         first = offset = self._end_offset
-        placed: list[tuple[RecordBatch, bytes]] = []
+        placed: list[tuple[RecordBatch, bytes, int]] = []
+        size, max_timestamp = 0, _NO_TIMESTAMP
         for batch in iter_batches(records):
             data, last = _placed(batch, offset, leader_epoch)
-            placed.append((batch, data))
+            placed.append((batch, data, last))
+            size += len(data)
+            max_timestamp = max(max_timestamp, batch.max_timestamp)
             offset = last + 1
         assert placed, "nothing was appended"
-        segment = self._segment_for(placed, offset - 1, now_ms)
+        segment = self._segments[-1]
+        if segment.is_full(size, max_timestamp, offset - 1, self._settings(), now_ms):
+            segment = Segment(first)
         if self._files is not None:
-            self._files.append(segment.base_offset, b"".join(data for _, data in placed))
+            self._files.append(segment.base_offset, b"".join(data for _, data, _ in placed))
         if segment is not self._segments[-1]:
             self._segments.append(segment)
-        for batch, data in placed:
-            self._add(batch, data, leader_epoch, now_ms)
+        for batch, data, last in placed:
+            self._add(batch, data, last, leader_epoch, now_ms)
         return first, self._end_offset - 1
 
-    def _segment_for(self, placed: Sequence[tuple[RecordBatch, bytes]], last_offset: int, now_ms: int) -> Segment:
-        """The active segment, or a new one if there is no room left for these batches, which stay together."""
-        active = self._segments[-1]
-        size = sum(len(data) for _, data in placed)
-        max_timestamp = max(batch.max_timestamp for batch, _ in placed)
-        if active.is_full(size, max_timestamp, last_offset, self._settings(), now_ms):
-            return Segment(self._end_offset)
-        return active
-
-    def _add(self, batch: RecordBatch, data: bytes, leader_epoch: int, now_ms: int) -> None:
+    def _add(self, batch: RecordBatch, data: bytes, last: int, leader_epoch: int, now_ms: int) -> None:
         """Take a batch into the active segment; `data` is what `batch` has become at this place."""
         first = self._end_offset
-        last = first + batch.last_offset - batch.base_offset if batch.magic == MAGIC else batch.last_offset
         if not self._epochs or self._epochs[-1][0] < leader_epoch:
             self._epochs.append((leader_epoch, first))
         self._segments[-1].wrote(len(data), batch.max_timestamp, now_ms)
@@ -198,7 +195,7 @@ class Log:
         self._end_offset = max(self._end_offset, base_offset)
         for batch in batches:
             self._end_offset = batch.base_offset
-            self._add(batch, bytes(batch.data), batch.partition_leader_epoch, now_ms)
+            self._add(batch, bytes(batch.data), batch.last_offset, batch.partition_leader_epoch, now_ms)
 
     def restored(self, start_offset: int) -> None:
         """All segments are here. The log begins at this offset, or with the first segment if that is later."""
