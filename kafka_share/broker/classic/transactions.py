@@ -26,6 +26,7 @@ from kafka_share.broker.refusals import ErrorCode, Refusal
 from kafka_share.errors import InvalidProducerEpochError, InvalidRequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from uuid import UUID
 
     from kafka_share.broker.changes import OnChange
@@ -77,6 +78,8 @@ class Transaction:
     begins: dict[tuple[UUID, int], int] = attrs.Factory(dict)
     """For each partition the end of its log when it was added: markers from there on end this transaction."""
     groups: list[str] = attrs.Factory(list)
+    ended_begins: dict[tuple[UUID, int], int] = attrs.Factory(dict)
+    """`begins` of the last transaction, until another one is opened."""
     last_end: bool | None = None
     """How the last transaction ended, committed or not, for an EndTxn that is sent again."""
     last_producer: tuple[int, int] = NO_PRODUCER
@@ -163,15 +166,19 @@ class Transactions:
             transaction.ends_at_ms = now_ms + transaction.timeout_ms
             self._ends.set(transaction.id, transaction.ends_at_ms)
             transaction.last_end = None
+            transaction.ended_begins.clear()
             transaction.state, transaction.started_at_ms = TransactionState.ONGOING, now_ms
 
     def add_partition(self, transaction: Transaction, partition: Partition, now_ms: int) -> None:
         """The transaction is going to write here."""
+        self._add_partition(transaction, partition, partition.log.high_watermark, now_ms)
+
+    def _add_partition(self, transaction: Transaction, partition: Partition, begin: int, now_ms: int) -> None:
         self._open(transaction, now_ms)
         key = (partition.topic_id, partition.partition)
         if key not in transaction.partitions:
             transaction.partitions[key] = partition
-            transaction.begins[key] = partition.log.high_watermark
+            transaction.begins[key] = begin
             self.on_change(transaction.id)
 
     def add_group(self, transaction: Transaction, group_id: str, now_ms: int) -> None:
@@ -224,6 +231,7 @@ class Transactions:
             self._offsets.end_transaction(group_id, before[0], committed=committed)
         transaction.producer_id, transaction.epoch = after
         transaction.partitions.clear()
+        transaction.ended_begins = dict(transaction.begins)
         transaction.begins.clear()
         transaction.groups.clear()
         transaction.ends_at_ms = None
@@ -241,11 +249,18 @@ class Transactions:
         if transaction.ends_at_ms is not None:
             self._ends.set(transaction.id, transaction.ends_at_ms)
 
-    def end_decided(self, now_ms: int) -> None:
-        """End the transactions that were being ended when the broker was killed: one of their logs has the marker.
+    def resume(self, partitions: Iterable[Partition], now_ms: int) -> None:
+        """Make the open transactions agree with the logs: the broker may have been killed between two writes.
 
-        Raises `Refusal`.
+        What was ended in one of its partitions is ended in all. What was written, but not noted, belongs to the
+        transaction of its producer. Raises `Refusal`.
         """
+        by_producer = {transaction.producer_id: transaction for transaction in self._by_id.values()}
+        for partition in partitions:
+            for producer_id, begin in partition.log.open_transactions():
+                transaction = by_producer.get(producer_id)
+                if transaction is not None:
+                    self._resume(transaction, partition, begin, now_ms)
         for transaction in self._by_id.values():
             found = (
                 partition.log.ended_since(transaction.producer_id, transaction.begins[key])
@@ -255,6 +270,16 @@ class Transactions:
             if decided is not None:
                 committed, epoch = decided
                 self._end(transaction, committed=committed, raise_epoch=epoch > transaction.epoch, now_ms=now_ms)
+
+    def _resume(self, transaction: Transaction, partition: Partition, begin: int, now_ms: int) -> None:
+        """The producer's transaction is open in this partition, from this offset on."""
+        producer_id = transaction.producer_id
+        ended = transaction.ended_begins.get((partition.topic_id, partition.partition))
+        committed = transaction.last_end
+        if committed is not None and ended is not None and partition.log.ended_since(producer_id, ended) is None:
+            self._view.write_marker(partition, transaction.producer, committed=committed, now_ms=now_ms)
+        else:
+            self._add_partition(transaction, partition, begin, now_ms)
 
     # ---- time and changes
 

@@ -126,6 +126,7 @@ def _transaction(cluster: Cluster, transactional_id: str) -> Json:
         "started_at_ms": found.started_at_ms,
         "ends_at_ms": found.ends_at_ms,
         "partitions": [[str(topic_id), index, found.begins[topic_id, index]] for topic_id, index in found.partitions],
+        "ended": [[str(topic_id), index, begin] for (topic_id, index), begin in found.ended_begins.items()],
         "groups": list(found.groups),
         "last_end": found.last_end,
         "last_producer": list(found.last_producer),
@@ -151,6 +152,7 @@ def _restore_transaction(cluster: Cluster, transactional_id: str, entry: Json) -
         if partition is not None:
             transaction.partitions[partition.topic_id, index] = partition
             transaction.begins[partition.topic_id, index] = begin
+    transaction.ended_begins = {(UUID(topic_id), index): begin for topic_id, index, begin in entry["ended"]}
     cluster.transactions.restore(transaction)
 
 

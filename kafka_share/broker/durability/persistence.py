@@ -91,7 +91,7 @@ class Persistence:
             getattr(cluster, part).on_change = partial(self._note, part)
         cluster.retention.log_advanced(now_ms)
         cluster.load_coordinators(now_ms)
-        cluster.transactions.end_decided(now_ms)
+        cluster.transactions.resume((one for topic in cluster.topics for one in topic.partitions), now_ms)
         self.write(now_ms)
         self.sync()
 

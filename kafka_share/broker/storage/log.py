@@ -258,6 +258,10 @@ class Log:
         """See `PartitionLog.aborted_ranges`."""
         return self._transactions.aborted(first, last)
 
+    def open_transactions(self) -> list[tuple[int, int]]:
+        """The producers with an open transaction, each with its first offset."""
+        return self._transactions.open()
+
     def ended_since(self, producer_id: int, offset: int) -> tuple[bool, int] | None:
         """(Whether it was committed, the marker's epoch) of the producer's first transaction that ended at this offset
         or behind it; None if none did."""

@@ -56,6 +56,10 @@ class TransactionIndex:
         """The first offset of the producer's open transaction, None if it has none."""
         return self._open.get(producer_id)
 
+    def open(self) -> list[tuple[int, int]]:
+        """Producer id and first offset of each open transaction."""
+        return list(self._open.items())
+
     def stable_offset(self, end_offset: int) -> int:
         """The offset before the first open transaction, or the log's end."""
         return next(iter(self._open.values()), end_offset)

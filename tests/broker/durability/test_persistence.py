@@ -190,6 +190,50 @@ def test_a_transaction_that_was_ended_in_one_partition_when_the_broker_was_kille
         assert bool(partition.log.aborted_ranges(0, 9)) is not committed
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_what_a_transaction_wrote_last_belongs_to_it_though_the_broker_was_killed_before_it_noted_that(
+    is_first: bool,
+) -> None:
+    restarts = Restarts()
+    if is_first:
+        producer = restarts.cluster.transactions.initialise("tx", 60_000, NO_PRODUCER, START_MS)
+        partition = restarts.cluster.create_topic("t", [[1]]).partitions[0]
+    else:
+        producer, (partition, _) = transactional(restarts)
+        restarts.cluster.transactions.end("tx", producer, committed=True, raise_epoch=False, now_ms=START_MS)
+    restarts.persistence.write(START_MS)
+    begin = partition.log.high_watermark
+    written = batch(1, producer_id=producer[0], producer_epoch=0, base_sequence=5, is_transactional=True)
+    partition.log.append(written, 0, START_MS)
+    transactions = restarts.again().transactions
+    found = transactions.find("tx")
+    assert found is not None
+    assert (found.state, list(found.begins.values())) == (TransactionState.ONGOING, [begin])
+    transactions.initialise("tx", 60_000, NO_PRODUCER, START_MS)
+    log = partition_of(restarts.again()).log
+    assert (log.last_stable_offset, list(log.aborted_ranges(0, 9))) == (begin + 2, [(producer[0], begin, begin + 1)])
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_marker_that_was_lost_with_the_power_is_written_again(committed: bool) -> None:
+    """The journal says that the transaction has ended, and one of the logs does not: they are synced one by one."""
+    restarts = Restarts()
+    producer, _ = transactional(restarts)
+    found = restarts.again().transactions.find("tx")
+    assert found is not None
+    entry = restarts.cluster.transactions
+    partitions = partition_of(restarts.cluster).owner.partitions
+    restarts.cluster.write_marker(partitions[0], producer, committed=committed, now_ms=START_MS)
+    found.partitions.popitem()
+    lost, begin = found.begins.popitem()
+    entry.end("tx", producer, committed=committed, raise_epoch=False, now_ms=START_MS)
+    found.ended_begins[lost] = begin
+    restarts.again()
+    for partition in partition_of(restarts.cluster).owner.partitions:
+        assert partition.log.last_stable_offset == partition.log.high_watermark
+        assert bool(partition.log.aborted_ranges(0, 9)) is not committed
+
+
 def test_the_journal_is_written_anew_when_it_has_grown() -> None:
     restarts = Restarts()
     partitions = [[1]] * 500
