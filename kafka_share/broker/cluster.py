@@ -21,6 +21,7 @@ from kafka_share.broker.classic.transactions import Transactions
 from kafka_share.broker.client_metrics import ClientMetrics
 from kafka_share.broker.configs.configs import Configs, ResourceType
 from kafka_share.broker.consumer.consumer_groups import ConsumerGroups
+from kafka_share.broker.features import GROUP_VERSION, SHARE_VERSION, Features
 from kafka_share.broker.group_ids import GroupIds
 from kafka_share.broker.kafka_version import KAFKA_4_3, advertised_versions
 from kafka_share.broker.quotas.client_quotas import ClientQuotas
@@ -96,7 +97,10 @@ class Cluster:
             raise ConfigurationError(
                 f"share.version of Kafka {behaviour.version} is 0 to {behaviour.max_share_version}, not {share_version}"
             )
-        self.share_version = share_version
+        self.features: Features = Features(
+            {SHARE_VERSION: behaviour.max_share_version, GROUP_VERSION: 1},
+            {SHARE_VERSION: share_version, GROUP_VERSION: 1},
+        )
         self.configs: Configs = Configs(config, behaviour, only_node=str(node_ids[0]) if len(node_ids) == 1 else None)
         self.configs.allow_dead_letters(allowed=share_version > 1)
         self.api_versions: dict[int, tuple[int, int]] = advertised_versions(behaviour)
@@ -183,8 +187,13 @@ class Cluster:
 
     def require_share_groups(self) -> None:
         """Raises `Refusal` while the feature share.version is off."""
-        if self.share_version == 0:
+        if not self.share_enabled():
             raise Refusal(UnsupportedVersionError, "share groups are switched off")
+
+    def require_consumer_groups(self) -> None:
+        """Raises `Refusal` while the feature group.version is off."""
+        if self.features.level(GROUP_VERSION) == 0:
+            raise Refusal(UnsupportedVersionError, "consumer groups of KIP-848 are switched off")
 
     def led_partition(self, context: RequestContext, topic: Topic | None, index: int, leader_epoch: int) -> Partition:
         """The partition, if the request came to its leader and names its epoch, -1 or none. Raises `Refusal`."""
@@ -239,7 +248,7 @@ class Cluster:
         return self.configs.group_settings(group_id)
 
     def share_enabled(self) -> bool:
-        return self.share_version > 0
+        return self.features.level(SHARE_VERSION) > 0
 
     def may_read(self, context: RequestContext, topic_id: UUID) -> bool:
         """Whether the client of a request may read a topic; one that does not exist is another matter."""
@@ -250,6 +259,11 @@ class Cluster:
         return self.configs.broker_int("group.share.max.share.sessions")
 
     # ---- changes
+
+    def set_feature(self, name: str, level: int) -> None:
+        """Finalize another level of a feature; it has been checked."""
+        self.features.put(name, level)
+        self.configs.allow_dead_letters(allowed=self.features.level(SHARE_VERSION) > 1)
 
     def connection_closed(self, connection_id: int, now_ms: int) -> None:
         """Nobody waits for answers on this connection any more."""

@@ -284,6 +284,8 @@ _VERSIONS_OF_4_3: Final[Mapping[ApiKey, tuple[int, int]]] = MappingProxyType(
         ApiKey.ALTER_CLIENT_QUOTAS: (0, 1),
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (0, 0),
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (0, 0),
+        ApiKey.DESCRIBE_QUORUM: (0, 2),
+        ApiKey.UPDATE_FEATURES: (0, 2),
         ApiKey.DESCRIBE_CLUSTER: (0, 2),
         ApiKey.DESCRIBE_PRODUCERS: (0, 0),
         ApiKey.DESCRIBE_TRANSACTIONS: (0, 0),

@@ -99,6 +99,14 @@ def _restore_acl(cluster: Cluster, key: str, entry: Json) -> None:
     cluster.acls.add(Acl.of_key(key))
 
 
+def _feature(cluster: Cluster, name: str) -> Json:
+    return cluster.features.level(name)
+
+
+def _restore_feature(cluster: Cluster, name: str, entry: Json) -> None:
+    cluster.set_feature(name, entry)
+
+
 def _client_quota(cluster: Cluster, key: str) -> Json:
     return dict(cluster.client_quotas.of(entity_of(key))) or None
 
@@ -163,6 +171,7 @@ ENTRIES: Final = {
         Kind("configs", _config, _restore_config),
         Kind("scram_users", _scram_user, _restore_scram_user),
         Kind("acls", _acl, _restore_acl),
+        Kind("features", _feature, _restore_feature),
         Kind("client_quotas", _client_quota, _restore_client_quota),
         Kind("producer_ids", _producer_ids, _restore_producer_ids),
         Kind("transactions", _transaction, _restore_transaction),
@@ -174,7 +183,6 @@ ELSEWHERE: Final = {
     "cluster_id": "the format file of the directory",
     "behaviour": "given at each start",
     "authorizer": "given at each start",
-    "share_version": "given at each start",
     "api_versions": "follows from the version of Kafka",
     "nodes": "their number is in the format file, and their addresses are given at each start",
     "client_metrics": "a subscription lives as long as the test that made it",

@@ -1,7 +1,8 @@
 """ApiVersions (18): what this broker can do.
 
 - The list is the handler table, cut to what the chosen version of Kafka offers.
-- Feature `share.version`: supported 0 to 1 (4.4: 2), finalized at the cluster's level (left out at level 0).
+- Features: `share.version`, supported 0 to 1 (4.4: 2), and `group.version`, 0 to 1; what is off is not among the
+  finalized ones. Kafka's other features, which this broker does not have, are left out.
 - From version 5 on (4.4) a client may say which node of which cluster it means, both or none (else INVALID_REQUEST);
   another one's is REBOOTSTRAP_REQUIRED.
 - An unsupported version of ApiVersions itself is answered with a version 0 body and UNSUPPORTED_VERSION; the server
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from kafka_share.broker.cluster import Cluster
     from kafka_share.broker.events import RequestContext
 
-SHARE_VERSION: Final = "share.version"
 _NO_NODE: Final = -1
 
 
@@ -29,21 +29,17 @@ def handle(cluster: Cluster, context: RequestContext, request: ApiVersionsReques
     problem = _mistaken(cluster, context, request)
     if problem:
         return ApiVersionsResponse(error_code=problem, api_keys=[])
-    finalized = []
-    if cluster.share_version > 0:
-        level = cluster.share_version
-        finalized.append(
-            ApiVersionsResponse.FinalizedFeatureKey(name=SHARE_VERSION, max_version_level=level, min_version_level=1)
-        )
     return ApiVersionsResponse(
         api_keys=_api_keys(cluster.api_versions),
         supported_features=[
-            ApiVersionsResponse.SupportedFeatureKey(
-                name=SHARE_VERSION, min_version=0, max_version=cluster.behaviour.max_share_version
-            )
+            ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=0, max_version=highest)
+            for name, highest in cluster.features.highest.items()
         ],
-        finalized_features_epoch=0,
-        finalized_features=finalized,
+        finalized_features_epoch=cluster.features.epoch,
+        finalized_features=[
+            ApiVersionsResponse.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in cluster.features
+        ],
     )
 
 

@@ -379,6 +379,8 @@ RULES: Final[Mapping[ApiKey, tuple[Step, ...]]] = MappingProxyType(
         ApiKey.ALTER_CLIENT_QUOTAS: (_cluster(AclOperation.ALTER_CONFIGS),),
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (_cluster(_DESCRIBE),),
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (_scram_users,),
+        ApiKey.DESCRIBE_QUORUM: (_cluster(_DESCRIBE),),
+        ApiKey.UPDATE_FEATURES: (_cluster(_ALTER),),
         ApiKey.DESCRIBE_CLUSTER: (_operations_of_cluster,),
         ApiKey.DESCRIBE_PRODUCERS: (_parts("topics", _topic(_READ)),),
         ApiKey.DESCRIBE_TRANSACTIONS: (

@@ -6,6 +6,7 @@
   consumer group, with its offsets.
 - Describe: one entry per asked group; a group that does not exist is GROUP_ID_NOT_FOUND, an empty id INVALID_GROUP_ID.
   A member's assignment includes what it has to give back. Authorized operations are all that a group has.
+- Without the feature group.version both answer UNSUPPORTED_VERSION.
 - A node that does not coordinate the group answers NOT_COORDINATOR.
 """
 
@@ -65,6 +66,7 @@ def handle_heartbeat(
         may_see=lambda topic: cluster.may_see(context, topic),
     )
     try:
+        cluster.require_consumer_groups()
         cluster.require_coordinator(context, beat.group)
         answer = cluster.consumer_groups.heartbeat(beat, now_ms)
     except Refusal as refusal:
@@ -92,7 +94,10 @@ def handle_describe(
     def describe(group_id: str) -> _DescribedGroup:
         return _describe(cluster, cluster.consumer_groups.existing(group_id))
 
-    return ConsumerGroupDescribeResponse(groups=described_groups(cluster, context, request, _DescribedGroup, describe))
+    groups = described_groups(
+        cluster, context, request, _DescribedGroup, describe, require_feature=cluster.require_consumer_groups
+    )
+    return ConsumerGroupDescribeResponse(groups=groups)
 
 
 def _describe(cluster: Cluster, group: ConsumerGroup) -> _DescribedGroup:

@@ -62,7 +62,7 @@ def _node(cluster: Cluster, context: RequestContext, key_type: int, key: str) ->
     if key_type == SHARE:
         if context.api_version < _SHARE_SINCE_VERSION:
             raise Refusal(InvalidRequestError, f"key type {SHARE} came with version {_SHARE_SINCE_VERSION}")
-        if cluster.share_version == 0:
+        if not cluster.share_enabled():
             raise Refusal(CoordinatorNotAvailableError, "share groups are switched off")
         group_id = key.rsplit(":", 2)[0]
         has_colons = ":" in group_id and not cluster.behaviour.share_keys_may_hold_colons
