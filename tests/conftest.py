@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import signal
 from collections.abc import Generator
 
@@ -67,10 +68,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
-    """All workers import the same modules, so what coverage sees of that in the first one is enough."""
+    """All workers import the same modules, so what coverage sees of that in the first one is enough.
+
+    Modules and tests are there to stay: the garbage collector need not look at a million objects again and again.
+    """
     worker = getattr(session.config, "workerinput", {}).get("workerid", "gw0")
-    with contextlib.nullcontext() if worker == "gw0" else unmeasured():
-        return (yield)
+    gc.disable()
+    try:
+        with contextlib.nullcontext() if worker == "gw0" else unmeasured():
+            return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(trylast=True)  # after pytest-randomly
