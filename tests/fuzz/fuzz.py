@@ -3,6 +3,7 @@
 PYTHONPATH=tests python -m fuzz.fuzz client --seeds 2000 --jobs 2
 PYTHONPATH=tests python -m fuzz.fuzz admin --seeds 2000 --jobs 2
 PYTHONPATH=tests python -m fuzz.fuzz batches --seeds 20000 --jobs 2
+PYTHONPATH=tests python -m fuzz.fuzz broker --seeds 5000 --jobs 2
 PYTHONPATH=tests python -m fuzz.fuzz proxy --seeds 50
 PYTHONPATH=tests python -m fuzz.fuzz client --seed 42 --trace
 """
@@ -20,6 +21,7 @@ from typing import Final
 
 from fuzz.admin_history import run_admin
 from fuzz.batch_run import run_batches
+from fuzz.broker_run import run_broker
 from fuzz.client_history import run_client
 from fuzz.outcome import Outcome
 from fuzz.proxy_run import run_proxy
@@ -30,6 +32,7 @@ RUNS: Final[dict[str, Callable[..., Outcome]]] = {
     "client": run_client,
     "admin": run_admin,
     "batches": run_batches,
+    "broker": run_broker,
     "proxy": run_proxy,
 }
 

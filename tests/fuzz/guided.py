@@ -16,9 +16,14 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-INSTRUMENTED: Final = ("kafka_share.application.decoding", "kafka_share.native", "kafka_share.protocol")
+INSTRUMENTED: Final = (
+    "kafka_share.application.decoding",
+    "kafka_share.broker",
+    "kafka_share.native",
+    "kafka_share.protocol",
+)
 """What is worth a look in Python: the rest of the package has no part in it."""
-NAMES: Final = ("batches", "messages", "ledgers")
+NAMES: Final = ("batches", "messages", "ledgers", "broker")
 LARGEST_INPUT_BYTES: Final = 1 << 15
 INPUT_TIMEOUT_S: Final = 20
 MEMORY_MB: Final = 2_048

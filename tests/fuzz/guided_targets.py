@@ -1,7 +1,8 @@
 """What the coverage-guided fuzz does with one input, and the inputs it begins with: bytes in, an AssertionError out.
 
 A target reads its input as something that happens to the client, and demands that the compiled module and its twin in
-Python, or the two codecs of a message, come to the same. Called by `guided`, and by tests without a fuzzer.
+Python, or the two codecs of a message, come to the same; or as what comes to the reference broker, which has to go on.
+Called by `guided`, and by tests without a fuzzer.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import struct
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -27,6 +29,7 @@ from fuzz.batch_run import (
     sound_batches,
     with_nothing_behind,
 )
+from fuzz.broker_run import broker_corpus, try_broker
 from fuzz.guided_ledgers import ledger_corpus, try_ledgers
 from protocol.hot_codecs import REQUESTS, RESPONSES, VERSIONS, same_bytes, same_values, usual_request, usual_response
 
@@ -191,5 +194,6 @@ TARGETS: Final[Mapping[str, Target]] = MappingProxyType(
         "batches": Target(try_batches, batch_corpus),
         "messages": Target(try_messages, message_corpus),
         "ledgers": Target(try_ledgers, ledger_corpus),
+        "broker": Target(try_broker, partial(broker_corpus, SEEDS)),
     }
 )

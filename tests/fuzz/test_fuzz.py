@@ -13,14 +13,20 @@ import pytest
 from fuzz import fuzz
 from fuzz.admin_history import run_admin
 from fuzz.batch_run import run_batches
+from fuzz.broker_run import run_broker
+from fuzz.broker_world import BrokerWorld
 from fuzz.client_history import ClientHistory, run_client
 from fuzz.lies import Effect, lasting_lies
 from fuzz.mutations import Answer, Kind, first_message, mutated
 from fuzz.proxy_run import run_proxy
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from simulation.trace import ComplaintError
 from support.measuring import unmeasured
 
 from kafka_share.application.decoding import PartitionDecoding
+from kafka_share.broker import conversation
+from kafka_share.broker.storage.topics import Topics
 from kafka_share.core.admin import groups
 from kafka_share.core.admin.machine import AdminCore
 from kafka_share.core.fetching.acknowledgements import Acknowledgements
@@ -95,6 +101,50 @@ def test_every_acquired_offset_is_somewhere_when_record_batches_are_damaged() ->
 def test_a_damaged_batch_that_costs_an_offset_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PartitionDecoding, "gaps", lambda self: self._gaps[1:])
     assert any(run_batches(seed).complaint is not None for seed in range(BATCH_SEEDS))
+
+
+@pytest.mark.timeout(120)  # a second's work for a processor that has nothing else to do
+def test_the_broker_goes_on_whatever_clients_send() -> None:
+    """Requests with any values, damaged and random ones, before and after an authentication, cost others nothing."""
+    outcomes = [run_broker(seed) for seed in range(SEEDS)]
+    assert [(outcome.seed, outcome.complaint) for outcome in outcomes if outcome.complaint is not None] == []
+    happened = sum((outcome.happened for outcome in outcomes), Counter[str]())
+    assert min(happened["answers"], happened["connections that ended"]) > 10 * SEEDS
+    assert all(happened[what] > SEEDS // 2 for what in ("login", "damaged", "cut", "random", "random frame"))
+
+
+def frames() -> st.SearchStrategy[bytes]:
+    """Bytes behind a length that is theirs."""
+    return st.binary(max_size=200).map(lambda body: len(body).to_bytes(4, "big") + body)
+
+
+@given(is_secured=st.booleans(), sent=st.lists(st.binary(max_size=200) | frames(), max_size=5))
+@settings(max_examples=50, deadline=None)
+def test_the_broker_goes_on_after_any_bytes(is_secured: bool, sent: list[bytes]) -> None:
+    world = BrokerWorld(is_secured=is_secured)
+    for data in sent:
+        world.received(0, data)
+    world.check()
+
+
+def unchecked_headers(patch: pytest.MonkeyPatch) -> None:
+    """A request that is too short for its header is not expected."""
+
+    def header(frame: bytes) -> Any:
+        return type("Header", (), {"api_key": frame[1], "api_version": frame[3], "correlation_id": frame[7]})()
+
+    patch.setattr(conversation, "decode_request_header", header)
+
+
+def unknown_topics(patch: pytest.MonkeyPatch) -> None:
+    """A topic that does not exist is not expected."""
+    patch.setattr(Topics, "by_name", lambda self, name: next(topic for topic in self if topic.name == name))
+
+
+@pytest.mark.parametrize("plant", [unchecked_headers, unknown_topics])
+def test_a_broker_that_trips_over_a_request_shows(plant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    assert any(run_broker(seed).complaint is not None for seed in range(SEARCHED))
 
 
 @pytest.mark.timeout(120)  # it waits until all is settled, however slow the machine is
