@@ -11,6 +11,7 @@ KIP-546 and a broker 4.3.1."""
 from __future__ import annotations
 
 import ipaddress
+import math
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafka_share.broker.changes import nobody
@@ -156,7 +157,7 @@ def _require_address(name: str | None) -> None:
 def _require_value(entity: Entity, key: str, value: float) -> None:
     if key not in (_OF_ADDRESSES if entity[0][0] == ADDRESS else _OF_CLIENTS):
         raise Refusal(InvalidRequestError, f"there is no quota {key!r} here")
-    if value <= 0:
-        raise Refusal(InvalidRequestError, f"{key} has to be greater than 0")
+    if not 0 < value < math.inf:
+        raise Refusal(InvalidRequestError, f"{key} has to be a number greater than 0")
     if key in _WHOLE and value != int(value):
         raise Refusal(InvalidRequestError, f"{key} has to be a whole number")

@@ -86,6 +86,8 @@ def test_quotas_are_set_described_and_removed() -> None:
         ([("user", "u")], {"producer_byte_rate": 5.5}),
         ([("user", "u")], {"producer_byte_rate": 0.0}),
         ([("user", "u")], {"request_percentage": -1.0}),
+        ([("user", "u")], {"request_percentage": float("nan")}),
+        ([("user", "u")], {"producer_byte_rate": float("inf")}),
         ([("ip", "127.0.0.1")], {"producer_byte_rate": 5.0}),
         ([("ip", "127.0.0.1"), ("user", "u")], {"connection_creation_rate": 5.0}),
         ([("ip", "not an ip!")], {"connection_creation_rate": 5.0}),
