@@ -40,6 +40,7 @@ from kafka_share import AsyncShareAdmin, KafkaShareAdmin, KafkaShareConsumer, Sh
 from kafka_share.broker import ReferenceBroker
 from kafka_share.broker.configs.broker_settings import EMBEDDED_DEFAULTS as DIFFERENT_DEFAULTS
 from kafka_share.broker.configs.config_keys import BROKER_KEYS, GROUP_KEYS, MECHANISMS, TOPIC_KEYS, ConfigKey
+from kafka_share.broker.handlers.handler_table import not_served
 from kafka_share.broker.kafka_version import advertised_versions
 from kafka_share.broker.limits import LIMIT_MEANINGS, Limits
 from kafka_share.broker.metrics import METRICS as BROKER_METRICS
@@ -459,6 +460,12 @@ def test_the_table_of_apis_is_what_the_broker_advertises() -> None:
         (str(key), MESSAGES[key][0].__name__.removesuffix("Request"), f"{low} to {high}" if low != high else f"{low}")
         for key, (low, high) in advertised_versions().items()
     ]
+
+
+def test_the_page_names_what_the_broker_does_not_serve_and_why() -> None:
+    rows = table_below(BROKER, "| not served | why |")
+    assert [name for name, _ in rows] == [f"{key} {name}" for key, name in not_served().items()]
+    assert all(why for _, why in rows)
 
 
 def test_the_table_of_broker_metrics_is_that_of_the_code() -> None:

@@ -6,6 +6,8 @@
   chooses nothing in DescribeAcls, and is INVALID_REQUEST in the other two. Kafka fails a whole CreateAcls for an ACL
   that cannot be made, with UNKNOWN_SERVER_ERROR.
 - The cluster has room for 10,000 ACLs.
+
+Versions: DescribeAcls (29) 1 to 3, CreateAcls (30) 1 to 3, DeleteAcls (31) 1 to 3.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@
   another one's is REBOOTSTRAP_REQUIRED.
 - An unsupported version of ApiVersions itself is answered with a version 0 body and UNSUPPORTED_VERSION; the server
   does that, since such a request cannot be decoded.
+
+Versions: ApiVersions (18) 0 to 4.
 """
 
 from __future__ import annotations

@@ -7,6 +7,9 @@
 - DescribeGroups of a missing group: state "Dead" without error up to version 5, GROUP_ID_NOT_FOUND from version 6 on.
   Subscriptions and assignments are shown while the group is stable.
 - The id of a consumer group (KIP-848) with members: the same. An empty one becomes a classic group by JoinGroup.
+
+Versions: JoinGroup (11) 0 to 9, Heartbeat (12) 0 to 4, LeaveGroup (13) 0 to 5, SyncGroup (14) 0 to 5, DescribeGroups
+(15) 0 to 6.
 """
 
 from __future__ import annotations

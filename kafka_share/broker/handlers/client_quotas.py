@@ -1,4 +1,4 @@
-"""DescribeClientQuotas (48) and AlterClientQuotas (49), versions 0 and 1.
+"""DescribeClientQuotas (48) and AlterClientQuotas (49).
 
 - Entities are users, client ids, both together, and addresses; a null name is the default of all others.
 - Alter: each entry is changed by itself. An unknown type or key, an empty name, a value that is not above 0, or a byte
@@ -6,7 +6,10 @@
   twice the last name counts; a key that an entry names twice is INVALID_REQUEST.
 - Describe: all entities that match each component, by a name (0), as the default (1) or with any name (2). With
   `strict` they have no other types. A filter that makes no sense is INVALID_REQUEST, one for an unknown type
-  UNSUPPORTED_VERSION."""
+  UNSUPPORTED_VERSION.
+
+Versions: DescribeClientQuotas (48) 0 to 1, AlterClientQuotas (49) 0 to 1.
+"""
 
 from __future__ import annotations
 

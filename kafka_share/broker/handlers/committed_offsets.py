@@ -10,6 +10,8 @@
   A member of a consumer group that names itself has to be in its present epoch (STALE_MEMBER_EPOCH).
 - Delete: a group with members keeps the offsets of the topics that they subscribe to (GROUP_SUBSCRIBED_TO_TOPIC).
 - Topics by id from version 10 of commit and fetch on.
+
+Versions: OffsetCommit (8) 2 to 10, OffsetFetch (9) 1 to 10, OffsetDelete (47) 0.
 """
 
 from __future__ import annotations

@@ -17,6 +17,9 @@ Of topics, brokers, groups and clients' metrics.
   closes the connection; here that is INVALID_REQUEST, as in IncrementalAlterConfigs.
 - ListConfigResources lists topics, nodes (as brokers and as loggers), and the groups and subscriptions that have values
   of their own; another type is UNSUPPORTED_VERSION. Version 0 lists subscriptions to clients' metrics only.
+
+Versions: DescribeConfigs (32) 1 to 4, AlterConfigs (33) 0 to 2, IncrementalAlterConfigs (44) 0 to 1,
+ListConfigResources (74) 0 to 1.
 """
 
 from __future__ import annotations

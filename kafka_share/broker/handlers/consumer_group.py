@@ -8,6 +8,8 @@
   A member's assignment includes what it has to give back. Authorized operations are all that a group has.
 - Without the feature group.version both answer UNSUPPORTED_VERSION.
 - A node that does not coordinate the group answers NOT_COORDINATOR.
+
+Versions: ConsumerGroupHeartbeat (68) 0 to 1, ConsumerGroupDescribe (69) 0 to 1.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DescribeQuorum (55) and UpdateFeatures (57), versions 0 to 2: what the controllers of a Kafka do.
+"""DescribeQuorum (55) and UpdateFeatures (57): what the controllers of a Kafka do.
 
 - This broker has no controllers of its own: the running node with the lowest id stands for the one, and the others
   observe it. There is one quorum, that of `__cluster_metadata`-0; another partition is UNKNOWN_TOPIC_OR_PARTITION. Its
@@ -6,6 +6,8 @@
 - UpdateFeatures changes all of its features or none. Up to version 1 the answer lists each feature, from version 2 on
   none; one that cannot be changed fails the request with INVALID_UPDATE_VERSION. Version 0 can say only whether a
   downgrade is allowed.
+
+Versions: DescribeQuorum (55) 0 to 2, UpdateFeatures (57) 0 to 2.
 """
 
 from __future__ import annotations

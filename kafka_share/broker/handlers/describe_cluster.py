@@ -2,6 +2,8 @@
 
 - The controller is the living node with the lowest id. Endpoint type 2 (controllers) is answered with
   MISMATCHED_ENDPOINT_TYPE, as a broker's listener does.
+
+Versions: DescribeCluster (60) 0 to 2.
 """
 
 from __future__ import annotations

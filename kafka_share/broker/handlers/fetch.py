@@ -6,6 +6,8 @@
 - MaxBytes counts over the partitions in request order; the first batch of the first partition with data always goes
   out, however big. read_committed ends at the last stable offset and names the aborted transactions.
 - Topics by name up to version 12, by id from version 13 on.
+
+Versions: Fetch (1) 4 to 18.
 """
 
 from __future__ import annotations

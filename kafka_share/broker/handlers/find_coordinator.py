@@ -6,6 +6,8 @@
   The topic need not exist. Anything else is INVALID_REQUEST.
 - Without the feature share.version, key type 2 is COORDINATOR_NOT_AVAILABLE.
 - Versions 0 to 3 carry a single key.
+
+Versions: FindCoordinator (10) 0 to 6.
 """
 
 from __future__ import annotations

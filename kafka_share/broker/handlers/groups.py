@@ -6,6 +6,8 @@
   or type that nobody has matches nothing.
 - A group with members is NON_EMPTY_GROUP, an unknown one GROUP_ID_NOT_FOUND, another node's NOT_COORDINATOR. Deleting
   takes the group's share state or offsets along, not its configuration. Share partitions in memory are not told.
+
+Versions: ListGroups (16) 0 to 5, DeleteGroups (42) 0 to 2.
 """
 
 from __future__ import annotations

@@ -47,6 +47,24 @@ if TYPE_CHECKING:
 
     Handler: TypeAlias = Callable[[Cluster, RequestContext, Any, int], Message | None]
 
+_OTHER_APIS: Final[Mapping[int, str]] = MappingProxyType(
+    {
+        34: "AlterReplicaLogDirs",
+        38: "CreateDelegationToken",
+        39: "RenewDelegationToken",
+        40: "ExpireDelegationToken",
+        41: "DescribeDelegationToken",
+        64: "UnregisterBroker",
+        80: "AddRaftVoter",
+        81: "RemoveRaftVoter",
+        88: "StreamsGroupHeartbeat",
+        89: "StreamsGroupDescribe",
+        93: "StreamsGroupTopologyDescriptionUpdate",
+        94: "UnregisterController",
+    }
+)
+"""What brokers of Kafka 4.4.0 offer to clients besides the APIs that `ApiKey` names."""
+
 HANDLERS: Final[Mapping[ApiKey, Handler]] = MappingProxyType(
     {
         ApiKey.PRODUCE: produce.handle,
@@ -118,3 +136,9 @@ HANDLERS: Final[Mapping[ApiKey, Handler]] = MappingProxyType(
         ApiKey.DELETE_SHARE_GROUP_OFFSETS: share_offsets.handle_delete,
     }
 )
+
+
+def not_served() -> dict[int, str]:
+    """What a Kafka offers to clients and this broker does not: key -> name."""
+    known = {int(key): key.label for key in ApiKey} | dict(_OTHER_APIS)
+    return {key: known[key] for key in sorted(known) if key not in HANDLERS}

@@ -4,6 +4,8 @@
   epoch began; for the present epoch that is the end. An epoch from the future has neither: -1 and -1.
 - Only the leader answers, and the epoch that the client names for it is checked.
 - Logs are never cut here, so no consumer ever finds its position beyond such an end.
+
+Versions: OffsetForLeaderEpoch (23) 2 to 4.
 """
 
 from __future__ import annotations

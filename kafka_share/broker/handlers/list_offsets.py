@@ -4,6 +4,8 @@
   timestamp, -4 the local start (the same as the start). -5 and -6 (tiered storage) have no offset: -1.
 - Only the leader answers; the epoch that the client names is checked.
 - A waiting is never needed: everything is in memory.
+
+Versions: ListOffsets (2) 1 to 11.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@
   UNKNOWN_TOPIC_ID and never creates anything.
 - Only living nodes are listed. A partition without a leader has LEADER_NOT_AVAILABLE.
 - A request for the authorized operations of topics, or of the cluster, gets all that there are.
+
+Versions: Metadata (3) 0 to 13.
 """
 
 from __future__ import annotations

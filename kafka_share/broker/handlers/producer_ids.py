@@ -5,6 +5,8 @@
 - With one the id stays, and the epoch grows: who had the transactional id before is fenced, and its open transaction
   aborted. A producer that names an id and epoch that are not the present ones is itself fenced (PRODUCER_FENCED,
   INVALID_PRODUCER_EPOCH before version 4).
+
+Versions: InitProducerId (22) 0 to 5.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@
 - A marker of an old producer epoch is INVALID_PRODUCER_EPOCH, one of an old coordinator epoch
   TRANSACTION_COORDINATOR_FENCED. The transaction coordinator is not told: an admin ends a transaction that hangs so,
   and the producer itself has to end it for its own.
+
+Versions: WriteTxnMarkers (27) 1 to 2, DescribeProducers (61) 0.
 """
 
 from __future__ import annotations

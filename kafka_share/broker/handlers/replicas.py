@@ -5,6 +5,9 @@
   PREFERRED_LEADER_NOT_AVAILABLE while its node does not run. An unclean election has something to do only where no
   replica runs, and finds none then. Asked for all partitions, the answer names those whose election failed or worked.
 - Replicas share one log, so a reassignment is done when it is answered: none is ever under way.
+
+Versions: DescribeLogDirs (35) 1 to 5, ElectLeaders (43) 0 to 2, AlterPartitionReassignments (45) 0 to 1,
+ListPartitionReassignments (46) 0.
 """
 
 from __future__ import annotations

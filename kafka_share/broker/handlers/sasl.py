@@ -2,6 +2,8 @@
 
 What belongs to an authentication never gets here: `security/authentication.py` takes it. So these answers are for
 listeners without SASL, and for a client that authenticates again where its session does not end.
+
+Versions: SaslHandshake (17) 0 to 1, SaslAuthenticate (36) 0 to 2.
 """
 
 from __future__ import annotations

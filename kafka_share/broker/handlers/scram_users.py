@@ -7,6 +7,8 @@
 - The users are there on every listener; on one without SASL nobody needs them.
 
 Source: Kafka's `ScramControlManager` and `ScramImage`.
+
+Versions: DescribeUserScramCredentials (50) 0, AlterUserScramCredentials (51) 0.
 """
 
 from __future__ import annotations

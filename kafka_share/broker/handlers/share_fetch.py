@@ -7,6 +7,8 @@
 - Partitions without a leader error carry the leader 0/0, as real brokers send it; records are empty, never null.
 - A topic that the client may not read is TOPIC_AUTHORIZATION_FAILED in its partitions, as of this request.
 - Not there: quotas.
+
+Versions: ShareFetch (78) 1 to 2, ShareAcknowledge (79) 1 to 2.
 """
 
 from __future__ import annotations

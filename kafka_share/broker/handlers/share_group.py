@@ -5,6 +5,8 @@
   Members show their present assignment, with topic names. Authorized operations are all that a group has.
 - Without the feature share.version both answer UNSUPPORTED_VERSION; a node that does not coordinate the group
   NOT_COORDINATOR.
+
+Versions: ShareGroupHeartbeat (76) 1, ShareGroupDescribe (77) 1.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@
   whatever the log holds. A share partition in memory is not told. Kafka 4.1 only says that it has done it.
 - Delete needs an empty group; a topic without state is UNKNOWN_TOPIC_OR_PARTITION. Entries in error have no topic id.
 - Without the feature share.version: UNSUPPORTED_VERSION.
+
+Versions: DescribeShareGroupOffsets (90) 0 to 1, AlterShareGroupOffsets (91) 0, DeleteShareGroupOffsets (92) 0.
 """
 
 from __future__ import annotations

@@ -3,7 +3,10 @@
 - Only tools and tests ask here: the share machines use the same coordinator directly.
 - An empty group id is answered without results; each partition is answered for itself, in the order asked.
 - Error entries carry state epoch 0 and start offset 0. Without the feature share.version a read is NOT_COORDINATOR.
-- Not there: authorization (CLUSTER_ACTION), several coordinators.
+- Not there: several coordinators.
+
+Versions: InitializeShareGroupState (83) 0, ReadShareGroupState (84) 0, WriteShareGroupState (85) 0 to 1,
+DeleteShareGroupState (86) 0, ReadShareGroupStateSummary (87) 0 to 1.
 """
 
 from __future__ import annotations

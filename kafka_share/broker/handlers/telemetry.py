@@ -4,6 +4,8 @@
 - A client without an id gets one. A push must name the subscription as it is now (UNKNOWN_SUBSCRIPTION_ID), use a codec
   that is accepted (UNSUPPORTED_COMPRESSION_TYPE), keep to the size (TELEMETRY_TOO_LARGE) and to the interval
   (THROTTLING_QUOTA_EXCEEDED; the last push of a client may come at any time), and be OTLP (INVALID_REQUEST).
+
+Versions: GetTelemetrySubscriptions (71) 0, PushTelemetry (72) 0.
 """
 
 from __future__ import annotations

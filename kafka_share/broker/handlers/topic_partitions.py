@@ -5,6 +5,8 @@
 - A page ends after ResponsePartitionLimit partitions (1 to 2000) and names where the next one begins. A cursor has to
   name a topic that is asked for, and no negative partition, else every topic is INVALID_REQUEST.
 - Eligible leaders outside the in-sync replicas do not exist: all replicas share one log.
+
+Versions: DescribeTopicPartitions (75) 0.
 """
 
 from __future__ import annotations

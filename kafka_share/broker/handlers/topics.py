@@ -6,6 +6,8 @@
 - CreatePartitions only grows a topic.
 - DeleteRecords raises the log's start; offset -1 means the end. Only the leader takes it, and it refuses it for
   internal topics (INVALID_TOPIC_EXCEPTION). DeleteTopics takes those too, as in Kafka: their coordinator forgets all.
+
+Versions: CreateTopics (19) 2 to 7, DeleteTopics (20) 1 to 6, DeleteRecords (21) 0 to 2, CreatePartitions (37) 0 to 3.
 """
 
 from __future__ import annotations

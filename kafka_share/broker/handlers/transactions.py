@@ -8,6 +8,8 @@
   again is answered as the first time.
 - Offsets count for readers once the transaction is committed. From EndTxn and TxnOffsetCommit 5 on the rules of
   KIP-890 hold: a group is added by its offsets, and every end raises the producer's epoch.
+
+Versions: AddPartitionsToTxn (24) 0 to 5, AddOffsetsToTxn (25) 0 to 4, EndTxn (26) 0 to 5, TxnOffsetCommit (28) 0 to 5.
 """
 
 from __future__ import annotations
