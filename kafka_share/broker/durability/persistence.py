@@ -42,12 +42,14 @@ class Persistence:
 
     def __init__(self, disk: Disk, cluster_id: str, nodes: int) -> None:
         self._directory = DataDirectory(disk, cluster_id, nodes)
-        self._journal_files = SegmentFiles(self._directory, JOURNAL_FOLDER, NO_TOPIC_ID, lambda: None)
+        self._journal_files = SegmentFiles(self._directory, JOURNAL_FOLDER, NO_TOPIC_ID)
         self._journal_log = Log(lambda: _JOURNAL_SETTINGS, self._journal_files)
         self._journal = Journal(self._journal_log)
         self._cluster: Cluster | None = None
         self._files: dict[str, SegmentFiles] = {}
         """By folder, while the broker starts."""
+        self._now_ms = 0
+        """When `write` was called last."""
         self._changed: dict[EntryKey, None] = {}
         """Entries that may differ from what the journal has."""
 
@@ -64,7 +66,11 @@ class Persistence:
     def log_files(self, topic: Topic, index: int) -> SegmentFiles:
         """The files of a partition's log."""
         files = SegmentFiles(
-            self._directory, _folder(topic.name, index), topic.id, partial(self._note, "topics", str(topic.id))
+            self._directory,
+            _folder(topic.name, index),
+            topic.id,
+            self._write_first,
+            partial(self._note, "topics", str(topic.id)),
         )
         if self._cluster is None:
             self._files[files.folder] = files
@@ -74,6 +80,7 @@ class Persistence:
         """Fill the cluster, which is new and has logs with our files, and follow it from now on.
 
         Raises `DiskError` and `Refusal`, and `RemoteProtocolError` for records of coordinators that cannot be read."""
+        self._now_ms = now_ms
         recover(self._journal_log, self._journal_files, 0, now_ms, self._journal.replay)
         for kind in ENTRIES.values():
             for which, entry in self._journal.entries(kind.part).items():
@@ -119,8 +126,13 @@ class Persistence:
         """Whether there is anything to be written or synced."""
         return bool(self._changed) or self._directory.is_dirty
 
+    def _write_first(self) -> None:
+        """Before a log's first file: a topic that is not in the journal has no files."""
+        self.write(self._now_ms)
+
     def write(self, now_ms: int) -> None:
         """Hand what has changed to the operating system. Raises `Refusal`; then it is tried again next time."""
+        self._now_ms = now_ms
         if not self._changed:
             return
         assert self._cluster is not None

@@ -22,12 +22,21 @@ OWNER_FILE: Final = "partition.metadata"
 
 
 class SegmentFiles:
-    """`start_noted` is called when the log begins later now: whoever knows of topics has to remember where."""
+    """`begins` is called before the first file is made, and may raise `Refusal`: what is written later, elsewhere, may
+    rely on the topic to be known. `start_noted` is called when the log begins later now."""
 
-    def __init__(self, directory: DataDirectory, folder: str, topic_id: UUID, start_noted: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        directory: DataDirectory,
+        folder: str,
+        topic_id: UUID,
+        begins: Callable[[], None] = lambda: None,
+        start_noted: Callable[[], None] = lambda: None,
+    ) -> None:
         self._directory = directory
         self.folder = folder
         self._owner = f"version: 0\ntopic_id: {_kafka_id(topic_id)}\n".encode()
+        self._begins = begins
         self._start_noted = start_noted
         self._exists = False
         self._active: int | None = None
@@ -41,6 +50,7 @@ class SegmentFiles:
 
     def append(self, base_offset: int, data: bytes) -> None:
         if not self._exists:
+            self._begins()
             self._directory.append(f"{self.folder}/{OWNER_FILE}", self._owner)
             self._exists = True
         if self._active is not None and self._active != base_offset:

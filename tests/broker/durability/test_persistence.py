@@ -46,6 +46,10 @@ class Restarts:
         self._disk = self._disk.after_crash()
         return self.start()
 
+    def killed(self) -> Cluster:
+        """Nothing but the process is gone."""
+        return self.start()
+
     def journal_bytes(self) -> int:
         return sum(len(self._disk.read(f"{JOURNAL_FOLDER}/{name}")) for name in self._disk.names(JOURNAL_FOLDER))
 
@@ -73,6 +77,15 @@ def test_leaders_and_epochs_stay_and_every_start_is_a_new_epoch() -> None:
     assert again.log.epoch_end(1) == (1, 3)
     restarts.cluster.append(again, batch(1), START_MS)
     assert partition_of(restarts.again()).log.epoch_end(1) == (1, 3)
+
+
+def test_a_topic_is_in_the_journal_before_anything_is_in_its_log() -> None:
+    """So nothing that is written later, in another log, is there without it when the broker is killed in between."""
+    restarts = Restarts()
+    topic = restarts.cluster.create_topic("t", [[1]])
+    topic.partitions[0].log.append(batch(2), 0, START_MS)
+    again = restarts.killed()
+    assert partition_of(again).log.high_watermark == 2
 
 
 def test_partitions_that_were_added_are_there() -> None:
