@@ -100,6 +100,16 @@ MODULES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
 """Module -> its docstring and its APIs; each has a request and a response."""
 
 RECORD_MODULES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
+    "group_records": (
+        "The records by which the group coordinator keeps groups and their offsets, in `__consumer_offsets`.",
+        (
+            "OffsetCommit", "GroupMetadata", "ConsumerGroupMetadata", "ConsumerGroupMemberMetadata",
+            "ConsumerGroupTargetAssignmentMetadata", "ConsumerGroupTargetAssignmentMember",
+            "ConsumerGroupCurrentMemberAssignment", "ConsumerGroupRegularExpression", "ShareGroupMemberMetadata",
+            "ShareGroupMetadata", "ShareGroupTargetAssignmentMetadata", "ShareGroupTargetAssignmentMember",
+            "ShareGroupCurrentMemberAssignment", "ShareGroupStatePartitionMetadata",
+        ),
+    ),
     "share_state_records": (
         "The records by which the share coordinator keeps share state, in `__share_group_state`.",
         ("ShareSnapshot", "ShareUpdate"),

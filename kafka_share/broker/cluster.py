@@ -23,6 +23,7 @@ from kafka_share.broker.configs.configs import Configs, ResourceType
 from kafka_share.broker.consumer.consumer_groups import ConsumerGroups
 from kafka_share.broker.features import GROUP_VERSION, SHARE_VERSION, Features
 from kafka_share.broker.group_ids import GroupIds
+from kafka_share.broker.group_journal import GroupJournal
 from kafka_share.broker.kafka_version import KAFKA_4_3, advertised_versions
 from kafka_share.broker.quotas.client_quotas import ClientQuotas
 from kafka_share.broker.refusals import Refusal
@@ -36,8 +37,9 @@ from kafka_share.broker.storage.internal_topic import InternalTopic
 from kafka_share.broker.storage.log import Log
 from kafka_share.broker.storage.produce_queue import ProduceQueue
 from kafka_share.broker.storage.producer_ids import ProducerIds
+from kafka_share.broker.storage.record_table import RecordTable
 from kafka_share.broker.storage.retention import Retention
-from kafka_share.broker.storage.topics import SHARE_GROUP_STATE, Topics
+from kafka_share.broker.storage.topics import CONSUMER_OFFSETS, SHARE_GROUP_STATE, Topics
 from kafka_share.errors import (
     ConfigurationError,
     CoordinatorNotAvailableError,
@@ -122,13 +124,25 @@ class Cluster:
             self._share_state_settings(),
         )
         self.group_ids: GroupIds = GroupIds()
+        offsets_topic = InternalTopic(CONSUMER_OFFSETS, self.configs.broker_int("offsets.topic.num.partitions"), self)
+        self.group_records: RecordTable = RecordTable(offsets_topic)
+        self.journal: GroupJournal = GroupJournal(self.group_records)
         self.share_groups: ShareGroups = ShareGroups(
-            self.topics, self.configs, self.share_states, self.group_ids, behaviour
+            self.topics, self.configs, self.share_states, self.group_ids, self.journal, behaviour
         )
-        self.offsets: CommittedOffsets = CommittedOffsets()
-        self.classic_groups: ClassicGroups = ClassicGroups(self.group_ids, self.configs, random, self.offsets)
+        self.offsets: CommittedOffsets = CommittedOffsets(self.topics, self.journal)
+        self.classic_groups: ClassicGroups = ClassicGroups(
+            self.group_ids, self.configs, random, self.offsets, self.journal
+        )
         self.consumer_groups: ConsumerGroups = ConsumerGroups(
-            self.topics, self.configs, self.group_ids, self.classic_groups, self.offsets, behaviour, random
+            self.topics,
+            self.configs,
+            self.group_ids,
+            self.classic_groups,
+            self.offsets,
+            self.journal,
+            behaviour,
+            random,
         )
         self.transactions: Transactions = Transactions(self, self.offsets)
         self.share_nodes: dict[int, ShareNode] = {node_id: self._new_share_node(node_id) for node_id in node_ids}
@@ -162,6 +176,7 @@ class Cluster:
         self.consumer_groups.check()
         self.transactions.check()
         self.share_states.check()
+        self.group_records.check()
         for node in self.share_nodes.values():
             node.check()
 
@@ -292,7 +307,7 @@ class Cluster:
             self.fetches.partition_moved(partition)
         self.configs.forget(ResourceType.TOPIC, topic.name)
         self.share_groups.topic_deleted(topic, now_ms)
-        self.offsets.topic_deleted(topic.id)
+        self.offsets.topic_deleted(topic, now_ms)
         self.transactions.topic_deleted(topic.id)
         for node in self.share_nodes.values():
             node.topic_deleted(topic.id, now_ms)
@@ -327,9 +342,16 @@ class Cluster:
         """Forget what coordinators hold in memory, and read it from the internal topics.
 
         To be called when their logs have come from elsewhere, before the first request: it leaves share partitions
-        as they are. So far only the share coordinator has a log.
+        as they are. Members of groups come back as they were, with whole session timeouts. Raises
+        `RemoteProtocolError`.
         """
         self.share_states.load()
+        self.group_records.load()
+        journal = self.journal.all()
+        self.share_groups.load(journal, now_ms)
+        self.consumer_groups.load(journal, now_ms)
+        self.classic_groups.load(journal, now_ms)
+        self.offsets.load(journal)
 
     def internal_topic(self, name: str) -> Topic | None:
         """See `TopicHost`."""

@@ -73,6 +73,7 @@ class BrokerMachine:
         cluster.share_groups.poll(now_ms)
         cluster.consumer_groups.poll(now_ms)
         cluster.share_states.poll(now_ms)
+        cluster.group_records.poll(now_ms)
         cluster.transactions.poll(now_ms)
         cluster.retention.poll(now_ms)
         for context, waited in cluster.classic_groups.poll(now_ms):

@@ -213,7 +213,8 @@ class Faults:
         if chosen is None:
             return None
         group, member_id = chosen
-        self._broker.act(lambda: group.remove(member_id))
+        groups = self._cluster.share_groups
+        self._broker.act(lambda: groups.remove_member(group.id, member_id, self._broker.now_ms))
         return member_id
 
     # ---- topics

@@ -17,16 +17,18 @@ Source: Kafka 4.3's classic group.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
+from kafka_share.broker.classic.generation import Generation, KeptMember
 from kafka_share.broker.refusals import ErrorCode, Refusal
 from kafka_share.errors import UnknownMemberIdError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from kafka_share.broker.events import RequestContext
 
@@ -120,8 +122,10 @@ class ClassicGroup:
     """One group. `answers` has what is to be sent; the owner empties it. `initial_delay_ms` holds back the first
     rebalance of an empty group, so that members that start together meet in it."""
 
-    def __init__(self, group_id: str) -> None:
+    def __init__(self, group_id: str, keep: Callable[[Generation], None]) -> None:
+        """`keep` writes a generation down before it holds; it raises `Refusal` if it cannot."""
         self.id = group_id
+        self._keep = keep
         self.state: GroupState = GroupState.EMPTY
         self.generation: int = 0
         self.protocol_type: str | None = None
@@ -204,9 +208,11 @@ class ClassicGroup:
         member.join, member.joining = join, context
 
     def _replace_static(self, old_id: str, join: Join, context: RequestContext, new_id: str, now_ms: int) -> None:
+        unchanged = self.members[old_id].join.protocols == join.protocols
+        if self.state is GroupState.STABLE and unchanged:
+            self._keep(self._with_successor(old_id, new_id, join, now_ms))
         member = self.members.pop(old_id)
         self._fence(member)
-        unchanged = member.join.protocols == join.protocols
         was_leader = self.leader == old_id
         member.id, member.join = new_id, join
         self.members[new_id] = member
@@ -234,6 +240,62 @@ class ClassicGroup:
         if member.syncing is not None:
             self.answers.append((member.syncing, SyncAnswer(ErrorCode.FENCED_INSTANCE_ID)))
         member.joining = member.syncing = None
+
+    # ---- what is kept
+
+    def _generation(self, assignments: Mapping[str, bytes], now_ms: int) -> Generation:
+        """The present generation, with these assignments."""
+        return Generation(
+            number=self.generation,
+            protocol_type=self.protocol_type,
+            protocol=self.protocol,
+            leader=self.leader,
+            since_ms=now_ms,
+            members=tuple(self._kept(one, assignments.get(one.id, b"")) for one in self.members.values()),
+        )
+
+    def _kept(self, member: GroupMember, assignment: bytes) -> KeptMember:
+        return KeptMember(
+            id=member.id,
+            instance_id=member.join.instance_id,
+            client_id=member.join.client_id,
+            client_host=member.join.client_host,
+            rebalance_timeout_ms=member.join.rebalance_timeout_ms,
+            session_timeout_ms=member.join.session_timeout_ms,
+            subscription=member.metadata(self.protocol),
+            assignment=assignment,
+        )
+
+    def _with_successor(self, old_id: str, new_id: str, join: Join, now_ms: int) -> Generation:
+        """The present generation, in which another process has taken over a member's place."""
+        present = self._generation({one.id: one.assignment for one in self.members.values()}, now_ms)
+        successor = self._kept(GroupMember(new_id, join, now_ms), self.members[old_id].assignment)
+        members = tuple(successor if one.id == old_id else one for one in present.members)
+        return attrs.evolve(present, leader=new_id if self.leader == old_id else self.leader, members=members)
+
+    def keep_empty(self, now_ms: int) -> None:
+        """Write down that the group is there, and has no members. Raises `Refusal`."""
+        self._keep(self._generation({}, now_ms))
+
+    def restore(self, kept: Generation, now_ms: int) -> None:
+        """Be what was written down; members get whole session timeouts."""
+        self.generation, self.protocol_type = kept.number, kept.protocol_type
+        self.protocol, self.leader = kept.protocol, kept.leader
+        for one in kept.members:
+            join = Join(
+                member_id=one.id,
+                instance_id=one.instance_id,
+                client_id=one.client_id,
+                client_host=one.client_host,
+                session_timeout_ms=one.session_timeout_ms,
+                rebalance_timeout_ms=one.rebalance_timeout_ms,
+                protocol_type=kept.protocol_type or "",
+                protocols=((kept.protocol or "", one.subscription),),
+            )
+            self.members[one.id] = GroupMember(one.id, join, now_ms + one.session_timeout_ms, one.assignment)
+            if one.instance_id is not None:
+                self._static[one.instance_id] = one.id
+        self.state = GroupState.STABLE if self.members else GroupState.EMPTY
 
     # ---- the rebalance
 
@@ -295,6 +357,8 @@ class ClassicGroup:
         if not joined:
             self.protocol = self.leader = None
             self._enter(GroupState.EMPTY)
+            with contextlib.suppress(Refusal):  # as in Kafka: the members are gone, whatever is written
+                self.keep_empty(now_ms)
             return
         if self.leader not in [member.id for member in joined]:
             self.leader = joined[0].id
@@ -361,6 +425,11 @@ class ClassicGroup:
             self.answers.append((member.syncing, SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS)))
         member.syncing = context
         if self.state is GroupState.COMPLETING_REBALANCE and member.id == self.leader:
+            try:
+                self._keep(self._generation(assignments, now_ms))
+            except Refusal as refusal:
+                self._give_up(refusal, now_ms)
+                return
             for one in self.members.values():
                 one.assignment = assignments.get(one.id, b"")
             self._enter(GroupState.STABLE)
@@ -374,6 +443,15 @@ class ClassicGroup:
                 self.answers.append((member.syncing, answer))
                 member.syncing = None
                 self._touch(member, now_ms)
+
+    def _give_up(self, refusal: Refusal, now_ms: int) -> None:
+        """The generation cannot be written down: everybody has to join again."""
+        for member in self.members.values():
+            if member.syncing is not None:
+                self.answers.append((member.syncing, SyncAnswer(refusal.code)))
+                member.syncing = None
+                self._touch(member, now_ms)
+        self._rebalance(0, now_ms)
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> None:
         """Keep the member's session. Raises `Refusal`: also when the member has to join again."""

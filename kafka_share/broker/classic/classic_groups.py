@@ -10,10 +10,12 @@ first JoinGroup or by a commit from outside, and lives until it is deleted: noth
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from kafka_share.broker.classic.classic_group import Answer, ClassicGroup, GroupState, Join
+from kafka_share.broker.classic.generation import generation_in, record_of
 from kafka_share.broker.group_ids import GroupType
 from kafka_share.broker.refusals import ErrorCode, Refusal
 from kafka_share.errors import (
@@ -23,15 +25,18 @@ from kafka_share.errors import (
     NonEmptyGroupError,
     UnknownMemberIdError,
 )
+from kafka_share.protocol.group_records import GroupMetadataKey, GroupMetadataValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from random import Random
 
     from kafka_share.broker.classic.committed_offsets import CommittedOffset, CommittedOffsets
+    from kafka_share.broker.classic.generation import Generation
     from kafka_share.broker.configs.configs import Configs
     from kafka_share.broker.events import RequestContext
     from kafka_share.broker.group_ids import GroupIds
+    from kafka_share.broker.group_journal import GroupJournal, Held
 
 CONSUMER_PROTOCOL: Final = "consumer"
 _ID_FIRST_SINCE_VERSION: Final = 4
@@ -40,8 +45,11 @@ _ID_FIRST_SINCE_VERSION: Final = 4
 class ClassicGroups:
     """All classic groups of the cluster."""
 
-    def __init__(self, ids: GroupIds, configs: Configs, random: Random, offsets: CommittedOffsets) -> None:
+    def __init__(
+        self, ids: GroupIds, configs: Configs, random: Random, offsets: CommittedOffsets, journal: GroupJournal
+    ) -> None:
         self._offsets = offsets
+        self._journal = journal
         self._ids = ids
         self._configs = configs
         self._random = random
@@ -81,15 +89,42 @@ class ClassicGroups:
 
     def _create(self, group_id: str) -> ClassicGroup:
         self._ids.claim(group_id, GroupType.CLASSIC)
-        group = self._groups[group_id] = ClassicGroup(group_id)
+        group = self._groups[group_id] = ClassicGroup(group_id, partial(self._keep, group_id))
         return group
 
-    def make_room(self, group_id: str) -> None:
-        """A consumer group is to be made: if there is an empty classic group, it goes, and leaves its offsets."""
+    def _drop(self, group_id: str) -> None:
+        del self._groups[group_id]
+        self._ids.free(group_id)
+
+    def make_room(self, group_id: str, now_ms: int) -> None:
+        """A consumer group is to be made: if there is an empty classic group, it goes, and leaves its offsets.
+
+        Raises `Refusal`.
+        """
         group = self._groups.get(group_id)
         if group is not None and group.state is GroupState.EMPTY:
-            del self._groups[group_id]
-            self._ids.free(group_id)
+            self._journal.write(group_id, [(GroupMetadataKey(group=group_id), None)], now_ms)
+            self._drop(group_id)
+
+    # ---- what is written
+
+    def _keep(self, group_id: str, generation: Generation) -> None:
+        self._journal.write(group_id, [record_of(group_id, generation)], generation.since_ms)
+
+    def load(self, journal: Mapping[str, Held], now_ms: int) -> None:
+        """Make all groups anew from what was written, once the groups of other types are there.
+
+        Offsets without a group are those of consumers that are no members: a group without a generation.
+        """
+        for group_id in list(self._groups):
+            self._drop(group_id)
+        for group_id, held in journal.items():
+            if self._ids.type_of(group_id) is None:
+                group = self._create(group_id)
+                for _, value in held:
+                    if isinstance(value, GroupMetadataValue):
+                        group.restore(generation_in(value), now_ms)
+                self._note(group)
 
     # ---- members
 
@@ -104,6 +139,11 @@ class ClassicGroups:
             if join.member_id:
                 raise Refusal(UnknownMemberIdError, f"there is no group {group_id!r}, so it has no members")
             group = self._create(group_id)
+            try:
+                group.keep_empty(now_ms)
+            except Refusal:
+                self._drop(group_id)
+                raise
         delay_ms = self._configs.broker_int("group.initial.rebalance.delay.ms")
         if join.member_id:
             group.join_known(join, context, delay_ms, now_ms)
@@ -186,14 +226,14 @@ class ClassicGroups:
 
     # ---- deletion
 
-    def delete(self, group_id: str) -> None:
+    def delete(self, group_id: str, now_ms: int) -> None:
         """Delete an empty group and its offsets. Raises `Refusal`."""
         group = self.existing(group_id)
         if group.state is not GroupState.EMPTY:
             raise Refusal(NonEmptyGroupError, f"group {group_id!r} still has members")
-        self._offsets.delete_group(group_id)
-        self._ids.free(group_id)
-        del self._groups[group_id]
+        self._offsets.delete_group(group_id, now_ms)
+        self._journal.write(group_id, [(GroupMetadataKey(group=group_id), None)], now_ms)
+        self._drop(group_id)
 
     # ---- time
 

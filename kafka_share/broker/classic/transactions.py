@@ -228,7 +228,7 @@ class Transactions:
         for partition in transaction.partitions.values():
             self._view.write_marker(partition, marker, committed=committed, now_ms=now_ms)
         for group_id in transaction.groups:
-            self._offsets.end_transaction(group_id, before[0], committed=committed)
+            self._offsets.end_transaction(group_id, marker, committed=committed, now_ms=now_ms)
         transaction.producer_id, transaction.epoch = after
         transaction.partitions.clear()
         transaction.ended_begins = dict(transaction.begins)

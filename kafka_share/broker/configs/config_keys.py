@@ -197,6 +197,7 @@ BROKER_KEYS: Final = _table(
     _int("group.max.size", _MAX_INT, 1),
     _int("offset.metadata.max.bytes", 4_096, 0),
     _int("transaction.max.timeout.ms", 900_000, 1),
+    _int("offsets.topic.num.partitions", 50, 1, 1_000),
     _int("share.coordinator.state.topic.num.partitions", 50, 1, 1_000),
     _int("share.coordinator.snapshot.update.records.per.snapshot", 500, 0, 500),
     _int("share.coordinator.state.topic.prune.interval.ms", 300_000, 1),

@@ -40,6 +40,8 @@ class ConsumerGroup(ServerAssignedGroup):
     members: dict[str, ConsumerMember] = attrs.Factory(dict)
     patterns: dict[str, ResolvedPattern] = attrs.Factory(dict)
     """The resolved ones, each of which some member subscribes to."""
+    touched_patterns: dict[str, None] = attrs.Factory(dict)
+    """Those that may stand for something else than what was written."""
     _static: dict[str, str] = attrs.Factory(dict)
     """Instance id -> member id."""
     _owners: dict[Partition, str] = attrs.Factory(dict)
@@ -61,6 +63,15 @@ class ConsumerGroup(ServerAssignedGroup):
             return "Stable"
         return "Reconciling"
 
+    def stamp(self) -> object:
+        """See `ServerAssignedGroup.stamp`."""
+        return super().stamp(), tuple(self.touched_patterns)
+
+    def written(self) -> None:
+        """See `ServerAssignedGroup.written`."""
+        self.touched_patterns.clear()
+        super().written()
+
     # ---- members
 
     def static_member(self, instance_id: str) -> ConsumerMember | None:
@@ -70,7 +81,10 @@ class ConsumerGroup(ServerAssignedGroup):
 
     def put(self, member: ConsumerMember) -> None:
         """Add the member, or replace what was known of it."""
-        self._forget(self.members.get(member.id))
+        before = self.members.get(member.id)
+        if member != before:
+            self.touched[member.id] = None
+        self._forget(before)
         self.members[member.id] = member
         if member.instance_id is not None:
             self._static[member.instance_id] = member.id
@@ -81,6 +95,7 @@ class ConsumerGroup(ServerAssignedGroup):
 
     def replace_static(self, old: ConsumerMember, new: ConsumerMember) -> None:
         """Another process takes over a member's instance id, with its assignment and target."""
+        self.touched[old.id] = None
         target = self.target.pop(old.id, frozenset())
         self._forget(self.members.pop(old.id))
         self.put(new)
@@ -88,6 +103,7 @@ class ConsumerGroup(ServerAssignedGroup):
 
     def remove(self, member_id: str) -> None:
         """The member left or was fenced; the others need another assignment."""
+        self.touched[member_id] = None
         self._forget(self.members.pop(member_id))
         self.target.pop(member_id, None)
         for pattern in [pattern for pattern in self.patterns if not self.uses_of(pattern)]:
@@ -124,6 +140,7 @@ class ConsumerGroup(ServerAssignedGroup):
 
     def set_pattern(self, pattern: str, resolved: ResolvedPattern) -> bool:
         """The pattern stands for these topics now; returns whether that is a change."""
+        self.touched_patterns[pattern] = None
         before = self.patterns.get(pattern)
         users = [member for member in self.members.values() if member.pattern == pattern]
         for member in users:
@@ -136,6 +153,7 @@ class ConsumerGroup(ServerAssignedGroup):
     def drop_pattern(self, pattern: str) -> None:
         """Nobody subscribes by the pattern any more."""
         assert not self.uses_of(pattern)
+        self.touched_patterns[pattern] = None
         del self.patterns[pattern]
 
     # ---- assignment

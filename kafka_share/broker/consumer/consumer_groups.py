@@ -13,12 +13,14 @@ group.consumer.migration.policy "disabled").
 
 from __future__ import annotations
 
+import contextlib
 import enum
 from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from kafka_share.broker.consumer import consumer_group_records
 from kafka_share.broker.consumer.consumer_group import ConsumerGroup, ResolvedPattern
 from kafka_share.broker.consumer.consumer_member import (
     JOIN_EPOCH,
@@ -50,9 +52,11 @@ if TYPE_CHECKING:
     from kafka_share.broker.classic.committed_offsets import CommittedOffsets
     from kafka_share.broker.configs.configs import Configs
     from kafka_share.broker.group_ids import GroupIds
+    from kafka_share.broker.group_journal import GroupJournal, Held, Record
     from kafka_share.broker.kafka_version import Behaviour
     from kafka_share.broker.server_assigned_group import Partition
     from kafka_share.broker.storage.topics import Topics
+    from kafka_share.protocol.api_message import RecordMessage
 
 _PATTERN_PAUSE_MS: Final = 10_000
 """A group's patterns are not resolved more often than this."""
@@ -117,10 +121,11 @@ class ConsumerGroups(ServerAssignedGroups[ConsumerGroup]):
         ids: GroupIds,
         classic: ClassicGroups,
         offsets: CommittedOffsets,
+        journal: GroupJournal,
         behaviour: Behaviour,
         random: Random,
     ) -> None:
-        super().__init__(ids, GroupType.CONSUMER)
+        super().__init__(ids, GroupType.CONSUMER, journal, consumer_group_records.COMMON)
         self._topics = topics
         self._configs = configs
         self._classic = classic
@@ -139,16 +144,19 @@ class ConsumerGroups(ServerAssignedGroups[ConsumerGroup]):
     def _assignors(self) -> list[str]:
         return [name.strip() for name in self._configs.broker_value("group.consumer.assignors").split(",")]
 
-    def _create(self, group_id: str) -> ConsumerGroup:
+    def _create(self, group_id: str, now_ms: int) -> ConsumerGroup:
         """Make the group. An empty classic group makes room, and leaves its offsets. Raises `Refusal`."""
-        self._classic.make_room(group_id)
+        self._classic.make_room(group_id, now_ms)
         return self._add(ConsumerGroup.new(group_id, self._behaviour))
 
-    def make_room(self, group_id: str) -> None:
-        """A classic group is to be made: if there is an empty consumer group, it goes, and leaves its offsets."""
+    def make_room(self, group_id: str, now_ms: int) -> None:
+        """A classic group is to be made: if there is an empty consumer group, it goes, and leaves its offsets.
+
+        Raises `Refusal`.
+        """
         group = self._groups.get(group_id)
         if group is not None and not group.members:
-            self._drop(group)
+            self._forget(group, now_ms)
 
     # ---- heartbeats
 
@@ -156,10 +164,10 @@ class ConsumerGroups(ServerAssignedGroups[ConsumerGroup]):
         """Join, stay or leave. Raises `Refusal`."""
         self._validate(beat)
         if beat.epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
-            return self._leave(beat)
+            return self._leave(beat, now_ms)
         group = self._groups.get(beat.group)
         if group is None:
-            group = self._create(beat.group) if beat.epoch == JOIN_EPOCH else self.existing(beat.group)
+            group = self._create(beat.group, now_ms) if beat.epoch == JOIN_EPOCH else self.existing(beat.group)
         self._require_room(group, beat.member)
         if not beat.member:
             beat = attrs.evolve(beat, member=self._new_id())
@@ -174,6 +182,7 @@ class ConsumerGroups(ServerAssignedGroups[ConsumerGroup]):
         told = beat.epoch == JOIN_EPOCH or beat.is_full or reconciled.assigned != member.assigned
         assignment = frozenset(reconciled.assigned) if told else None
         self._resolve_patterns(group, beat.may_see, now_ms)
+        self._save(group, now_ms)
         return ConsumerAnswer(updated.id, reconciled.epoch, settings.heartbeat_interval_ms, assignment)
 
     def _validate(self, beat: ConsumerHeartbeat) -> None:
@@ -296,12 +305,13 @@ class ConsumerGroups(ServerAssignedGroups[ConsumerGroup]):
 
     # ---- leaving
 
-    def _leave(self, beat: ConsumerHeartbeat) -> ConsumerAnswer:
+    def _leave(self, beat: ConsumerHeartbeat, now_ms: int) -> ConsumerAnswer:
         group = self.existing(beat.group)
         if beat.instance_id is None:
             if beat.member not in group.members:
                 raise Refusal(UnknownMemberIdError, f"group {group.id!r} has no member {beat.member!r}")
             self._fence(group, beat.member)
+            self._save(group, now_ms)
             return ConsumerAnswer(beat.member, beat.epoch)
         member = _require_static(group.static_member(beat.instance_id), beat.instance_id, beat.member)
         if beat.epoch == STATIC_LEAVE_EPOCH:
@@ -311,6 +321,7 @@ class ConsumerGroups(ServerAssignedGroups[ConsumerGroup]):
             group.put(away)
         else:
             self._fence(group, member.id)
+        self._save(group, now_ms)
         return ConsumerAnswer(member.id, beat.epoch)
 
     def _fence(self, group: ConsumerGroup, member_id: str) -> None:
@@ -396,20 +407,46 @@ class ConsumerGroups(ServerAssignedGroups[ConsumerGroup]):
 
     # ---- deletion
 
-    def delete(self, group_id: str) -> None:
+    def delete(self, group_id: str, now_ms: int) -> None:
         """Delete an empty group and its offsets. Raises `Refusal`."""
         group = self.existing(group_id)
         if group.members:
             raise Refusal(NonEmptyGroupError, f"group {group_id!r} still has {len(group.members)} members")
-        self._offsets.delete_group(group_id)
-        self._drop(group)
+        self._offsets.delete_group(group_id, now_ms)
+        self._forget(group, now_ms)
+
+    # ---- what is written
+
+    def _member_records(self, group: ConsumerGroup, member_id: str) -> Iterable[Record]:
+        return consumer_group_records.of_member(group, member_id)
+
+    def _group_records(self, group: ConsumerGroup) -> Iterable[Record]:
+        return [consumer_group_records.of_pattern(group, pattern) for pattern in group.touched_patterns]
+
+    def _made_of(self, group_id: str, held: Held) -> ConsumerGroup:
+        return consumer_group_records.made_of(group_id, held, self._behaviour)
+
+    def _member_ids(self, group: ConsumerGroup) -> Iterable[str]:
+        return group.members
+
+    def _key_classes(self) -> Iterable[type[RecordMessage]]:
+        return consumer_group_records.KEYS
+
+    def _drop(self, group: ConsumerGroup) -> None:
+        """See `ServerAssignedGroups._drop`."""
+        for member_id in group.members:
+            self._forget_limits(group.id, member_id)
+        super()._drop(group)
 
     # ---- time
 
     def poll(self, now_ms: int) -> None:
         """Fence the members whose session has ended, and those that did not give partitions back in time."""
         for group_id, member_id, _ in self._limits.take_due(now_ms):
-            self._fence(self._groups[group_id], member_id)
+            group = self._groups[group_id]
+            self._fence(group, member_id)
+            with contextlib.suppress(Refusal):  # whoever cannot be written off gets another session
+                self._save(group, now_ms)
 
     def wake_at_ms(self) -> int | None:
         """When `poll` has to run, None if nothing is waited for."""

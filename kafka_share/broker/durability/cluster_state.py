@@ -191,11 +191,13 @@ ELSEWHERE: Final = {
     "fetches": "requests that wait are lost with their connections",
     "produces": "requests that wait are lost with their connections",
     "requests": "counted from each start on",
-    "group_ids": "not kept yet",
+    "group_ids": "follow from the groups",
+    "journal": "writes the records of an internal topic",
+    "group_records": "records of an internal topic",
     "share_states": "records of an internal topic",
-    "share_groups": "not kept yet",
-    "classic_groups": "not kept yet",
-    "consumer_groups": "not kept yet",
-    "offsets": "not kept yet",
+    "share_groups": "records of an internal topic",
+    "classic_groups": "records of an internal topic",
+    "consumer_groups": "records of an internal topic",
+    "offsets": "records of an internal topic",
 }
 """Part of the cluster -> what becomes of it."""

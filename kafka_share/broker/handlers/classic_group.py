@@ -76,7 +76,7 @@ def handle_join(cluster: Cluster, context: RequestContext, request: JoinGroupReq
     )
     try:
         cluster.require_coordinator(context, request.group_id)
-        cluster.consumer_groups.make_room(request.group_id)
+        cluster.consumer_groups.make_room(request.group_id, now_ms)
         cluster.classic_groups.join(request.group_id, join, context, now_ms)
     except Refusal as refusal:
         return _joined(context, JoinAnswer(refusal.code, request.member_id))

@@ -98,9 +98,43 @@ def handle_commit(
         )
     except Refusal as refusal:
         code = refusal.code
-    return OffsetCommitResponse(
-        topics=[_commit_topic(cluster, context, request.group_id, topic, code) for topic in request.topics]
-    )
+    return OffsetCommitResponse(topics=_commit(cluster, context, request, code, now_ms))
+
+
+def _commit(
+    cluster: Cluster, context: RequestContext, request: OffsetCommitRequest, code: int, now_ms: int
+) -> list[_CommittedTopic]:
+    """Commit what can be committed, in one step; `code` is what refuses all of it, 0 for nothing."""
+    offsets: dict[Key, CommittedOffset] = {}
+    refused: dict[tuple[int, int], int] = {}
+    for number, asked in enumerate(request.topics):
+        topic = _topic(cluster, context, asked)
+        for one in asked.partitions:
+            offset = CommittedOffset(one.committed_offset, one.committed_leader_epoch, one.committed_metadata or "")
+            try:
+                found = _require_partition(context, topic, one.partition_index)
+                if code == 0:
+                    cluster.classic_groups.require_metadata_fits(offset)
+                    offsets[found.id, one.partition_index] = offset
+            except Refusal as refusal:
+                refused[number, one.partition_index] = refusal.code
+    try:
+        cluster.offsets.commit(request.group_id, offsets, now_ms)
+    except Refusal as refusal:
+        code = refusal.code
+    return [
+        _CommittedTopic(
+            name=asked.name,
+            topic_id=asked.topic_id,
+            partitions=[
+                _CommittedPartition(
+                    partition_index=one.partition_index, error_code=refused.get((number, one.partition_index), code)
+                )
+                for one in asked.partitions
+            ],
+        )
+        for number, asked in enumerate(request.topics)
+    ]
 
 
 def require_may_commit(
@@ -127,25 +161,6 @@ def require_may_commit(
         cluster.classic_groups.require_may_commit(
             group_id, member, generation, now_ms, transactional=transactional, missing=missing
         )
-
-
-def _commit_topic(
-    cluster: Cluster, context: RequestContext, group_id: str, asked: _CommitTopic, code: int
-) -> _CommittedTopic:
-    topic = _topic(cluster, context, asked)
-    partitions = []
-    for one in asked.partitions:
-        try:
-            partition = _require_partition(context, topic, one.partition_index)
-            if code == 0:
-                offset = CommittedOffset(one.committed_offset, one.committed_leader_epoch, one.committed_metadata or "")
-                cluster.classic_groups.require_metadata_fits(offset)
-                cluster.offsets.commit(group_id, (partition.id, one.partition_index), offset)
-            partition_code = code
-        except Refusal as refusal:
-            partition_code = refusal.code
-        partitions.append(_CommittedPartition(partition_index=one.partition_index, error_code=partition_code))
-    return _CommittedTopic(name=asked.name, topic_id=asked.topic_id, partitions=partitions)
 
 
 def _topic(cluster: Cluster, context: RequestContext, asked: Any) -> Topic | None:
@@ -270,7 +285,12 @@ def handle_delete(
         subscribed = _subscribed_of(cluster, request.group_id)
     except Refusal as refusal:
         return OffsetDeleteResponse(error_code=refusal.code, topics=[])
-    topics = [_delete_topic(cluster, request.group_id, topic, subscribed) for topic in request.topics]
+    gone: list[Key] = []
+    topics = [_delete_topic(cluster, topic, subscribed, gone) for topic in request.topics]
+    try:
+        cluster.offsets.delete(request.group_id, gone, now_ms)
+    except Refusal as refusal:
+        return OffsetDeleteResponse(error_code=refusal.code, topics=[])
     return OffsetDeleteResponse(error_code=0, topics=topics)
 
 
@@ -297,10 +317,11 @@ def _subscribed(group: ClassicGroup) -> frozenset[str]:
 
 def _delete_topic(
     cluster: Cluster,
-    group_id: str,
     asked: OffsetDeleteRequest.OffsetDeleteRequestTopic,
     subscribed: frozenset[str],
+    gone: list[Key],
 ) -> _DeletedTopic:
+    """The answer for a topic; what has to be deleted is added to `gone`."""
     topic = cluster.topics.by_name(asked.name)
     partitions = []
     for one in asked.partitions:
@@ -310,7 +331,7 @@ def _delete_topic(
         elif asked.name in subscribed:
             code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
         else:
-            cluster.offsets.delete(group_id, (topic.id, one.partition_index))
+            gone.append((topic.id, one.partition_index))
         partitions.append(
             _DeletedTopic.OffsetDeleteResponsePartition(partition_index=one.partition_index, error_code=code)
         )

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_share.broker.consumer.consumer_groups import ConsumerHeartbeat
 from kafka_share.broker.handlers.described_groups import described_groups, named_partitions
-from kafka_share.broker.handlers.partitions import by_topic
 from kafka_share.broker.refusals import Refusal
+from kafka_share.broker.server_assigned_group import by_topic
 from kafka_share.broker.storage.topics import NO_TOPIC_ID
 from kafka_share.protocol.consumer_group import (
     ConsumerGroupDescribeRequest,

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from kafka_share.broker.handlers.operations import GROUP_OPERATION_BITS
-from kafka_share.broker.handlers.partitions import by_topic
 from kafka_share.broker.refusals import Refusal
+from kafka_share.broker.server_assigned_group import by_topic
 from kafka_share.errors import InvalidGroupIdError
 from kafka_share.protocol.consumer_group import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from kafka_share.protocol.share_group import ShareGroupDescribeRequest, ShareGroupDescribeResponse

@@ -73,9 +73,9 @@ def _delete(cluster: Cluster, context: RequestContext, group: str, now_ms: int) 
         cluster.require_coordinator(context, group)
         kind = cluster.group_ids.type_of(group)
         if kind is GroupType.CLASSIC:
-            cluster.classic_groups.delete(group)
+            cluster.classic_groups.delete(group, now_ms)
         elif kind is GroupType.CONSUMER:
-            cluster.consumer_groups.delete(group)
+            cluster.consumer_groups.delete(group, now_ms)
         else:
             cluster.share_groups.delete(group, now_ms)
     except Refusal as refusal:

@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafka_share.broker.handlers.described_groups import described_groups, named_partitions
-from kafka_share.broker.handlers.partitions import by_topic
 from kafka_share.broker.refusals import Refusal
+from kafka_share.broker.server_assigned_group import by_topic
 from kafka_share.broker.share.share_groups import Heartbeat
 from kafka_share.protocol.share_group import (
     ShareGroupDescribeRequest,

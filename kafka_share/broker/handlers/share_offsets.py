@@ -188,7 +188,7 @@ def _alter_topic(
         try:
             if topic is None or topic.partition(one.partition_index) is None:
                 raise Refusal(UnknownTopicOrPartitionError, "there is no such partition")
-            cluster.share_groups.initialise(group, topic.id, one.partition_index, one.start_offset, now_ms)
+            cluster.share_groups.initialise(group.id, topic.id, one.partition_index, one.start_offset, now_ms)
         except Refusal as refusal:
             code, message = refusal.code, refusal.message
         partitions.append(
@@ -216,17 +216,15 @@ def handle_delete(
         require_empty(group)
     except Refusal as refusal:
         return DeleteShareGroupOffsetsResponse(error_code=refusal.code, error_message=refusal.message, responses=[])
-    responses = [_delete_topic(cluster, group, topic.topic_name, now_ms) for topic in request.topics]
+    responses = [_delete_topic(cluster, group.id, topic.topic_name, now_ms) for topic in request.topics]
     return DeleteShareGroupOffsetsResponse(error_code=0, error_message=None, responses=responses)
 
 
-def _delete_topic(cluster: Cluster, group: ShareGroup, name: str, now_ms: int) -> _DeletedTopic:
+def _delete_topic(cluster: Cluster, group_id: str, name: str, now_ms: int) -> _DeletedTopic:
     topic = cluster.topics.by_name(name)
-    if topic is not None and cluster.share_groups.forget_topic(group, topic.id, now_ms):
-        return _DeletedTopic(topic_name=name, topic_id=topic.id, error_code=0, error_message=None)
-    return _DeletedTopic(
-        topic_name=name,
-        topic_id=None,
-        error_code=UnknownTopicOrPartitionError.code,
-        error_message="the group has no offsets of this topic",
-    )
+    try:
+        if topic is None or not cluster.share_groups.forget_topic(group_id, topic.id, now_ms):
+            raise Refusal(UnknownTopicOrPartitionError, "the group has no offsets of this topic")
+    except Refusal as refusal:
+        return _DeletedTopic(topic_name=name, topic_id=None, error_code=refusal.code, error_message=refusal.message)
+    return _DeletedTopic(topic_name=name, topic_id=topic.id, error_code=0, error_message=None)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from kafka_share.broker.classic.committed_offsets import CommittedOffset
+from kafka_share.broker.classic.committed_offsets import CommittedOffset, Key
 from kafka_share.broker.handlers.committed_offsets import require_may_commit
 from kafka_share.broker.refusals import ErrorCode, Refusal
 from kafka_share.broker.storage.topics import NO_TOPIC_ID
@@ -185,17 +185,32 @@ def handle_commit_offsets(
         _prepare_commit(cluster, context, request, now_ms)
     except Refusal as refusal:
         code = _code(context, refusal)
-    topics = []
-    for topic in request.topics:
-        partitions = [
-            _CommitTopic.TxnOffsetCommitResponsePartition(
-                partition_index=one.partition_index,
-                error_code=code or _commit_offset(cluster, context, request, topic, one),
+    offsets: dict[Key, CommittedOffset] = {}
+    codes = {
+        (number, one.partition_index): code or _check_offset(cluster, context, topic, one, offsets)
+        for number, topic in enumerate(request.topics)
+        for one in topic.partitions
+    }
+    try:
+        producer = (request.producer_id, request.producer_epoch)
+        cluster.offsets.commit_pending(request.group_id, producer, offsets, now_ms)
+    except Refusal as refusal:
+        codes = {key: known or refusal.code for key, known in codes.items()}
+    return TxnOffsetCommitResponse(
+        topics=[
+            _CommitTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    _CommitTopic.TxnOffsetCommitResponsePartition(
+                        partition_index=one.partition_index, error_code=codes[number, one.partition_index]
+                    )
+                    for one in topic.partitions
+                ],
             )
-            for one in topic.partitions
+            for number, topic in enumerate(request.topics)
         ]
-        topics.append(_CommitTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions))
-    return TxnOffsetCommitResponse(topics=topics)
+    )
 
 
 def _prepare_commit(cluster: Cluster, context: RequestContext, request: TxnOffsetCommitRequest, now_ms: int) -> None:
@@ -231,9 +246,10 @@ def _topic_of(cluster: Cluster, context: RequestContext, topic: Any) -> Topic | 
     return cluster.topics.by_id(topic.topic_id or NO_TOPIC_ID)
 
 
-def _commit_offset(
-    cluster: Cluster, context: RequestContext, request: TxnOffsetCommitRequest, topic: Any, one: Any
+def _check_offset(
+    cluster: Cluster, context: RequestContext, topic: Any, one: Any, offsets: dict[Key, CommittedOffset]
 ) -> int:
+    """An error code, or 0: then the offset is among `offsets`."""
     found = _topic_of(cluster, context, topic)
     if found is None and context.api_version >= _COMMITS_BY_ID_SINCE_VERSION:
         return UnknownTopicIdError.code
@@ -245,6 +261,5 @@ def _commit_offset(
         cluster.classic_groups.require_metadata_fits(offset)
     except Refusal as refusal:
         return refusal.code
-    key = (partition.topic_id, partition.partition)
-    cluster.offsets.commit_pending(request.group_id, request.producer_id, key, offset)
+    offsets[partition.topic_id, partition.partition] = offset
     return 0

@@ -39,6 +39,11 @@ class Member:
     assigned: frozenset[Partition] = frozenset()
     session_ends_at_ms: int = 0
 
+    def stamp(self) -> object:
+        """Something that is equal as long as nothing that is written of the member has changed."""
+        said = (self.client_id, self.client_host, self.rack_id, self.subscribed)
+        return said, self.epoch, self.previous_epoch, self.assigned
+
 
 @attrs.define(eq=False)
 class ShareGroup(ServerAssignedGroup):
@@ -47,6 +52,10 @@ class ShareGroup(ServerAssignedGroup):
     members: dict[str, Member] = attrs.Factory(dict)
     initialised: dict[UUID, set[int]] = attrs.Factory(dict)
     """The partitions whose share state exists; only these are assigned."""
+    initialising: frozenset[Partition] = frozenset()
+    """Those whose share state is being made."""
+    deleting: tuple[UUID, ...] = ()
+    """The topics whose share state is being deleted."""
     pending_partitions: bool = False
     """Partitions were initialised that no group epoch stands for yet."""
 
@@ -59,6 +68,11 @@ class ShareGroup(ServerAssignedGroup):
     def state(self) -> str:
         """Kafka's name of the group's state."""
         return "Stable" if self.members else "Empty"
+
+    def stamp(self) -> object:
+        """See `ServerAssignedGroup.stamp`."""
+        initialised = tuple((topic_id, len(indexes)) for topic_id, indexes in self.initialised.items())
+        return super().stamp(), initialised, self.initialising, self.deleting
 
     def subscribe(self, member: Member, names: tuple[str, ...]) -> None:
         """The member subscribes to these topics now, in place of those before."""
@@ -94,6 +108,7 @@ class ShareGroup(ServerAssignedGroup):
 
     def remove(self, member_id: str) -> None:
         """The member left or was silent for too long."""
+        self.touched[member_id] = None
         self.subscribe(self.members.pop(member_id), ())
         self.target.pop(member_id, None)
         self.bump()

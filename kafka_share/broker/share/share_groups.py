@@ -11,6 +11,7 @@ KIP-932 and Kafka 4.3's group coordinator; `share.assignment.interval.ms` spaces
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -19,6 +20,7 @@ from kafka_share.broker.group_ids import GroupType
 from kafka_share.broker.kafka_version import KAFKA_4_3
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.server_assigned_groups import ServerAssignedGroups
+from kafka_share.broker.share import share_group_records
 from kafka_share.broker.share.share_coordinator import UNINITIALISED_START
 from kafka_share.broker.share.share_group import Member, ShareGroup, subscribed_part
 from kafka_share.broker.share.state_records import StateKey
@@ -31,15 +33,17 @@ from kafka_share.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from uuid import UUID
 
     from kafka_share.broker.configs.configs import Configs
     from kafka_share.broker.group_ids import GroupIds
+    from kafka_share.broker.group_journal import GroupJournal, Held, Record
     from kafka_share.broker.kafka_version import Behaviour
     from kafka_share.broker.server_assigned_group import Partition
     from kafka_share.broker.share.share_coordinator import ShareCoordinator
     from kafka_share.broker.storage.topics import Topic, Topics
+    from kafka_share.protocol.api_message import RecordMessage
 
 LEAVE: Final = -1
 JOIN: Final = 0
@@ -77,9 +81,10 @@ class ShareGroups(ServerAssignedGroups[ShareGroup]):
         configs: Configs,
         states: ShareCoordinator,
         ids: GroupIds,
+        journal: GroupJournal,
         behaviour: Behaviour = KAFKA_4_3,
     ) -> None:
-        super().__init__(ids, GroupType.SHARE)
+        super().__init__(ids, GroupType.SHARE, journal, share_group_records.COMMON)
         self._behaviour = behaviour
         self._topics = topics
         self._configs = configs
@@ -97,8 +102,11 @@ class ShareGroups(ServerAssignedGroups[ShareGroup]):
         """Join, stay or leave. Raises `Refusal`."""
         _validate(beat, self._behaviour)
         if beat.epoch == LEAVE:
-            return self._leave(beat)
+            self.remove_member(beat.group, beat.member, now_ms)
+            return HeartbeatAnswer(beat.member, LEAVE, 0, None)
         group = self.get_or_create(beat.group) if beat.epoch == JOIN else self.existing(beat.group)
+        known = group.members.get(beat.member)
+        before = None if known is None else known.stamp()
         member = self._admit(group, beat)
         cut = self._update(group, member, beat)
         settings = self._configs.group_settings(group.id)
@@ -109,15 +117,22 @@ class ShareGroups(ServerAssignedGroups[ShareGroup]):
         answer = HeartbeatAnswer(
             member.id, member.epoch, settings.heartbeat_interval_ms, member.assigned if told else None
         )
-        self._initialise_missing(group, now_ms)
+        if member.stamp() != before:
+            group.touched[member.id] = None
+        missing = self._missing(group)
+        group.initialising = frozenset(missing)
+        self._save(group, now_ms)
+        if missing:
+            self._initialise(group, missing, now_ms)
         return answer
 
-    def _leave(self, beat: Heartbeat) -> HeartbeatAnswer:
-        group = self.existing(beat.group)
-        if beat.member not in group.members:
-            raise Refusal(UnknownMemberIdError, f"group {group.id!r} has no member {beat.member!r}")
-        group.remove(beat.member)
-        return HeartbeatAnswer(beat.member, LEAVE, 0, None)
+    def remove_member(self, group_id: str, member_id: str, now_ms: int) -> None:
+        """The member leaves. Raises `Refusal`."""
+        group = self.existing(group_id)
+        if member_id not in group.members:
+            raise Refusal(UnknownMemberIdError, f"group {group.id!r} has no member {member_id!r}")
+        group.remove(member_id)
+        self._save(group, now_ms)
 
     def _admit(self, group: ShareGroup, beat: Heartbeat) -> Member:
         member = group.members.get(beat.member)
@@ -159,7 +174,11 @@ class ShareGroups(ServerAssignedGroups[ShareGroup]):
         cut, member.assigned = kept != member.assigned, kept
         return cut
 
-    def _initialise_missing(self, group: ShareGroup, now_ms: int) -> None:
+    # ---- share state
+
+    def _missing(self, group: ShareGroup) -> dict[Partition, int]:
+        """The subscribed partitions without share state, and where each is to start."""
+        missing: dict[Partition, int] = {}
         for name in group.subscribed_names():
             topic = self._topics.by_name(name)
             known = group.initialised.get(topic.id, set()) if topic is not None else set()
@@ -167,18 +186,29 @@ class ShareGroups(ServerAssignedGroups[ShareGroup]):
                 continue
             is_growth = bool(known) and self._behaviour.later_partitions_start_at_zero
             start = 0 if is_growth else UNINITIALISED_START
-            for partition in topic.partitions:
-                if partition.partition not in known:
-                    self.initialise(group, topic.id, partition.partition, start, now_ms)
-                    group.pending_partitions = True
+            missing |= {(topic.id, one.partition): start for one in topic.partitions if one.partition not in known}
+        return missing
 
-    def initialise(self, group: ShareGroup, topic_id: UUID, partition: int, start_offset: int, now_ms: int) -> None:
-        """Make the partition's share state new, starting at `start_offset` (-1: by the reset policy).
+    def _initialise(self, group: ShareGroup, missing: Mapping[Partition, int], now_ms: int) -> None:
+        """Make share state. What the share coordinator refuses, or cannot be written, is tried again later."""
+        group.initialising = frozenset()
+        for (topic_id, index), start_offset in missing.items():
+            with contextlib.suppress(Refusal):
+                self._states.initialize(StateKey(group.id, topic_id, index), group.epoch, start_offset, now_ms)
+                group.initialised.setdefault(topic_id, set()).add(index)
+                group.pending_partitions = True
+        with contextlib.suppress(Refusal):
+            self._save(group, now_ms)
+
+    def initialise(self, group_id: str, topic_id: UUID, partition: int, start_offset: int, now_ms: int) -> None:
+        """Make the partition's share state new, starting at `start_offset`.
 
         Raises `Refusal`, for instance for a partition that does not exist.
         """
-        self._states.initialize(StateKey(group.id, topic_id, partition), group.epoch, start_offset, now_ms)
+        group = self.get_or_create(group_id)
+        self._states.initialize(StateKey(group_id, topic_id, partition), group.epoch, start_offset, now_ms)
         group.initialised.setdefault(topic_id, set()).add(partition)
+        self._save(group, now_ms)
 
     # ---- deletion
 
@@ -186,21 +216,50 @@ class ShareGroups(ServerAssignedGroups[ShareGroup]):
         """Delete an empty group and its share state. Raises `Refusal`."""
         group = self.existing(group_id)
         require_empty(group)
+        group.deleting = tuple(group.initialised)
+        group.initialised.clear()
+        self._save(group, now_ms)
         self._states.delete_group(group_id, now_ms)
-        self._drop(group)
+        self._forget(group, now_ms)
 
-    def forget_topic(self, group: ShareGroup, topic_id: UUID, now_ms: int) -> bool:
-        """Delete the group's share state of a topic; returns whether there was any."""
+    def forget_topic(self, group_id: str, topic_id: UUID, now_ms: int) -> bool:
+        """Delete the group's share state of a topic; returns whether there was any. Raises `Refusal`."""
+        group = self.existing(group_id)
         partitions = group.initialised.pop(topic_id, None)
-        for partition in sorted(partitions or ()):
-            self._states.delete(StateKey(group.id, topic_id, partition), now_ms)
-        return partitions is not None
+        if partitions is None:
+            return False
+        group.deleting = (topic_id,)
+        self._save(group, now_ms)
+        for partition in sorted(partitions):
+            self._states.delete(StateKey(group_id, topic_id, partition), now_ms)
+        group.deleting = ()
+        self._save(group, now_ms)
+        return True
 
     def topic_deleted(self, topic: Topic, now_ms: int) -> None:
         """The topic is gone: so is every group's share state of it."""
-        for group in self._groups.values():
-            group.initialised.pop(topic.id, None)
+        for group in self.groups():
+            if group.initialised.pop(topic.id, None) is not None:
+                with contextlib.suppress(Refusal):
+                    self._save(group, now_ms)
         self._states.topic_deleted(topic.id, now_ms)
+
+    # ---- what is written
+
+    def _member_records(self, group: ShareGroup, member_id: str) -> Iterable[Record]:
+        return share_group_records.of_member(group, member_id)
+
+    def _group_records(self, group: ShareGroup) -> Iterable[Record]:
+        return [share_group_records.of_partitions(group, self._topics)]
+
+    def _made_of(self, group_id: str, held: Held) -> ShareGroup:
+        return share_group_records.made_of(group_id, held, self._behaviour)
+
+    def _member_ids(self, group: ShareGroup) -> Iterable[str]:
+        return group.members
+
+    def _key_classes(self) -> Iterable[type[RecordMessage]]:
+        return share_group_records.KEYS
 
     # ---- time
 
@@ -209,10 +268,12 @@ class ShareGroups(ServerAssignedGroups[ShareGroup]):
         if self._next_expiry_ms is None or now_ms < self._next_expiry_ms:
             return
         self._next_expiry_ms = None
-        for group in self._groups.values():
+        for group in self.groups():
             expired = [m.id for m in group.members.values() if m.session_ends_at_ms <= now_ms]
             for member_id in expired:
                 group.remove(member_id)
+            with contextlib.suppress(Refusal):  # whoever cannot be written off gets another session
+                self._save(group, now_ms)
             for member in group.members.values():
                 self._note_expiry(member.session_ends_at_ms)
 

@@ -77,6 +77,12 @@ def marker(producer_id: int, producer_epoch: int, *, committed: bool, coordinato
     )
 
 
+def is_commit(batch: RecordBatch) -> bool:
+    """Whether this control batch commits the transaction that it ends."""
+    (_, _, key, *_), *_ = batch.records()
+    return key is not None and _MARKER_KEY.unpack_from(key)[1] == _COMMIT
+
+
 def _check_sequence(partition: Partition, batch: RecordBatch) -> AppendedBatch | None:
     verdict, duplicate = partition.producers.judge(
         batch.producer_id, batch.producer_epoch, batch.base_sequence, _last_sequence(batch)

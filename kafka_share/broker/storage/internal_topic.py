@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from kafka_share.broker.storage.appending import marker
 from kafka_share.protocol.record_batches import encode_batch, iter_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kafka_share.broker.storage.topics import Partition, Topic
+    from kafka_share.protocol.record_batches import RecordBatch
 
 _READ_BYTES: Final = 1 << 20
 _HASH_MASK: Final = 2**32 - 1
@@ -62,16 +64,44 @@ class InternalTopic:
         """The index of the partition that the state of this key belongs to."""
         return abs(_java_hash(key)) % self.partition_count
 
-    def append(self, index: int, records: Sequence[tuple[bytes, bytes | None]], now_ms: int) -> int:
-        """Append (key, value) pairs, all or none; returns the offset of the first. Raises `Refusal`."""
+    def append(
+        self,
+        index: int,
+        records: Sequence[tuple[bytes, bytes | None]],
+        now_ms: int,
+        *,
+        producer: tuple[int, int] | None = None,
+    ) -> int:
+        """Append (key, value) pairs, all or none; returns the offset of the first. Raises `Refusal`.
+
+        With a producer (id, epoch) they belong to its transaction.
+        """
+        producer_id, producer_epoch = producer or (-1, -1)
+        batch = encode_batch(
+            [(number, now_ms, key, value, ()) for number, (key, value) in enumerate(records)],
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            is_transactional=producer is not None,
+        )
+        return self._append(index, batch, now_ms)
+
+    def append_marker(self, index: int, producer: tuple[int, int], *, committed: bool, now_ms: int) -> None:
+        """Append the end of a producer's transaction. Raises `Refusal`."""
+        self._append(index, marker(*producer, committed=committed, coordinator_epoch=0, now_ms=now_ms), now_ms)
+
+    def _append(self, index: int, batch: bytes, now_ms: int) -> int:
         topic = self._host.internal_topic(self.name)
         if topic is None:
             topic = self._host.make_internal_topic(self.name, self._configured_count)
-        batch = encode_batch([(number, now_ms, key, value, ()) for number, (key, value) in enumerate(records)])
         return self._host.append_batch_of_coordinator(topic.partitions[index], batch, now_ms)
 
     def records(self, index: int) -> Iterator[InternalRecord]:
         """All records of a partition, from the start of its log on."""
+        for batch in self.batches(index):
+            yield from self.records_of(index, batch)
+
+    def batches(self, index: int) -> Iterator[RecordBatch]:
+        """All batches of a partition, the end of transactions too; the first may begin before the start of the log."""
         topic = self._host.internal_topic(self.name)
         if topic is None:
             return
@@ -79,11 +109,15 @@ class InternalTopic:
         offset, end = log.start_offset, log.high_watermark
         while offset < end:
             for stored in list(log.read(offset, _READ_BYTES, end)):
-                for batch in iter_batches(stored.data):
-                    for at, _, key, value, *_ in batch.records():
-                        if at >= offset and key is not None:
-                            yield InternalRecord(at, key, value)
+                yield from iter_batches(stored.data)
                 offset = stored.last_offset + 1
+
+    def records_of(self, index: int, batch: RecordBatch) -> Iterator[InternalRecord]:
+        """The records of one of its batches."""
+        start_offset = self.start_offset(index)
+        for offset, _, key, value, *_ in batch.records():
+            if offset >= start_offset and key is not None:
+                yield InternalRecord(offset, key, value)
 
     def start_offset(self, index: int) -> int:
         """The first offset that a partition still has."""
@@ -94,6 +128,11 @@ class InternalTopic:
         """The offset that a partition's next record gets."""
         topic = self._host.internal_topic(self.name)
         return 0 if topic is None else topic.partitions[index].log.high_watermark
+
+    def stable_offset(self, index: int) -> int:
+        """Where the first transaction begins that is open, or the end."""
+        topic = self._host.internal_topic(self.name)
+        return 0 if topic is None else topic.partitions[index].log.last_stable_offset
 
     def prune(self, index: int, before_offset: int, now_ms: int) -> None:
         """Delete the records of a partition below an offset: others have taken their place."""

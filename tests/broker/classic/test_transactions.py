@@ -343,7 +343,7 @@ def test_offsets_of_an_open_transaction_go_with_their_group() -> None:
     world, producer = started()
     producer.add_group("g")
     producer.commit_offset("g", 5)
-    world.cluster.classic_groups.delete("g")
+    world.cluster.classic_groups.delete("g", world.now_ms)
     assert producer.end(committed=True) == 0
     assert Peer(world, 1).commit({("t", 1): 2}) == [0]
     assert fetch_offsets(world, "g", None) == {("t", 1): (2, 0)}

@@ -97,7 +97,7 @@ def new_world(partitions: int = 1, *, groups: tuple[str, ...] = ("g",), **config
     for group_id in groups:
         group = world.cluster.share_groups.get_or_create(group_id)
         for partition in range(partitions):
-            world.cluster.share_groups.initialise(group, topic.id, partition, 0, world.now_ms)
+            world.cluster.share_groups.initialise(group.id, topic.id, partition, 0, world.now_ms)
     return world, topic
 
 
