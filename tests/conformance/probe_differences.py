@@ -15,7 +15,6 @@ _SOONER: Final = (
     "at once finds that under way, gets an epoch of its own, and the partitions only with the next."
 )
 _EPOCH_LESS: Final = "Follows from `hb_epochs | changes`: one epoch less has passed."
-_DEAD_LETTERS: Final = "It has no dead-letter queues, which are what level 2 of share.version and these keys are for."
 
 
 def _hb_epochs(*steps: str) -> dict[str, str]:
@@ -51,16 +50,12 @@ WIRE_DIFFERENCES: Final[Mapping[str, Mapping[str, str]]] = {
         **_hb_epochs("epoch 0 of a member"),
     },
     "4.3": {"versions | keys": _APIS},
-    "4.4": {
-        "versions | keys": _APIS,
-        "versions | supported": _DEAD_LETTERS,
-        "admin_config | defaults": _DEAD_LETTERS,
-    },
+    "4.4": {"versions | keys": _APIS},
 }
 
 CLIENT_DIFFERENCES: Final[Mapping[str, Mapping[str, str]]] = {
     "4.1": {},
     "4.2": {},
     "4.3": {},
-    "4.4": {"admin/group-config": _DEAD_LETTERS},
+    "4.4": {},
 }

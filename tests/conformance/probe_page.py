@@ -36,7 +36,7 @@ def _count(probe: Probe, version: str, differences: Mapping[str, Mapping[str, st
 
 
 def differing(differences: Mapping[str, Mapping[str, str]]) -> str:
-    """Every step that differs, with the versions and the reason."""
+    """Every step that differs, with the versions and the reason; a sentence if there is none."""
     versions: dict[tuple[str, str], list[str]] = {}
     for version, steps in differences.items():
         for step, reason in steps.items():
@@ -45,7 +45,7 @@ def differing(differences: Mapping[str, Mapping[str, str]]) -> str:
         (f"`{step.replace(' | ', ': ')}`", ", ".join(named), reason.replace(" | ", ": "))
         for (step, reason), named in versions.items()
     ]
-    return _table(("step", "versions", "why"), rows)
+    return _table(("step", "versions", "why"), rows) if rows else "None: every line agrees.\n"
 
 
 def behaviours() -> str:
