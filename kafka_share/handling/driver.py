@@ -26,7 +26,7 @@ from kafka_share.handling.leasing import Leasing
 from kafka_share.handling.plan import Plan
 from kafka_share.harmless import excerpt
 from kafka_share.network.clock import clock_ms
-from kafka_share.producing.dead_letters import dead_letter
+from kafka_share.producing.dead_letters import dead_letter, lacks_copy
 from kafka_share.producing.kafka_python import OwnKafkaPythonProducer
 from kafka_share.producing.producer import OutgoingRecord, RecordProducer
 from kafka_share.producing.retries import retry_copy
@@ -229,14 +229,18 @@ class Driver(abc.ABC):
         told = partial(self._on_produced, command.job)
         self._has_produced = True
         try:
-            self._producer.produce(self._written(command.job.record, command.copy), told)
+            self._producer.produce(self._written(command.job, command.copy), told)
         except Exception as error:  # noqa: BLE001 - an application's producer may raise anything: the record stays
             told(error)
 
-    def _written(self, record: Record, copy: Copy) -> OutgoingRecord:
+    def _written(self, job: Job, copy: Copy) -> OutgoingRecord:
+        record = job.record
         if copy.attempt:
             return retry_copy(record, copy.topic, copy.attempt, wall_ms() + copy.delay_ms)
-        return dead_letter(record, copy.topic, self._group_id, copy.error)
+        letter = dead_letter(record, copy.topic, self._group_id, copy.error, copy.max_bytes)
+        if lacks_copy(letter.headers):
+            log.error("%s is larger than max_bytes, and its dead letter has no copy of it", job.place)
+        return letter
 
     def _on_produced(self, job: Job, error: Exception | None) -> None:
         """Called by any thread."""

@@ -57,6 +57,8 @@ class Copy:
     """Which copy in a retry topic it is, from 1; 0: a dead letter."""
     delay_ms: int = 0
     """How long after its writing a copy in a retry topic is to be tried."""
+    max_bytes: int | None = None
+    """A dead letter that would be larger has no copy of the record."""
 
 
 @attrs.define(eq=False)

@@ -466,7 +466,7 @@ class Jobs:
             action, event = self._policy.on_last_delivery, Event.LAST_DELIVERY
         if isinstance(action, DeadLetter):
             self._tell(Event.DEAD_LETTER, job, error)
-            self._produce(job, Copy(action.topic_for(origin.topic), error))
+            self._produce(job, Copy(action.topic_for(origin.topic), error, max_bytes=action.max_bytes))
         else:
             self._tell(event, job, error)
             self._settle(job, REJECT)

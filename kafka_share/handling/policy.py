@@ -41,6 +41,9 @@ class DeadLetter:
 
     topic: str | None = attrs.field(default=None, validator=attrs.validators.optional(_topic_name))
     """None: "dlq." and the name of the record's topic. It has to exist, unless brokers create topics by themselves."""
+    max_bytes: int | None = attrs.field(default=None, validator=attrs.validators.optional(whole_number(1)))
+    """If key, value and headers of the dead letter would be more than this, uncompressed, it has none of the record: it
+    says where that is, and the record is accepted. An ERROR names it. None: every record is copied."""
 
     def topic_for(self, topic: str) -> str:
         """Where a record of this topic goes."""

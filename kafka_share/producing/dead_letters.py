@@ -30,6 +30,10 @@ TIMESTAMP: Final = f"{PREFIX}timestamp"
 """Of the record, in milliseconds since 1970. The dead letter has the time of its writing, since retention counts from
 there."""
 
+COPY: Final = f"{PREFIX}copy"
+"""Only where there is none: the record is at its place, as long as its topic keeps it."""
+_NO_COPY: Final = b"none: it is larger than the worker's max_bytes"
+
 TOPIC_PREFIX: Final = "dlq."
 """What the name of a dead-letter topic begins with: the default of Kafka's errors.deadletterqueue.topic.name.prefix."""
 _WHY: Final = "Set aside by a worker of kafka_share."
@@ -40,11 +44,14 @@ def default_topic(topic: str) -> str:
     return TOPIC_PREFIX + topic
 
 
-def dead_letter(record: ShareRecord[Any, Any], topic: str, group_id: str, error: BaseException) -> OutgoingRecord:
+def dead_letter(
+    record: ShareRecord[Any, Any], topic: str, group_id: str, error: BaseException, max_bytes: int | None = None
+) -> OutgoingRecord:
     """The record for a dead-letter topic, after this error. Key, value and headers are as they were received.
 
-    Headers of an earlier dead letter are replaced. A record from a retry topic is named by the place that it had first.
-    Raises `AttributeError` for a record without its bytes.
+    If all of it would be more than `max_bytes`, it has the headers of a dead letter only. Headers of an earlier dead
+    letter are replaced. A record from a retry topic is named by the place that it had first. Raises `AttributeError`
+    for a record without its bytes.
     """
     origin = returned(record)
     said = {
@@ -58,8 +65,22 @@ def dead_letter(record: ShareRecord[Any, Any], topic: str, group_id: str, error:
         EXCEPTION_MESSAGE: _text(error),
         TIMESTAMP: str(origin.timestamp),
     }
-    headers = (*own_headers(record.headers), *((name, value.encode()) for name, value in said.items()))
-    return OutgoingRecord(topic, record.raw_key, record.raw_value, headers)
+    headers = tuple((name, value.encode()) for name, value in said.items())
+    letter = OutgoingRecord(topic, record.raw_key, record.raw_value, (*own_headers(record.headers), *headers))
+    if max_bytes is None or _bytes_of(letter) <= max_bytes:
+        return letter
+    # kafka-python refuses a record that has neither key nor value
+    return OutgoingRecord(topic, None, b"", (*headers, (COPY, _NO_COPY)))
+
+
+def lacks_copy(headers: Iterable[tuple[str, bytes | None]]) -> bool:
+    """Whether a dead letter with these headers says that it has nothing of the record."""
+    return any(name == COPY for name, _ in headers)
+
+
+def _bytes_of(letter: OutgoingRecord) -> int:
+    of_headers = sum(len(name.encode()) + len(value or b"") for name, value in letter.headers)
+    return len(letter.key or b"") + len(letter.value or b"") + of_headers
 
 
 def class_name(error: BaseException) -> str:

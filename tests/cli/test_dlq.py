@@ -219,6 +219,15 @@ def test_letters_of_one_record_are_written_once_and_all_noted(broker: ReferenceB
     assert run(broker, "replay", "--yes", "--group", "g").stdout.startswith("Nothing to write\n3 left out")
 
 
+def test_a_letter_of_a_worker_without_a_copy_takes_the_record_from_its_place(broker: ReferenceBroker) -> None:
+    """With its headers."""
+    mark = [("__dlq.errors.copy", b"none: it is larger than the worker's max_bytes")]
+    broker.produce(DLQ, b"", headers=[*headers(4, "large", "ValueError"), *mark])
+    assert "the letter has no copy of the record" in run(broker, "show", "--group", "large").stdout
+    assert run(broker, "replay", "--yes", "--group", "large").exit_code == 0
+    assert written(broker, "orders") == [(b"k4", b'{"id": 4}', (("h", b"\xff"),))]
+
+
 def test_a_letter_without_a_copy_whose_record_is_gone_is_named(broker: ReferenceBroker) -> None:
     """So is one of a topic that is not there any more. Where a broker has copied, its copy is written."""
     broker.set_broker_config({"auto.create.topics.enable": True})

@@ -12,6 +12,7 @@ from handling.given import Driven, jobs, record
 from kafka_share.errors import ConfigurationError, ProduceError, RecordDeserializationError
 from kafka_share.handling.jobs import CANCEL_GRACE_MS, Jobs
 from kafka_share.handling.policy import DeadLetter, Policy, Reject, Release, Retry, RetryTopic
+from kafka_share.producing.dead_letters import dead_letter, lacks_copy, origin_of
 from kafka_share.producing.retries import retry_copy
 
 ALWAYS = {Exception: DeadLetter()}
@@ -72,6 +73,23 @@ def test_in_an_outage_of_the_producer_the_record_stays_and_is_tried_again() -> N
     driven.write(0, None, now_ms)
     assert driven.settled == [(0, "ACCEPT", 0)]
     assert [event for _, event in driven.told] == ["DEAD_LETTER", *["NOT_PRODUCED"] * 9]
+
+
+def test_a_letter_of_just_max_bytes_has_its_copy() -> None:
+    """Everything counts that comes from the record or from the worker; null is nothing."""
+    large = record(0, key=b"key").__replace__(value=b"value", headers=(("ä", b"1"), ("null", None)))
+    whole = dead_letter(large, "dlq.t", "g", OSError())
+    size = len(b"keyvalue") + sum(len(name.encode()) + len(value or b"") for name, value in whole.headers)
+    assert dead_letter(large, "dlq.t", "g", OSError(), size) == whole
+    smaller = dead_letter(large, "dlq.t", "g", OSError(), size - 1)
+    assert (smaller.key, smaller.value, lacks_copy(smaller.headers)) == (None, b"", True)
+    assert origin_of(smaller.headers) == origin_of(whole.headers)
+
+
+@pytest.mark.parametrize("max_bytes", [0, -1, "1000"])
+def test_max_bytes_is_a_number(max_bytes: Any) -> None:
+    with pytest.raises(ConfigurationError, match="max_bytes"):
+        DeadLetter(max_bytes=max_bytes)
 
 
 def test_a_record_that_has_had_its_tries_is_kept() -> None:

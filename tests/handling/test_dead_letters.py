@@ -211,6 +211,28 @@ def test_aiokafkas_producer_writes_the_copies_of_a_worker_on_its_loop(broker: Re
     assert (letter.key, letter.value, letter.headers[0]) == (b"k", b"v", ("null", None))
 
 
+@pytest.mark.parametrize("client", ["kafka-python", "confluent-kafka", "made by the worker"])
+def test_a_record_that_is_too_large_leaves_a_letter_that_says_where_it_is(
+    client: str, form: str, broker: ReferenceBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The topic would refuse a copy of it for ever. The others are copied."""
+    broker.create_topic("small", config={"max.message.bytes": "4000"})
+    for value in (b"a", os.urandom(5_000), b"b"):
+        broker.produce("t", value, key=b"k", headers=[("h", b"1")])
+    policy = {PermanentError: DeadLetter("small", max_bytes=3_000)}
+    with (
+        producer_of(client, broker) as producer,
+        Running(form, broker, always, on_error=policy, producer=producer) as running,
+    ):
+        running.wait_for(lambda: running.worker.inspect().counts.dead_lettered == 3)
+    letters = {origin(letter).offset: letter for letter in broker.records("small")}
+    assert [letters[offset].value for offset in range(3)] == [b"a", b"", b"b"]
+    assert (letters[0].key, letters[1].key) == (b"k", None)
+    assert {*dict(letters[1].headers)} == {*dict(letters[0].headers), "__dlq.errors.copy"} - {"h"}
+    errors = [one.getMessage() for one in caplog.records if one.name == "kafka_share.worker" and one.levelno > 30]
+    assert errors == ["t-0@1 is larger than max_bytes, and its dead letter has no copy of it"]
+
+
 @pytest.mark.parametrize("client", ["confluent-kafka", "made by the worker"])
 def test_a_topic_that_is_missing_is_named_and_the_record_stays(
     client: str, form: str, broker: ReferenceBroker, caplog: pytest.LogCaptureFixture

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import attrs
 
-from kafka_share.producing.dead_letters import EXCEPTION_CLASS, Origin, origin_of
+from kafka_share.producing.dead_letters import EXCEPTION_CLASS, Origin, lacks_copy, origin_of
 from kafka_share.producing.producer import Headers, OutgoingRecord
 from kafka_share.producing.retries import own_headers
 from kafka_share.records import TopicPartition
@@ -38,12 +38,12 @@ class Letter:
     @property
     def is_from_worker(self) -> bool:
         """Whether a worker wrote it, with all that the record had; a broker copies no headers, and perhaps nothing."""
-        return any(name == EXCEPTION_CLASS for name, _ in self.headers)
+        return any(name == EXCEPTION_CLASS for name, _ in self.headers) and not lacks_copy(self.headers)
 
     @property
     def has_copy(self) -> bool:
         """Whether it has the key and the value of the record."""
-        return self.is_from_worker or self.key is not None or self.value is not None
+        return not lacks_copy(self.headers) and (self.is_from_worker or self.key is not None or self.value is not None)
 
     def as_record(self, topic: str) -> OutgoingRecord:
         """The record that it is a copy of, for this topic."""
