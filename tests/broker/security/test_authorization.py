@@ -13,6 +13,7 @@ from kafka_share import KafkaShareConsumer
 from kafka_share.broker import Acl, ReferenceBroker, Security
 from kafka_share.broker.handlers.authorization import RULES
 from kafka_share.broker.handlers.handler_table import HANDLERS
+from kafka_share.broker.security.acls import AclOperation
 from kafka_share.broker.security.authorizer import Authorizer
 from kafka_share.errors import (
     ConfigurationError,
@@ -22,9 +23,10 @@ from kafka_share.errors import (
     TopicAuthorizationFailedError,
 )
 from kafka_share.protocol.cluster import DescribeTopicPartitionsRequest, MetadataRequest
-from kafka_share.protocol.consumer_group import ConsumerGroupHeartbeatRequest
+from kafka_share.protocol.consumer_group import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
 from kafka_share.protocol.logs import FetchRequest
 from kafka_share.protocol.record_batches import encode_batch
+from kafka_share.protocol.share_group import ShareGroupDescribeRequest, ShareGroupHeartbeatRequest
 
 ALICE = "User:alice"
 PASSWORDS = {"alice": "a secret"}
@@ -153,6 +155,26 @@ def test_a_pattern_stands_for_topics_that_the_member_may_see(world: World) -> No
     topic = world.cluster.topics.by_name("c")
     assert topic is not None
     assert [one.topic_id for one in answer.assignment.topic_partitions] == [topic.id]
+
+
+@pytest.mark.parametrize("kind", ["share", "consumer"])
+def test_a_group_is_not_shown_to_who_may_not_see_what_it_reads(world: World, kind: str) -> None:
+    grant(world, "describe", "group", "g")
+    member: dict[str, Any] = {"group_id": "g", "member_id": "m" * 22, "subscribed_topic_names": ["a"]}
+    asked = {"group_ids": ["g"], "include_authorized_operations": True}
+    beat: Any = ShareGroupHeartbeatRequest(**member)
+    describe: Any = ShareGroupDescribeRequest(**asked)  # type: ignore[arg-type]
+    if kind == "consumer":
+        beat = ConsumerGroupHeartbeatRequest(rebalance_timeout_ms=5_000, topic_partitions=[], **member)
+        describe = ConsumerGroupDescribeRequest(**asked)  # type: ignore[arg-type]
+    for _ in range(2):  # the first assignment may come with the second heartbeat
+        beat.member_epoch = world.ask(beat, principal="User:admin").member_epoch
+        world.advance(2_000)
+    [hidden] = world.ask(describe, principal=ALICE).groups
+    assert (hidden.error_code, hidden.members) == (DENIED, [])
+    grant(world, "describe", "topic", "a")
+    [shown] = world.ask(describe, principal=ALICE).groups
+    assert (shown.error_code, len(shown.members), shown.authorized_operations) == (0, 1, 1 << AclOperation.DESCRIBE)
 
 
 # ---- while a client is connected
