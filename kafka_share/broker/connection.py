@@ -67,6 +67,9 @@ class Server(Protocol):
     def answers_unread(self, connection: Connection, size: int) -> None:
         """So many bytes of answers wait to be read; the server may refuse this client, or another one."""
 
+    def may_complain(self) -> bool:
+        """Whether there is a line of the log left for what clients do wrong."""
+
     def request_arrived(self, connection: Connection, arrived: RequestArrived, size: int) -> None:
         """The request is in work until `Connection.answer`, also if it wants no answer."""
 
@@ -233,8 +236,12 @@ class Connection(asyncio.Protocol):
 
     def refuse(self, why: str) -> None:
         """Close at once, and say why."""
-        logger.warning("closing the connection of %s: %s", self._conversation.client_host, excerpt(why))
+        self._complain("closing the connection of %s: %s", why)
         self.abort()
+
+    def _complain(self, text: str, why: str) -> None:
+        if self._server.may_complain():
+            logger.warning(text, self._conversation.client_host, excerpt(why))
 
     def abort(self) -> None:
         """Close at once."""
@@ -307,7 +314,7 @@ class Connection(asyncio.Protocol):
         if step.failure is None:
             self._send(step.answer)
             return True
-        logger.warning("%s could not be authenticated: %s", self._conversation.client_host, excerpt(step.failure))
+        self._complain("%s could not be authenticated: %s", step.failure)
         self._closing_timer = asyncio.get_running_loop().call_later(
             self._server.refusal_delay_s(), self._refuse_credentials, step.answer
         )

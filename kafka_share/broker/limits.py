@@ -40,6 +40,7 @@ class Limits:
     waiting_bytes: int = _limit(8 * _MIB, "the same in bytes")
     requests_bytes: int = _limit(256 * _MIB, "requests of all connections that are not answered, half ones too")
     unread_bytes: int = _limit(256 * _MIB, "answers to all connections that are not read, without 64 KiB for each")
+    log_lines: int = _limit(100, "lines of the log a minute about what clients do wrong")
 
 
 LIMIT_MEANINGS: Final = {field.name: str(field.metadata["meaning"]) for field in attrs.fields(Limits)}

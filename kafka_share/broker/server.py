@@ -22,6 +22,7 @@ from kafka_share.broker.durability.held_answers import Answer
 from kafka_share.broker.error_answers import error_answer
 from kafka_share.broker.events import ConnectionClosed, Reply
 from kafka_share.broker.faults import FaultKind, FaultPlan
+from kafka_share.broker.line_budget import LineBudget
 from kafka_share.broker.security.authentication import Authentication
 from kafka_share.harmless import excerpt
 
@@ -81,6 +82,7 @@ class BrokerServer:
         self.limits: Limits = limits
         self._requests_held = ByteBudget(limits.requests_bytes)
         self._answers_unread = ByteBudget(limits.unread_bytes)
+        self._complaints = LineBudget(limits.log_lines)
         self._tls = tls
         self._sasl = sasl
         self._listeners: dict[int, socket.socket] = {}
@@ -192,7 +194,8 @@ class BrokerServer:
                 lambda: connection, client, ssl=self._tls, ssl_handshake_timeout=limit_s
             )
         except OSError as error:  # of TLS too: what the client sent is no handshake, or its certificate is not good
-            logger.warning("a client of node %d could not be connected: %s", node_id, excerpt(str(error)))
+            if self.may_complain():
+                logger.warning("a client of node %d could not be connected: %s", node_id, excerpt(str(error)))
         finally:
             if not connection.was_opened:
                 self._left(host)
@@ -326,6 +329,12 @@ class BrokerServer:
             if largest is None:
                 return
             self._connections[largest].refuse(why)
+
+    def may_complain(self) -> bool:
+        may, left_out = self._complaints.take(asyncio.get_running_loop().time())
+        if left_out:
+            logger.warning("%d more lines about clients were left out", left_out)
+        return may
 
     def _plan_sweep(self) -> None:
         limit_s = self._idle_limit_s()

@@ -14,6 +14,7 @@ from kafka_share.broker import ReferenceBroker, Security
 from kafka_share.broker.byte_budget import ByteBudget
 from kafka_share.broker.conversation import Conversation
 from kafka_share.broker.limits import LIMIT_MEANINGS, Limits, limits_of
+from kafka_share.broker.line_budget import LineBudget
 from kafka_share.broker.server import BrokerServer
 from kafka_share.errors import ConfigurationError
 from kafka_share.protocol.cluster import MetadataRequest
@@ -270,6 +271,26 @@ def test_a_budget_forgets_what_is_gone() -> None:
     assert budget.note(2, 5) == 1
     assert budget.note(1, 0) is None
     assert budget.note(3, 5) is None
+
+
+# ---- how much log
+
+
+def test_clients_that_send_nonsense_fill_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def use(server: BrokerServer, clients: Clients) -> None:
+        for _ in range(20):
+            client = await clients.connect()
+            client.send(b"\0\0\0\5hello")
+            assert await client.is_closed()
+
+    serve(use, log_lines=3)
+    assert caplog.text.count("closing the connection") == 3
+
+
+def test_lines_that_were_left_out_are_counted() -> None:
+    budget = LineBudget(2)
+    assert [budget.take(now_s) for now_s in (5, 5, 6, 64.9)] == [(True, 0), (True, 0), (False, 0), (False, 0)]
+    assert [budget.take(now_s) for now_s in (65, 66, 300)] == [(True, 2), (True, 0), (True, 0)]
 
 
 # ---- as settings
