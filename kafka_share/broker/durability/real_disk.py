@@ -136,7 +136,7 @@ class RealDisk:
         self._unsynced.pop(path, None)
 
     def sync(self) -> None:
-        for path in list(self._unsynced):
+        for path in sorted(self._unsynced, key=_tells_of_others):
             self.sync_file(path)
         for folder in self._changed_folders:
             with self._errors(folder):
@@ -207,6 +207,11 @@ class RealDisk:
 
     def _error(self, path: str, error: OSError) -> DiskError:
         return DiskError(f"{self._full(path)}: {error.strerror or error}")
+
+
+def _tells_of_others(path: str) -> bool:
+    """Internal topics and the journal go last: they may say what became of records that are in other logs."""
+    return path.startswith("__")
 
 
 def _write_all(handle: int, data: bytes) -> None:

@@ -253,7 +253,14 @@ class ShareGroups(ServerAssignedGroups[ShareGroup]):
         return [share_group_records.of_partitions(group, self._topics)]
 
     def _made_of(self, group_id: str, held: Held) -> ShareGroup:
-        return share_group_records.made_of(group_id, held, self._behaviour)
+        group = share_group_records.made_of(group_id, held, self._behaviour)
+        stored = {(key.topic_id, key.partition) for key in self._states.keys(group_id)}
+        # The state lies in another log. If the power failed, that one may have lost what nobody had been told of.
+        group.initialised = {
+            topic_id: {index for index in partitions if (topic_id, index) in stored}
+            for topic_id, partitions in group.initialised.items()
+        }
+        return group
 
     def _member_ids(self, group: ShareGroup) -> Iterable[str]:
         return group.members

@@ -15,6 +15,8 @@ from kafka_share.broker.durability.journal import JOURNAL_FOLDER
 from kafka_share.broker.durability.persistence import Persistence
 from kafka_share.broker.security.acls import Acl
 from kafka_share.broker.security.scram import ScramCredential, ScramMechanism
+from kafka_share.broker.share.share_groups import Heartbeat
+from kafka_share.broker.share.state_records import StateKey
 from kafka_share.broker.storage.producer_ids import BLOCK
 from kafka_share.broker.storage.producers import SequenceVerdict
 from kafka_share.broker.storage.topics import Partition
@@ -86,6 +88,20 @@ def test_a_topic_is_in_the_journal_before_anything_is_in_its_log() -> None:
     topic.partitions[0].log.append(batch(2), 0, START_MS)
     again = restarts.killed()
     assert partition_of(again).log.high_watermark == 2
+
+
+def test_a_partition_whose_share_state_was_lost_with_the_power_is_initialised_again() -> None:
+    """The group's record and the share state are in two logs, which are synced one after the other."""
+    restarts = Restarts()
+    topic = restarts.cluster.create_topic("t", [[1]] * 2)
+    for index in range(2):
+        restarts.cluster.share_groups.initialise("g", topic.id, index, 0, START_MS)
+    restarts.cluster.share_states.delete(StateKey("g", topic.id, 1), START_MS)
+    groups = restarts.again().share_groups
+    assert groups.existing("g").initialised == {topic.id: {0}}
+    groups.heartbeat(Heartbeat("g", "m", 0, None, ["t"], "c", "h"), START_MS)
+    assert groups.existing("g").initialised == {topic.id: {0, 1}}
+    assert restarts.cluster.share_states.summary(StateKey("g", topic.id, 1)).state_epoch > 0
 
 
 def test_partitions_that_were_added_are_there() -> None:

@@ -78,6 +78,17 @@ def test_a_failed_fsync_names_the_file(disk: RealDisk, monkeypatch: pytest.Monke
         disk.sync()
 
 
+def test_internal_topics_are_synced_after_the_logs_that_they_tell_of(
+    disk: RealDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("__share_group_state-0", "t-0", "__cluster_metadata-0", "u-0"):
+        disk.append(f"{folder}/a", b"x")
+    synced: list[str] = []
+    monkeypatch.setattr(disk, "sync_file", synced.append)
+    disk.sync()
+    assert synced == ["t-0/a", "u-0/a", "__share_group_state-0/a", "__cluster_metadata-0/a"]
+
+
 def test_what_is_deleted_goes_with_the_next_sync_and_not_if_that_fails(
     disk: RealDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
