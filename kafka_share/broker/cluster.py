@@ -41,7 +41,6 @@ from kafka_share.broker.storage.record_table import RecordTable
 from kafka_share.broker.storage.retention import Retention
 from kafka_share.broker.storage.topics import CONSUMER_OFFSETS, SHARE_GROUP_STATE, Topics
 from kafka_share.errors import (
-    ConfigurationError,
     CoordinatorNotAvailableError,
     FencedLeaderEpochError,
     LeaderNotAvailableError,
@@ -95,14 +94,7 @@ class Cluster:
     ) -> None:
         self.cluster_id = cluster_id
         self.behaviour = behaviour
-        if not 0 <= share_version <= behaviour.max_share_version:
-            raise ConfigurationError(
-                f"share.version of Kafka {behaviour.version} is 0 to {behaviour.max_share_version}, not {share_version}"
-            )
-        self.features: Features = Features(
-            {SHARE_VERSION: behaviour.max_share_version, GROUP_VERSION: 1},
-            {SHARE_VERSION: share_version, GROUP_VERSION: 1},
-        )
+        self.features: Features = Features.of(behaviour, share_version)
         self.configs: Configs = Configs(config, behaviour, only_node=str(node_ids[0]) if len(node_ids) == 1 else None)
         self.configs.allow_dead_letters(allowed=share_version > 1)
         self.api_versions: dict[int, tuple[int, int]] = advertised_versions(behaviour)
@@ -151,6 +143,8 @@ class Cluster:
         self.requests: Counter[tuple[int, int, int]] = Counter()
         """How many requests came, by node, key of the API and version."""
         self._alive = list(node_ids)
+        self._moved_coordinators: dict[str, int] = {}
+        """By group; what is not here follows from the id."""
         self.producer_ids: ProducerIds = ProducerIds()
         self._log_files = log_files
 
@@ -190,6 +184,9 @@ class Cluster:
         """The node that coordinates a group (or a share state key). Raises `Refusal` when no node runs."""
         if not self._alive:
             raise Refusal(CoordinatorNotAvailableError, "no node is running")
+        moved = self._moved_coordinators.get(key)
+        if moved in self._alive:
+            return self.nodes[moved]
         ids = sorted(self.nodes)
         first = _text_hash(key) % len(ids)
         return next(self.nodes[node] for node in (*ids[first:], *ids[:first]) if node in self._alive)
@@ -426,6 +423,12 @@ class Cluster:
         self._alive.append(node_id)
         self.topics.node_started(node_id)
         self._rearm(self._groups_of(node_id), now_ms)
+
+    def move_coordinator(self, group_id: str, node_id: int, now_ms: int) -> None:
+        """Make a living node the coordinator of a group, as long as it runs. The members have to find it."""
+        assert node_id in self._alive, f"node {node_id} does not run"
+        self._moved_coordinators[group_id] = node_id
+        self._rearm([group_id], now_ms)
 
     def _groups_of(self, node_id: int) -> list[str]:
         """The groups that the node coordinates now."""

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_share.broker.changes import nobody
 from kafka_share.broker.refusals import ErrorCode, Refusal
+from kafka_share.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from kafka_share.broker.changes import OnChange
+    from kafka_share.broker.kafka_version import Behaviour
 
 SHARE_VERSION: Final = "share.version"
 GROUP_VERSION: Final = "group.version"
@@ -40,6 +42,16 @@ class Features:
         """How often something has changed."""
         self.on_change: OnChange = nobody
         """Called with the name of a feature."""
+
+    @classmethod
+    def of(cls, behaviour: Behaviour, share_version: int) -> Features:
+        """Those of a version of Kafka. Raises `ConfigurationError` for a share.version that it does not have."""
+        highest = behaviour.max_share_version
+        if not 0 <= share_version <= highest:
+            raise ConfigurationError(
+                f"share.version of Kafka {behaviour.version} is 0 to {highest}, not {share_version}"
+            )
+        return cls({SHARE_VERSION: highest, GROUP_VERSION: 1}, {SHARE_VERSION: share_version, GROUP_VERSION: 1})
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
         """The features that are on, with their levels."""

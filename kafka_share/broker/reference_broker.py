@@ -452,11 +452,8 @@ class ReferenceBroker:
         return self._cluster.acls
 
     def set_quota(self, entity: Mapping[str, str | None], **values: float | None) -> None:
-        """Set client quotas, by their Kafka names; None removes one.
-
-        `entity` names a "user", a "client-id" or both, or an "ip"; a name None is the default of all others.
-        `set_quota({"user": "alice"}, producer_byte_rate=1000)`. Raises `InvalidArgumentError`.
-        """
+        """Set client quotas: `set_quota({"user": "alice"}, producer_byte_rate=1000)`; None removes one. Of a "user", a
+        "client-id" or both, or an "ip"; a name None is the default of all others. Raises `InvalidArgumentError`."""
         self._call(lambda: self._cluster.client_quotas.alter(tuple(sorted(entity.items())), values))
 
     def subscribe_to_client_metrics(
@@ -483,8 +480,7 @@ class ReferenceBroker:
 
     def stop_node(self, node_id: int) -> None:
         """Stop a node: connections break, what it kept in memory is lost, others take over what it led."""
-        if not self._call(lambda: self._server.is_running(self._node(node_id))):
-            raise IllegalStateError(f"node {node_id} is not running")
+        self._call(lambda: self._require_running(node_id))
         self._thread.run(lambda: self._server.stop_node(node_id))
 
     def start_node(self, node_id: int) -> None:
@@ -498,6 +494,10 @@ class ReferenceBroker:
             raise InvalidArgumentError(f"there is no node {node_id}")
         return node_id
 
+    def _require_running(self, node_id: int) -> None:
+        if not self._server.is_running(self._node(node_id)):
+            raise IllegalStateError(f"node {node_id} is not running")
+
     def drop_connections(self, node_id: int | None = None) -> None:
         """Break the connections to a node, or all; clients may connect again at once."""
         self._call(lambda: self._server.drop_connections(node_id))
@@ -510,8 +510,7 @@ class ReferenceBroker:
         """Make another running node the leader of a partition."""
 
         def move() -> None:
-            if not self._server.is_running(self._node(node_id)):
-                raise IllegalStateError(f"node {node_id} is not running")
+            self._require_running(node_id)
             self._cluster.move_leader(self._partition(topic, partition), node_id, self.clock.now_ms())
 
         self._call(move)
@@ -519,6 +518,15 @@ class ReferenceBroker:
     def coordinator(self, group: str) -> int:
         """The node that coordinates a group."""
         return self._call(lambda: self._cluster.coordinator_of(group).id)
+
+    def move_coordinator(self, group: str, node_id: int) -> None:
+        """Make another running node the coordinator of a group, until it stops; the group need not exist yet."""
+
+        def move() -> None:
+            self._require_running(node_id)
+            self._cluster.move_coordinator(group, node_id, self.clock.now_ms())
+
+        self._call(move)
 
     # ---- inspection
 

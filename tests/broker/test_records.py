@@ -212,7 +212,27 @@ def test_an_error_is_told_at_once_when_the_offset_or_the_epoch_is_wrong() -> Non
     assert data_of(fetch(world, topic, node=2, leader_epoch=2)).error_code == UnknownLeaderEpochError.code
     answer = fetch(world, topic, node=1, version=16)
     assert data_of(answer).current_leader.leader_id == 2
-    assert [node.node_id for node in answer.node_endpoints] == [1, 2]
+    assert [node.node_id for node in answer.node_endpoints] == [2]
+
+
+def test_a_producer_at_the_wrong_node_is_told_the_leader_and_where_it_is() -> None:
+    world = World(nodes=2)
+    topic = world.topic("t", 1, 2)
+    world.cluster.move_leader(topic.partition(0), 2, world.now_ms)
+    data = ProduceRequest.TopicProduceData
+
+    def asked(version: int) -> Any:
+        sent = data(name="t", topic_id=topic.id, partition_data=[data.PartitionProduceData(index=0, records=batch())])
+        answer = world.ask(ProduceRequest(acks=1, timeout_ms=1, topic_data=[sent]), version)
+        (refused,) = answer.responses[0].partition_responses
+        assert refused.error_code == NotLeaderOrFollowerError.code
+        return answer, refused
+
+    for version in (10, 13):
+        answer, refused = asked(version)
+        assert refused.current_leader.leader_id == 2
+        assert [node.node_id for node in answer.node_endpoints] == [2]
+    assert asked(9)[0].node_endpoints == []
 
 
 def test_bytes_are_limited_but_the_first_batch_always_comes() -> None:

@@ -13,7 +13,7 @@ from support.waiting import poll_until, poll_while, wait_until
 
 from kafka_share import TopicPartition
 from kafka_share.broker import ReferenceBroker
-from kafka_share.errors import UnknownTopicIdError, UnknownTopicOrPartitionError
+from kafka_share.errors import IllegalStateError, UnknownTopicIdError, UnknownTopicOrPartitionError
 from kafka_share.protocol.cluster import MetadataRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
 from kafka_share.protocol.share_group import ShareGroupHeartbeatRequest
@@ -279,3 +279,34 @@ def test_other_brokers_deliver_and_the_full_one_later_when_it_has_no_free_sessio
                 tried = [context for context, _ in cluster.requests(SHARE_FETCH) if context.node_id == full]
                 assert len(tried) <= 8, "asked in a hot loop"
             assert polled_values(second, 1) == [b"%d" % full]
+
+
+# ---- coordinators
+
+
+def test_a_member_finds_its_group_when_another_node_coordinates_it(
+    cluster: ReferenceBroker, make_consumer: MakeConsumer
+) -> None:
+    cluster.create_topic("t")
+    consumer = make_consumer("t", bootstrap_servers=cluster.bootstrap_servers, reset=None)
+    cluster.produce("t", b"1")
+    assert polled_values(consumer, 1) == [b"1"]
+    old = cluster.coordinator("g")
+    new = old % 3 + 1
+    cluster.move_coordinator("g", new)
+    cluster.clear_requests()
+
+    def found() -> bool | None:
+        assert not consumer.poll(timeout_ms=50)
+        return any(context.node_id == new for context, _ in cluster.requests("ShareGroupHeartbeat")) or None
+
+    wait_until(found)
+    group = cluster.share_group("g")
+    assert group is not None
+    assert len(group.members) == 1
+    cluster.produce("t", b"2")
+    assert polled_values(consumer, 1) == [b"2"]
+    cluster.stop_node(new)
+    assert cluster.coordinator("g") != new
+    with pytest.raises(IllegalStateError):
+        cluster.move_coordinator("g", new)

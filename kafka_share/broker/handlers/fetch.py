@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafka_share.broker.classic.delayed_fetch import DelayedFetch, FetchedRange
+from kafka_share.broker.handlers.partitions import nodes_of_leaders
 from kafka_share.broker.handlers.throttling import fetch_limit
 from kafka_share.broker.refusals import ErrorCode, Refusal
 from kafka_share.errors import NotLeaderOrFollowerError, OffsetOutOfRangeError, UnknownTopicIdError
@@ -76,7 +77,7 @@ def answer(cluster: Cluster, context: RequestContext, request: FetchRequest) -> 
     committed = request.isolation_level == READ_COMMITTED
     left = fetch_limit(cluster, context, request)
     anything = False
-    responses, moved = [], False
+    responses = []
     for topic in request.topics:
         found = _topic(cluster, context, topic)
         partitions = []
@@ -84,16 +85,14 @@ def answer(cluster: Cluster, context: RequestContext, request: FetchRequest) -> 
             data = _read(cluster, context, found, asked, left if anything else max(left, 1), committed)
             size = len(data.records or b"")
             left, anything = left - size, anything or size > 0
-            moved = moved or data.error_code == NotLeaderOrFollowerError.code
             partitions.append(data)
         responses.append(
             FetchResponse.FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=partitions)
         )
-    if not moved or context.api_version < _NODES_SINCE_VERSION:
-        return FetchResponse(error_code=0, session_id=0, responses=responses)
+    told = [one.current_leader for topic in responses for one in topic.partitions]
     nodes = [
         FetchResponse.NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=None)
-        for node in cluster.living_nodes()
+        for node in (nodes_of_leaders(cluster, told) if context.api_version >= _NODES_SINCE_VERSION else ())
     ]
     return FetchResponse(error_code=0, session_id=0, responses=responses, node_endpoints=nodes)
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from kafka_share.broker.handlers.partitions import require_public
+from kafka_share.broker.handlers.partitions import nodes_of_leaders, require_public
 from kafka_share.broker.handlers.throttling import throttle_produce
 from kafka_share.broker.refusals import Refusal
 from kafka_share.errors import (
@@ -103,7 +103,12 @@ def _append_all(
                 name=topic.name, topic_id=topic.topic_id, partition_responses=partitions
             )
         )
-    return ProduceResponse(responses=responses)
+    told = [one.current_leader for topic in responses for one in topic.partition_responses]
+    nodes = [
+        ProduceResponse.NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=None)
+        for node in (nodes_of_leaders(cluster, told) if context.api_version >= _LEADER_SINCE_VERSION else ())
+    ]
+    return ProduceResponse(responses=responses, node_endpoints=nodes)
 
 
 def _batches(records: bytes) -> list[RecordBatch]:

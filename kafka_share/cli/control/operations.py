@@ -277,6 +277,7 @@ ACTIONS: Final[Mapping[str, Operation]] = MappingProxyType(
             _method("stop_node", _NODE),
             _method("start_node", _NODE),
             _method("move_leader", _TOPIC, _PARTITION, _NODE),
+            _method("move_coordinator", _GROUP, _NODE),
             _method("drop_connections", _optional("node_id", Kind.NUMBER)),
             _method("reset"),
             _fault("fail", Parameter("error", Kind.ERROR)),
