@@ -107,14 +107,7 @@ class Cluster:
         self.nodes: dict[int, Node] = {node_id: Node(node_id, "", 0) for node_id in node_ids}
         self.topics: Topics = Topics(node_ids, random, self._new_log)
         self.retention: Retention = Retention(self.topics, self.configs, self._log_start_moved)
-        self.share_states: ShareCoordinator = ShareCoordinator(
-            self,
-            InternalTopic(
-                SHARE_GROUP_STATE, self.configs.broker_int("share.coordinator.state.topic.num.partitions"), self
-            ),
-            behaviour,
-            self._share_state_settings(),
-        )
+        self.share_states: ShareCoordinator = self._new_share_coordinator()
         self.group_ids: GroupIds = GroupIds()
         offsets_topic = InternalTopic(CONSUMER_OFFSETS, self.configs.broker_int("offsets.topic.num.partitions"), self)
         self.group_records: RecordTable = RecordTable(offsets_topic)
@@ -152,12 +145,15 @@ class Cluster:
         files = None if self._log_files is None else self._log_files(topic, index)
         return Log(lambda: self.configs.log_settings(topic.name), files)
 
-    def _share_state_settings(self) -> ShareStateSettings:
-        return ShareStateSettings(
+    def _new_share_coordinator(self) -> ShareCoordinator:
+        partitions = self.configs.broker_int("share.coordinator.state.topic.num.partitions")
+        settings = ShareStateSettings(
             self.configs.broker_int("share.coordinator.snapshot.update.records.per.snapshot"),
             self.configs.broker_int("share.coordinator.state.topic.prune.interval.ms"),
             self.configs.broker_int("share.coordinator.cold.partition.snapshot.interval.ms"),
         )
+        topic = InternalTopic(SHARE_GROUP_STATE, partitions, self)
+        return ShareCoordinator(self, topic, self.behaviour, settings)
 
     def _new_share_node(self, node_id: int) -> ShareNode:
         return ShareNode(node_id, self, self.share_states, self.behaviour)
