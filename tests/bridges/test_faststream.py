@@ -234,9 +234,10 @@ def test_so_many_records_are_handled_at_a_time_as_there_are_workers(broker: Refe
         running.discard(number)
 
     async def main() -> None:
+        await jobs.connect()
+        for number in range(6):
+            await jobs.publish(number, TOPIC)
         async with working(jobs):
-            for number in range(6):
-                await jobs.publish(number, TOPIC)
             await until(lambda: len(running) == 3)
             await until(lambda: locked(broker) == 4)
             may_end.set()
