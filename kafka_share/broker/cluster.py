@@ -119,16 +119,8 @@ class Cluster:
         self.classic_groups: ClassicGroups = ClassicGroups(
             self.group_ids, self.configs, random, self.offsets, self.journal
         )
-        self.consumer_groups: ConsumerGroups = ConsumerGroups(
-            self.topics,
-            self.configs,
-            self.group_ids,
-            self.classic_groups,
-            self.offsets,
-            self.journal,
-            behaviour,
-            random,
-        )
+        groups = (self.group_ids, self.classic_groups, self.offsets, self.journal)
+        self.consumer_groups: ConsumerGroups = ConsumerGroups(self.topics, self.configs, *groups, behaviour, random)
         self.transactions: Transactions = Transactions(self, self.offsets)
         self.share_nodes: dict[int, ShareNode] = {node_id: self._new_share_node(node_id) for node_id in node_ids}
         self.fetches: DelayedFetches = DelayedFetches()
