@@ -30,6 +30,7 @@ try:
     from faststream.kafka.subscriber.config import KafkaSubscriberConfig, KafkaSubscriberSpecificationConfig
     from faststream.kafka.subscriber.specification import KafkaSubscriberSpecification
     from faststream.kafka.subscriber.usecase import DefaultSubscriber
+    from faststream.message.message import AckStatus
 except ImportError as _missing:  # or another version, or aiokafka is missing
     _text = "the bridge to FastStream needs its version 0.7, from 0.7.8 on, with aiokafka"
     raise ImportError(f"{_text}: pip install 'kafka-share[faststream]'") from _missing
@@ -62,7 +63,7 @@ class ShareGroupMessage(KafkaMessage):
 
     def __init__(self, *args: Any, settle: _Settle, **kwargs: Any) -> None:
         super().__init__(*args, consumer=FAKE_CONSUMER, **kwargs)
-        self.committed = None
+        self.committed: AckStatus | None = None
         self._settle = settle
 
     async def ack(self) -> None:
@@ -117,6 +118,7 @@ class ShareGroupSubscriber(DefaultSubscriber):
     """One member of the group, and `max_workers` tasks that handle its records. A broker or a router makes it."""
 
     consumer: AsyncLeasingConsumer | None
+    running: bool
 
     def __init__(
         self,

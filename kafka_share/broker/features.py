@@ -36,9 +36,9 @@ class Features:
 
     def __init__(self, highest: Mapping[str, int], levels: Mapping[str, int]) -> None:
         """`highest` is what this version of Kafka supports; the lowest level is always 0."""
-        self.highest = highest
+        self.highest: Mapping[str, int] = highest
         self._levels = dict(levels)
-        self.epoch = 0
+        self.epoch: int = 0
         """How often something has changed."""
         self.on_change: OnChange = nobody
         """Called with the name of a feature."""

@@ -64,7 +64,7 @@ class Clearance:
     def __init__(self, cluster: Cluster, context: RequestContext, request: Message) -> None:
         self.cluster = cluster
         self.context = context
-        self.request = request
+        self.request: Message = request
         self.answer: Message | None = None
         """Set if nothing is left for the handler: `finish` it in place of the handler's answer."""
         self._additions: list[AddDenied] = []
