@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 from support.waiting import looks
+from support.wire_connection import WireConnection
+
+from kafka_share.protocol.quotas import AlterClientQuotasRequest
 
 kafka = pytest.importorskip("kafka", reason="kafka-python is not installed")
 admin = pytest.importorskip("kafka.admin")
@@ -263,3 +266,46 @@ def test_groups_and_their_offsets_are_seen_and_changed_when_its_admin_asks(
     assert client.list_group_offsets(group)[group] == {}
     assert client.delete_groups([group]) == {group: "OK"}
     assert group not in [g["group_id"] for g in client.list_groups()]
+
+
+def throttled_ms(client: Any) -> float:
+    """The longest time that a broker has told it to wait."""
+    longest: float = max(values.get("throttle-time-max", 0.0) for values in client.metrics().values())
+    return longest
+
+
+def test_its_producer_and_consumer_are_throttled_by_a_quota_and_nothing_is_lost(
+    bootstrap: str, client: Any, unique: Names
+) -> None:
+    topic, name = unique("t"), unique("c")
+    make_topic(client, topic)
+    set_quota(bootstrap, name, producer_byte_rate=5_000.0, consumer_byte_rate=20_000.0)
+    producer = kafka.KafkaProducer(bootstrap_servers=bootstrap, client_id=name, linger_ms=0)
+    for value in (b"a" * 30_000, b"b" * 25_000, b"c"):
+        producer.send(topic, value).get(timeout=30)
+    assert throttled_ms(producer) > 0
+    producer.close()
+    consumer = consumer_of(bootstrap, topic, client_id=name)
+    assert [value[:1] for value in values_of(read(consumer, 3))] == [b"a", b"b", b"c"]
+    for _ in looks("it was never throttled"):
+        consumer.seek_to_beginning()
+        consumer.poll(timeout_ms=200)
+        if throttled_ms(consumer) > 0:
+            break
+    consumer.close()
+
+
+def set_quota(bootstrap: str, client_id: str, **values: float) -> None:
+    entry = AlterClientQuotasRequest.EntryData
+    asked = entry(
+        entity=[entry.EntityData(entity_type="client-id", entity_name=client_id)],
+        ops=[entry.OpData(key=key, value=value) for key, value in values.items()],
+    )
+    with WireConnection(bootstrap) as connection:
+        (done,) = connection.call(AlterClientQuotasRequest(entries=[asked]), 1).entries
+    assert done.error_code == 0
+
+
+def test_features_and_the_quorum_are_described_when_its_admin_asks(client: Any) -> None:
+    assert "share.version" in str(client.describe_features())
+    assert "leader_id" in str(client.describe_metadata_quorum())
