@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import sys
+import traceback
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -93,6 +94,8 @@ def main() -> None:
         if pid == 0:
             try:
                 live(Life(**json.loads(line)))
+            except Exception:  # noqa: BLE001  whatever keeps it from starting is told
+                traceback.print_exc()
             finally:
                 die()
         say(f"pid {pid}")

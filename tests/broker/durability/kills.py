@@ -145,7 +145,7 @@ class Killing:
         self._random = Random(seed)
         self._data_dir = data_dir
         self._nursery = nursery
-        self._port = _free_port()
+        self._port = _free_port(Random())
         self._fsync = self._random.choice(["always", "interval"])
         self._next_value = 0
         self._next_topic = 0
@@ -160,6 +160,7 @@ class Killing:
         for _ in range(self._random.randint(2, 4)):
             self._live_and_die()
         with self._nursery.broker(self._life(None)) as living:
+            assert living.servers, "the last broker did not start"
             self._bury(living.servers)
             self._drain(living.servers)
         self._look()
@@ -418,10 +419,12 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
+def _free_port(random: Random) -> int:
+    """One that the system gives to no client while a broker is dead."""
+    while True:
+        port = random.randint(10_000, 19_999)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def run_seed(seed: int, nursery: Nursery, folder: Path | None = None) -> KillAccount:
