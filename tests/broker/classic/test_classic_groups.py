@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -210,7 +211,7 @@ def test_an_id_that_was_given_out_is_forgotten_when_nobody_joins_with_it() -> No
     assert new.join().error_code == UnknownMemberIdError.code
 
 
-def test_the_members_keep_their_places_when_the_coordinator_moves() -> None:
+def test_the_members_keep_their_places_when_the_coordinator_moves(monkeypatch: pytest.MonkeyPatch) -> None:
     world = quick_world(nodes=2)
     home = world.cluster.coordinator_of("g").id
     other = 3 - home
@@ -219,10 +220,7 @@ def test_the_members_keep_their_places_when_the_coordinator_moves() -> None:
     asked = LeaveGroupRequest(group_id="g", members=[])
     assert world.ask(asked, node=other).error_code == NotCoordinatorError.code
     join = Peer(world, 1)
-    original = world.ask
-    world.ask = lambda request, version=None, *, node=home, connection=1: original(  # type: ignore[method-assign]
-        request, version, node=node, connection=connection
-    )
+    monkeypatch.setattr(world, "ask", partial(world.ask, node=home))
     assert join.join_whole().error_code == 0
     finish_sync([join])
     world.advance(SESSION_MS - 1)
