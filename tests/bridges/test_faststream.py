@@ -303,9 +303,10 @@ def test_a_stop_lets_handlers_end_and_releases_what_has_not_begun(
             raise
 
     async def main() -> None:
-        await jobs.start()
+        await jobs.connect()
         for number in range(3):
             await jobs.publish(number, TOPIC)
+        await jobs.start()
         await until(lambda: locked(broker) == 3 and how)
         stopping = asyncio.create_task(jobs.stop())
         if in_time:
