@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from kafka_share.broker.storage.log import LogFiles
     from kafka_share.broker.storage.produced_batch import Checking
     from kafka_share.broker.storage.topics import Partition, Topic
+    from kafka_share.errors import BrokerError
     from kafka_share.protocol.record_batches import RecordBatch
 
 _HASH_MASK: Final = 2**32 - 1
@@ -109,8 +110,9 @@ class Cluster:
         self.retention: Retention = Retention(self.topics, self.configs, self._log_start_moved)
         self.share_states: ShareCoordinator = self._new_share_coordinator()
         self.group_ids: GroupIds = GroupIds()
-        offsets_topic = InternalTopic(CONSUMER_OFFSETS, self.configs.broker_int("offsets.topic.num.partitions"), self)
-        self.group_records: RecordTable = RecordTable(offsets_topic)
+        self.group_records: RecordTable = RecordTable(
+            self._log_of_coordinators(CONSUMER_OFFSETS, "offsets.topic.num.partitions")
+        )
         self.journal: GroupJournal = GroupJournal(self.group_records)
         self.share_groups: ShareGroups = ShareGroups(
             self.topics, self.configs, self.share_states, self.group_ids, self.journal, behaviour
@@ -127,6 +129,8 @@ class Cluster:
         self.produces: ProduceQueue = ProduceQueue()
         self.requests: Counter[tuple[int, int, int]] = Counter()
         """How many requests came, by node, key of the API and version."""
+        self.append_fault: Callable[[str], type[BrokerError] | None] = lambda topic: None
+        """What the next record of a coordinator in this topic is refused with; see `FaultPlan.fail_log`."""
         self._alive = list(node_ids)
         self._moved_coordinators: dict[str, int] = {}
         """By group; what is not here follows from the id."""
@@ -137,15 +141,17 @@ class Cluster:
         files = None if self._log_files is None else self._log_files(topic, index)
         return Log(lambda: self.configs.log_settings(topic.name), files)
 
+    def _log_of_coordinators(self, name: str, partitions_setting: str) -> InternalTopic:
+        return InternalTopic(name, self.configs.broker_int(partitions_setting), self)
+
     def _new_share_coordinator(self) -> ShareCoordinator:
-        partitions = self.configs.broker_int("share.coordinator.state.topic.num.partitions")
         settings = ShareStateSettings(
             self.configs.broker_int("share.coordinator.snapshot.update.records.per.snapshot"),
             self.configs.broker_int("share.coordinator.state.topic.prune.interval.ms"),
             self.configs.broker_int("share.coordinator.cold.partition.snapshot.interval.ms"),
         )
-        topic = InternalTopic(SHARE_GROUP_STATE, partitions, self)
-        return ShareCoordinator(self, topic, self.behaviour, settings)
+        log = self._log_of_coordinators(SHARE_GROUP_STATE, "share.coordinator.state.topic.num.partitions")
+        return ShareCoordinator(self, log, self.behaviour, settings)
 
     def _new_share_node(self, node_id: int) -> ShareNode:
         return ShareNode(node_id, self, self.share_states, self.behaviour)
@@ -352,6 +358,9 @@ class Cluster:
         """See `TopicHost`."""
         if partition.leader_id not in self._alive:
             raise Refusal(CoordinatorNotAvailableError, "the partition of the coordinator's log has no leader")
+        fault = self.append_fault(partition.topic)
+        if fault is not None:
+            raise Refusal(fault, "a test has ordered it")
         base_offset, _ = partition.log.append(batch, partition.leader_epoch, now_ms)
         self.retention.log_advanced(now_ms)
         self.fetches.partition_moved(partition)
@@ -423,9 +432,15 @@ class Cluster:
         return [group_id for group_id in self.group_ids if self.coordinator_of(group_id).id == node_id]
 
     def _rearm(self, group_ids: Sequence[str], now_ms: int) -> None:
-        self.share_groups.rearm(group_ids, now_ms)
+        """Other nodes coordinate these groups now, or may: they read their logs, and members get whole timeouts.
+
+        A rebalance of a classic group goes on where it was.
+        """
+        self.share_states.load()
+        self.group_records.load()
+        self.share_groups.restore(group_ids, now_ms)
+        self.consumer_groups.restore(group_ids, now_ms)
         self.classic_groups.rearm(group_ids, now_ms)
-        self.consumer_groups.rearm(group_ids, now_ms)
 
     def move_leader(self, partition: Partition, node_id: int, now_ms: int) -> None:
         """Make another living node the leader of a partition."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import attrs
 
 from kafka_share.broker.api_keys import api_key_of
+from kafka_share.broker.storage.topics import CONSUMER_OFFSETS, SHARE_GROUP_STATE
 from kafka_share.errors import ERRORS, BrokerError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ class FaultPlan:
 
     def __init__(self) -> None:
         self._faults: list[Fault] = []
+        self._log_faults: list[tuple[str, type[BrokerError]]] = []
 
     def __repr__(self) -> str:
         return f"<FaultPlan: {'; '.join(map(repr, list(self._faults))) or 'nothing is planned'}>"
@@ -129,13 +131,33 @@ class FaultPlan:
         """Do what the request asks, send half of the answer and close the connection."""
         self._plan(FaultKind.CUT_FRAME, api, times, node_id=node_id, client_id=client_id)
 
+    def fail_log(self, topic: str, error: Failure, times: int = 1) -> None:
+        """Refuse what coordinators write to "__share_group_state" or "__consumer_offsets": nothing of it happens."""
+        if topic not in (SHARE_GROUP_STATE, CONSUMER_OFFSETS):
+            raise InvalidArgumentError(f"no coordinator writes to {topic!r}")
+        if times < 1 or len(self._log_faults) + times > MAX_PLANNED_FAULTS:
+            raise InvalidArgumentError(f"1 to {MAX_PLANNED_FAULTS} faults can be planned")
+        self._log_faults += [(topic, ERRORS[_error_code(error)])] * times
+
     def clear(self) -> None:
         """Forget all faults that have not happened."""
         self._faults.clear()
+        self._log_faults.clear()
 
     def pending(self) -> int:
         """How many faults are still to come."""
-        return sum(fault.remaining for fault in list(self._faults))
+        return sum(fault.remaining for fault in list(self._faults)) + len(self._log_faults)
+
+    def take_log_fault(self, topic: str) -> type[BrokerError] | None:
+        """What the next record of a coordinator in this topic is refused with. For the server's thread only."""
+        fault = next((one for one in list(self._log_faults) if one[0] == topic), None)
+        if fault is None:
+            return None
+        try:
+            self._log_faults.remove(fault)
+        except ValueError:
+            pass  # another thread has called clear()
+        return fault[1]
 
     def take(self, context: RequestContext) -> Fault | None:
         """The fault that this request suffers, if any; it is used up by this. For the server's thread only."""

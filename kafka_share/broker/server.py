@@ -76,6 +76,7 @@ class BrokerServer:
         self.cluster: Cluster = machine.cluster
         self.clock = clock
         self.faults: FaultPlan = FaultPlan()
+        self.cluster.append_fault = self.faults.take_log_fault
         self.requests = requests
         self.host: str = host
         self._advertised_host = advertised_host
@@ -217,6 +218,7 @@ class BrokerServer:
         """
         addresses = list(self.cluster.nodes.values())
         self.machine, self.cluster, self._held = machine, machine.cluster, held
+        self.cluster.append_fault = self.faults.take_log_fault
         for node in addresses:
             self.cluster.set_address(node.id, node.host, node.port)
 
@@ -229,6 +231,7 @@ class BrokerServer:
         self.requests.clear()
         self.machine = machine
         self.cluster = machine.cluster
+        self.cluster.append_fault = self.faults.take_log_fault
         self.clock.start_again()
         for node in addresses:
             self.cluster.set_address(node.id, node.host, node.port)

@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 from broker.cluster_world import World, batch
 
-from kafka_share.errors import InvalidTopicError, TopicAlreadyExistsError
+from kafka_share.broker.faults import FaultPlan
+from kafka_share.errors import (
+    CoordinatorNotAvailableError,
+    InvalidArgumentError,
+    InvalidTopicError,
+    TopicAlreadyExistsError,
+)
 from kafka_share.protocol.cluster import MetadataRequest
 from kafka_share.protocol.configs import DescribeConfigsRequest
 from kafka_share.protocol.logs import ProduceRequest
@@ -79,6 +85,60 @@ def test_a_topic_is_internal_by_its_name_when_somebody_else_makes_it() -> None:
     assert _create(world, STATE) == 0
     (topic,) = world.ask(MetadataRequest(topics=None)).topics
     assert (topic.is_internal, len(topic.partitions)) == (True, 1)
+
+
+def test_heartbeats_are_answered_and_partitions_wait_when_their_state_cannot_be_stored(world: World) -> None:
+    """The coordinator of the group tries again with the next heartbeat."""
+    plan = FaultPlan()
+    world.cluster.append_fault = plan.take_log_fault
+    plan.fail_log(STATE, CoordinatorNotAvailableError, times=2)
+    world.cluster.create_topic("u", [[1]])
+    node = world.cluster.coordinator_of("h").id
+    epoch = 0
+    assigned = []
+    for _ in range(5):
+        beat = ShareGroupHeartbeatRequest(
+            group_id="h", member_id="m", member_epoch=epoch, subscribed_topic_names=None if epoch else ["u"]
+        )
+        answer = world.ask(beat, node=node)
+        assert answer.error_code == 0
+        epoch = answer.member_epoch
+        assigned.append(bool(answer.assignment and answer.assignment.topic_partitions))
+        world.advance(1_000)
+    assert assigned == [False, False, False, True, False]
+    assert plan.pending() == 0
+
+
+def test_a_fault_is_planned_for_topics_that_coordinators_write_to() -> None:
+    plan = FaultPlan()
+    for topic, times in (("t", 1), (STATE, 0)):
+        with pytest.raises(InvalidArgumentError):
+            plan.fail_log(topic, CoordinatorNotAvailableError, times)
+    plan.fail_log(STATE, CoordinatorNotAvailableError.code)
+    assert plan.take_log_fault("__consumer_offsets") is None
+    assert plan.take_log_fault(STATE) is CoordinatorNotAvailableError
+    plan.fail_log(STATE, CoordinatorNotAvailableError, 3)
+    plan.clear()
+    assert plan.take_log_fault(STATE) is None
+
+
+def test_coordinators_read_their_logs_when_they_move(world: World) -> None:
+    """What was never written is gone with the node that had it in memory."""
+    group = world.cluster.share_groups.existing("g")
+    group.members["m"].client_id = "never written"
+    (key,) = world.cluster.share_states.keys("g")
+    summary = world.cluster.share_states.summary(key)
+    world.cluster.stop_node(world.cluster.coordinator_of("g").id, world.now_ms)
+    moved = world.cluster.share_groups.existing("g")
+    assert moved is not group
+    assert (moved.epoch, moved.members["m"].client_id) == (group.epoch, "test")
+    assert world.cluster.share_states.summary(key) == summary
+    world.machine.check()
+    answer = world.ask(
+        ShareGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=moved.members["m"].epoch),
+        node=world.cluster.coordinator_of("g").id,
+    )
+    assert answer.error_code == 0
 
 
 def test_the_states_come_back_when_they_are_read_from_the_log(world: World) -> None:

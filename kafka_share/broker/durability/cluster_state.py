@@ -192,6 +192,7 @@ ELSEWHERE: Final = {
     "produces": "requests that wait are lost with their connections",
     "requests": "counted from each start on",
     "group_ids": "follow from the groups",
+    "append_fault": "what a test has ordered",
     "journal": "writes the records of an internal topic",
     "group_records": "records of an internal topic",
     "share_states": "records of an internal topic",
