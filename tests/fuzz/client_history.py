@@ -206,7 +206,7 @@ class ClientHistory:
     def _unsettled(self) -> str | None:
         """What has not ended yet."""
         cluster = self.broker.cluster
-        for topic in cluster.topics:
+        for topic in cluster.topics.public():
             for partition in topic.partitions:
                 end = partition.log.high_watermark
                 book = self.books.by_key.get(BookKey(GROUP, topic.id, partition.partition))
