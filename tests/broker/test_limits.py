@@ -152,15 +152,16 @@ def test_a_client_that_fails_at_tls_takes_no_place() -> None:
 
 def test_an_idle_connection_is_closed_and_one_that_waits_for_its_answer_is_not() -> None:
     async def use(server: BrokerServer, clients: Clients) -> None:
-        idle, waiting = await clients.connect(), await clients.connect()
-        await idle.ask()
-        fetch = FetchRequest(max_wait_ms=400, min_bytes=1, topics=[])
+        waiting = await clients.connect()
+        fetch = FetchRequest(max_wait_ms=2_000, min_bytes=1, topics=[])
         waiting.send(encode_request(fetch, 12, 1, "test"))
+        idle = await clients.connect()
+        await idle.ask()
         assert await idle.is_closed()
         assert await answer(waiting.reader)
         assert await waiting.is_closed()
 
-    serve(use, {"connections.max.idle.ms": "40"})
+    serve(use, {"connections.max.idle.ms": "500"})
 
 
 def test_nobody_is_idle_without_a_limit() -> None:
@@ -212,11 +213,12 @@ def test_a_handshake_of_tls_has_to_come_to_an_end() -> None:
 # ---- how much memory
 
 
+@pytest.mark.timeout(120)  # some megabytes of answers
 def test_the_one_with_most_unread_answers_goes_when_they_are_too_many(caplog: pytest.LogCaptureFixture) -> None:
     async def use(server: BrokerServer, clients: Clients) -> None:
         server.cluster.topics.create("many", [[1]] * 10_000)
         for _ in range(3):
-            await clients.unread(100)
+            await clients.unread(70)
         modest = await clients.connect()
         while len(server.connections()) > 2:
             assert await modest.ask()

@@ -133,6 +133,14 @@ def test_a_reversed_batch_is_refused_when_it_would_overlap_another() -> None:
     assert contents(bench.reloaded()) == contents(bench.states)
 
 
+def test_a_reversed_batch_that_stands_alone_comes_back_as_it_was_stored() -> None:
+    bench = Bench()
+    bench.states.initialize(KEY, 0, 0, NOW)
+    bench.write(KEY, (0, -1, 0, 1))
+    assert bench.states.read(KEY, 0, NOW).batches == (StateBatch(0, -1, 0, 1),)
+    assert contents(bench.reloaded()) == contents(bench.states)
+
+
 _batches = st.lists(
     st.builds(
         lambda first, size, state, count: (first, first + size, state, count),
