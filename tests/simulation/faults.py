@@ -13,6 +13,7 @@ from simulation.plan import FaultKind, PlannedFault
 from simulation.trace import Trace
 from simulation.virtual_time import VirtualTime
 
+from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.storage.topics import Partition
 
 T = TypeVar("T")
@@ -214,7 +215,10 @@ class Faults:
             return None
         group, member_id = chosen
         groups = self._cluster.share_groups
-        self._broker.act(lambda: groups.remove_member(group.id, member_id, self._broker.now_ms))
+        try:
+            self._broker.act(lambda: groups.remove_member(group.id, member_id, self._broker.now_ms))
+        except Refusal:  # nobody leads the log that this would be written to: there is no coordinator either
+            return None
         return member_id
 
     # ---- topics
