@@ -71,6 +71,7 @@ def _by_name(known: Known) -> Mapping[str, st.SearchStrategy[Any]]:
         "key": groups,
         "coordinator_keys": groups,
         "key_type": st.integers(0, 3),
+        "cluster_id": st.sampled_from(["no-such-cluster", ""]),
         "client_software_name": st.sampled_from(["wire-check", ""]),
         "client_software_version": st.sampled_from(["1", ""]),
     }
