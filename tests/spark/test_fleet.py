@@ -95,11 +95,15 @@ def produce(broker: ReferenceBroker, records: int) -> list[tuple[int, int]]:
 
 
 def lag(broker: ReferenceBroker) -> int:
-    """How many records the group is not through with."""
+    """How many records the group is not through with. The lag of a partition of which nobody had any is unknown."""
     with KafkaShareAdmin(bootstrap_servers=broker.bootstrap_servers) as admin:
         found = admin.list_share_group_offsets({"g": None})["g"]
     assert isinstance(found, dict)
-    return sum(offset.lag or 0 for offset in found.values() if isinstance(offset, SharePartitionOffset))
+    return sum(
+        broker.end_offset(where.topic, where.partition) if offset.lag is None else offset.lag
+        for where, offset in found.items()
+        if isinstance(offset, SharePartitionOffset)
+    )
 
 
 def deliveries(broker: ReferenceBroker, records: int) -> Counter[int]:
