@@ -7,6 +7,7 @@ theirs. A change that cannot be written has not happened: the group is made anew
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kafka_share.broker.refusals import Refusal
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 GroupT = TypeVar("GroupT", bound=ServerAssignedGroup)
 
 
-class ServerAssignedGroups(Generic[GroupT]):
+class ServerAssignedGroups(ABC, Generic[GroupT]):
     """All groups of the type `kind`."""
 
     def __init__(self, ids: GroupIds, kind: GroupType, journal: GroupJournal, common: CommonRecords) -> None:
@@ -68,28 +69,29 @@ class ServerAssignedGroups(Generic[GroupT]):
 
     # ---- what is written
 
+    @abstractmethod
     def _member_records(self, group: GroupT, member_id: str) -> Iterable[Record]:
         """What is written of a member, without its target."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _group_records(self, group: GroupT) -> Iterable[Record]:
         """What is written of the group itself, without its epochs."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _made_of(self, group_id: str, held: Held) -> GroupT:
         """The group that the records stand for, without what `_common` restores."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _member_ids(self, group: GroupT) -> Iterable[str]:
-        raise NotImplementedError
+        """Of all members."""
 
+    @abstractmethod
     def _key_classes(self) -> Iterable[type[RecordMessage]]:
         """Of the keys of everything that is written of groups of this type."""
-        raise NotImplementedError
 
+    @abstractmethod
     def rearm(self, group_ids: Iterable[str], now_ms: int) -> None:
         """Members of these groups get whole timeouts from now on."""
-        raise NotImplementedError
 
     def _save(self, group: GroupT, now_ms: int) -> None:
         """Write what has changed about the group. Raises `Refusal`: then the group is as it was, another object."""
