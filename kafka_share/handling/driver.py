@@ -34,7 +34,7 @@ from kafka_share.producing.retries import retry_copy
 log: logging.Logger = logging.getLogger("kafka_share.worker")
 
 LOOK_EVERY_MS: Final = 1_000
-"""How long a poll lasts, after which locks are looked at."""
+"""How long a poll lasts, after which locks are looked at; and how long there is none while there are enough records."""
 CLOSE_TIMEOUT_MS: Final = 30_000
 CLOSE_AT_ONCE_MS: Final = 1_000
 
@@ -67,6 +67,7 @@ class Driver(abc.ABC):
             plan.policy,
             plan.turns(),
             concurrency=plan.handlers,
+            enough_records=plan.enough_records,
             max_lease_ms=plan.max_lease_ms,
             drain_timeout_ms=plan.drain_timeout_ms,
             expected_ms=plan.expected_ms,
@@ -92,6 +93,10 @@ class Driver(abc.ABC):
         """What a poll has raised last, and no record has come since."""
         self._looks_at_ms = 0
         """When the loop goes on by itself."""
+        self._waits = False
+        """The loop does not poll now."""
+        self._polls_at_ms = 0
+        """When it does in any case, as a member of a group has to."""
 
     # ---- for any thread
 
@@ -144,6 +149,7 @@ class Driver(abc.ABC):
         self._perform(jobs.poll(now_ms))
         wake_at_ms = jobs.wake_at_ms()
         self._looks_at_ms = now_ms + LOOK_EVERY_MS if wake_at_ms is None else min(now_ms + LOOK_EVERY_MS, wake_at_ms)
+        self._waits = not jobs.wants_records or (jobs.is_stocked and now_ms < self._polls_at_ms)
         return jobs.is_done(now_ms)
 
     def _look_at_locks(self) -> None:
@@ -172,9 +178,15 @@ class Driver(abc.ABC):
             self.jobs.finished(call, error, at_ms)
 
     @property
-    def _is_due_earlier(self) -> bool:
-        """Whether the loop is to be woken, for it waits for longer than it should by now."""
-        return (self.jobs.wake_at_ms() or self._looks_at_ms) < self._looks_at_ms
+    def _is_due(self) -> bool:
+        """Whether the loop is to be woken: it waits for longer than it should by now, or for what has come."""
+        jobs = self.jobs
+        if self._waits and not (jobs.wants_records and jobs.is_stocked):
+            return True
+        return (jobs.wake_at_ms() or self._looks_at_ms) < self._looks_at_ms
+
+    def _polled(self) -> None:
+        self._polls_at_ms = clock_ms() + LOOK_EVERY_MS
 
     def _perform(self, commands: list[Command]) -> None:
         settles = [command for command in commands if isinstance(command, Settle)]

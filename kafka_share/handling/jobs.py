@@ -162,6 +162,7 @@ class Jobs:
         turns: Turns | None = None,
         *,
         concurrency: int,
+        enough_records: int = 0,
         max_lease_ms: int,
         drain_timeout_ms: int,
         expected_ms: int | None = None,
@@ -174,6 +175,7 @@ class Jobs:
         self._turns = InOrder() if turns is None else turns
         self._slowness = Slowness(expected_ms)
         self._concurrency = concurrency
+        self._enough_records = enough_records
         self._max_lease_ms = max_lease_ms
         self._drain_timeout_ms = drain_timeout_ms
         self._ends_at_ms = 0
@@ -308,6 +310,15 @@ class Jobs:
     def wants_records(self) -> bool:
         """Whether the driver polls for more."""
         return self.phase is Phase.RUNNING
+
+    @property
+    def is_stocked(self) -> bool:
+        """Whether the driver does so later: all handlers are busy, and enough records are here for when they are not.
+
+        Otherwise each record that is done would make room for a fetch of one record, for which a broker sends all of
+        the batch that it is in.
+        """
+        return len(self._calls) >= self._concurrency and self._turns.startable > self._enough_records
 
     def is_done(self, now_ms: int) -> bool:
         """Whether the consumer may be closed: nothing is left to do, or nobody waits for it any more."""

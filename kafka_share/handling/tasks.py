@@ -39,10 +39,10 @@ class TaskDriver(Driver):
         try:
             self._open(consumer)
             while not self._look():
-                if self.jobs.wants_records:
-                    await self._receive(consumer)
-                else:
+                if self._waits:
                     await self._wait()
+                else:
+                    await self._receive(consumer)
         except asyncio.CancelledError:
             self._stops += 2
             self._look()
@@ -62,6 +62,8 @@ class TaskDriver(Driver):
         except KafkaShareError as error:
             self._poll_raised(error)
             return
+        finally:
+            self._polled()
         if records:
             self._trouble = ""
             self.jobs.arrived(records, clock_ms(), wall_ms())
@@ -107,7 +109,7 @@ class TaskDriver(Driver):
         """Once for all handlers that have ended in a turn of the event loop."""
         self._is_telling = False
         self._take_ended()
-        if not self.jobs.wants_records:
+        if self._is_due and self._waits:
             self._bell.set()
-        elif self._is_due_earlier:
+        elif self._is_due:
             self._wake()

@@ -43,10 +43,10 @@ class ThreadDriver(Driver):
         try:
             self._open(consumer)
             while not self._look_locked():
-                if self.jobs.wants_records:
-                    self._receive(consumer)
-                else:
+                if self._waits:
                     self._wait()
+                else:
+                    self._receive(consumer)
         finally:
             self._wakeup = _nobody
             try:
@@ -72,6 +72,8 @@ class ThreadDriver(Driver):
         except KafkaShareError as error:
             self._poll_raised(error)
             return
+        finally:
+            self._polled()
         if records:
             self._trouble = ""
             with self._lock:
@@ -85,9 +87,12 @@ class ThreadDriver(Driver):
             pass
 
     def _wake(self) -> None:
+        self._ring()
+        self._wakeup()
+
+    def _ring(self) -> None:
         if self._bell.empty():  # it has not been heard for long while the loop polls
             self._bell.put(None)
-        self._wakeup()
 
     # ---- handlers
 
@@ -118,10 +123,12 @@ class ThreadDriver(Driver):
         while self._results and self._lock.acquire(blocking=False):
             try:
                 self._take_ended()
-                is_wanted = not self.jobs.wants_records or self._is_due_earlier
+                is_due, waits = self._is_due, self._waits
             finally:
                 self._lock.release()
-            if is_wanted:
+            if is_due and waits:
+                self._ring()
+            elif is_due:
                 self._wake()
 
     def _end_handlers(self) -> None:

@@ -28,6 +28,11 @@ class InOrder:
         """How many wait for their turn."""
         return len(self._ready)
 
+    @property
+    def startable(self) -> int:
+        """How many of them calls could get now, if there were handlers."""
+        return len(self._ready)
+
     def waiting(self) -> list[Job]:
         """Those that wait for their turn."""
         return list(self._ready)
@@ -132,6 +137,10 @@ class InBatches(InOrder):
 
     def __len__(self) -> int:
         return len(self._ready) + len(self._alone)
+
+    @property
+    def startable(self) -> int:
+        return len(self._ready) // self._records * self._records + len(self._alone)
 
     def waiting(self) -> list[Job]:
         return [*self._alone, *self._ready]

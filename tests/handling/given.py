@@ -29,6 +29,7 @@ def jobs(
     max_deliveries: int | None = None,
     on_last_delivery: Reject | DeadLetter | None = None,
     concurrency: int = 2,
+    enough_records: int = 0,
     lease_ms: int = 100_000,
     expected_ms: int | None = None,
 ) -> Jobs:
@@ -37,6 +38,7 @@ def jobs(
         policy,
         turns,
         concurrency=concurrency,
+        enough_records=enough_records,
         max_lease_ms=lease_ms,
         drain_timeout_ms=10_000,
         expected_ms=expected_ms,

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from typing import Any
 
@@ -51,6 +52,20 @@ def test_every_record_is_handled_once_and_accepted(form: str, broker: ReferenceB
     assert running.handled == dict.fromkeys(range(300), 1)
     counts = running.worker.inspect().counts
     assert (counts.received, counts.redelivered, counts.unknown, counts.lost) == (300, 0, 0, 0)
+
+
+def test_records_are_fetched_many_at_a_time(form: str, broker: ReferenceBroker) -> None:
+    """Not one whenever a handler returns: the broker would send the whole batch that the record is in each time."""
+    produce(broker, 200)
+
+    def take_a_while(record: Any, lease: Lease) -> Any:
+        return time.sleep(0.005) if form == "threads" else asyncio.sleep(0.005)
+
+    with Running(form, broker, take_a_while, concurrency=1, window_records=41) as running:
+        running.wait_for(lambda: running.worker.inspect().counts.accepted == 200)
+        fetched = running.worker.metrics()["consumer-share-fetch-manager-metrics"]
+    # At least twenty each, beside those of a machine that is slow: the worker polls once a second in any case.
+    assert fetched["fetch-total"] < 100
 
 
 def test_no_more_handlers_run_than_allowed_and_no_more_records_are_acquired_than_fit(

@@ -18,6 +18,7 @@ from simulation.scene import TOPIC, Scene
 from kafka_share.core.log_events import LOG_EVENTS, WARNING
 from kafka_share.errors import ProduceError
 from kafka_share.handling.job import Call
+from kafka_share.handling.driver import LOOK_EVERY_MS
 from kafka_share.handling.jobs import Cancel, Command, Jobs, Produce, Settle, Start
 from kafka_share.handling.policy import DeadLetter, OnError, Policy, Reject, Retry
 from kafka_share.records import ShareRecord
@@ -53,7 +54,13 @@ class SimulatedWorker:
         writes_from_ms: int = 0,
     ) -> None:
         """`writes_from_ms`: before this time, copies cannot be written."""
-        self.jobs = Jobs(Policy(on_error), concurrency=concurrency, max_lease_ms=900_000, drain_timeout_ms=25_000)
+        self.jobs = Jobs(
+            Policy(on_error),
+            concurrency=concurrency,
+            enough_records=2 * concurrency,
+            max_lease_ms=900_000,
+            drain_timeout_ms=25_000,
+        )
         self.handled: Counter[int] = Counter()
         self.calls: Counter[tuple[int, int]] = Counter()
         """By offset and delivery count."""
@@ -67,6 +74,7 @@ class SimulatedWorker:
         facade, now_ms = client.facade, client.driver.now_ms
         facade.subscribe(frozenset({TOPIC}))
         facade.side.leased = lambda: self.jobs.leased(now_ms())
+        polls_at_ms = 0
         while not self.jobs.is_done(now_ms()):
             self.now_ms = now_ms()
             if self._is_over(self):
@@ -79,8 +87,10 @@ class SimulatedWorker:
             wakes = [at_ms for at_ms, _ in self._running.values()]
             wakes.append(self.jobs.wake_at_ms() or now_ms() + 1_000)
             wait_ms = max(1, min(1_000, min(wakes) - now_ms()))
-            if self.jobs.wants_records:
+            is_stocked = self.jobs.is_stocked and now_ms() < polls_at_ms
+            if self.jobs.wants_records and not is_stocked:
                 records = yield from facade.poll(wait_ms)
+                polls_at_ms = now_ms() + LOOK_EVERY_MS
                 self.jobs.arrived(records, now_ms())
                 self._look(facade, now_ms())
             else:
