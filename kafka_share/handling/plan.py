@@ -79,7 +79,8 @@ class Plan:
     def enough_records(self) -> int:
         """While more wait for a busy handler none are fetched: half of what the window has beside those in work."""
         in_work = self.handlers * (self.batch_records or 1)
-        return max(0, self.settings.get("explicit_window_records", 0) - in_work) // 2
+        window: int = self.settings.get("explicit_window_records", 0)
+        return max(0, window - in_work) // 2
 
     def turns(self) -> Turns:
         """Whose turn it is."""

@@ -69,6 +69,9 @@ class Driven:
         self.produced: list[tuple[int, str]] = []
         """(offset, topic), each time that a copy was to be written"""
 
+    def is_stocked(self) -> bool:
+        return self.jobs.is_stocked
+
     def poll(self, now_ms: int) -> None:
         self.jobs.check()
         for command in self.jobs.poll(now_ms):

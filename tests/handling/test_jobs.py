@@ -40,23 +40,23 @@ def test_records_start_in_order_and_no_more_than_fit() -> None:
 
 def test_more_is_wanted_when_a_handler_is_free_or_too_few_records_wait() -> None:
     driven = Driven(jobs(concurrency=2, enough_records=2))
-    assert not driven.jobs.is_stocked
+    assert not driven.is_stocked()
     driven.arrive(*map(record, range(5)))
     assert driven.started == [0, 1]
-    assert driven.jobs.is_stocked
+    assert driven.is_stocked()
     driven.finish(0)
-    assert not driven.jobs.is_stocked, "two wait, and two are in work"
+    assert not driven.is_stocked(), "two wait, and two are in work"
     driven.arrive(record(5))
-    assert driven.jobs.is_stocked
+    assert driven.is_stocked()
 
 
 def test_records_that_cannot_begin_are_no_stock() -> None:
     driven = Driven(jobs(concurrency=2, enough_records=0))
     driven.arrive(record(0), record(1), record(2))
-    assert driven.jobs.is_stocked
+    assert driven.is_stocked()
     driven.finish(0, OddError())
     assert driven.jobs.waiting == 1
-    assert not driven.jobs.is_stocked, "one waits to be tried again"
+    assert not driven.is_stocked(), "one waits to be tried again"
 
 
 def test_an_acknowledgement_that_fails_is_told_and_not_counted_as_accepted() -> None:

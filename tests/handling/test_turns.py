@@ -49,18 +49,18 @@ def test_only_what_could_begin_counts_as_stock() -> None:
     driven = ordered(concurrency=1)
     driven.arrive(keyed(0), keyed(1), keyed(2))
     assert driven.jobs.ready == 2
-    assert not driven.jobs.is_stocked, "they wait for the first one of their key"
+    assert not driven.is_stocked(), "they wait for the first one of their key"
     driven.arrive(keyed(3, b"b"))
-    assert driven.jobs.is_stocked
+    assert driven.is_stocked()
 
 
 def test_less_than_a_batch_is_no_stock() -> None:
     driven = Driven(jobs(turns=InBatches(3, 100), concurrency=1, enough_records=2))
     driven.arrive(*[record(offset) for offset in range(5)])
     assert driven.calls == [[0, 1, 2]]
-    assert not driven.jobs.is_stocked
+    assert not driven.is_stocked()
     driven.arrive(record(5))
-    assert driven.jobs.is_stocked
+    assert driven.is_stocked()
 
 
 def test_records_without_a_key_are_not_ordered() -> None:

@@ -17,8 +17,8 @@ from simulation.scene import TOPIC, Scene
 
 from kafka_share.core.log_events import LOG_EVENTS, WARNING
 from kafka_share.errors import ProduceError
-from kafka_share.handling.job import Call
 from kafka_share.handling.driver import LOOK_EVERY_MS
+from kafka_share.handling.job import Call
 from kafka_share.handling.jobs import Cancel, Command, Jobs, Produce, Settle, Start
 from kafka_share.handling.policy import DeadLetter, OnError, Policy, Reject, Retry
 from kafka_share.records import ShareRecord
