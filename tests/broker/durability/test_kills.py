@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from broker.durability.kill_account import KillAccount
-from broker.durability.kills import Nursery, run_seed
+from broker.durability.killing import Killing
+from broker.durability.nursery import Nursery
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +21,7 @@ def nursery() -> Iterator[Nursery]:
 @pytest.mark.parametrize("seed", range(6))
 def test_what_was_answered_is_there_when_the_broker_was_killed(seed: int, nursery: Nursery, tmp_path: Path) -> None:
     """Records are there, acknowledged ones do not come again, acquired ones do with their count."""
-    account = run_seed(seed, nursery, tmp_path)
+    account = Killing(seed, tmp_path, nursery).run()
     assert account.complaints == []
     assert account.numbers["kills"] >= 2
     assert account.numbers["produced"] > 0
