@@ -19,7 +19,7 @@ from kafka_share.errors import (
     NotLeaderOrFollowerError,
     UnknownTopicOrPartitionError,
 )
-from kafka_share.protocol.cluster import DescribeTopicPartitionsRequest, FindCoordinatorRequest
+from kafka_share.protocol.cluster import DescribeTopicPartitionsRequest, FindCoordinatorRequest, MetadataRequest
 from kafka_share.protocol.configs import AlterConfigsRequest
 from kafka_share.protocol.logs import ProduceRequest
 from kafka_share.protocol.producers import (
@@ -37,6 +37,20 @@ from kafka_share.protocol.transactions import EndTxnRequest, InitProducerIdReque
 
 COORDINATOR_FENCED, NO_PREFERRED, NONE_ELIGIBLE, NOT_NEEDED, NO_REASSIGNMENT, NO_ID = 52, 80, 83, 84, 85, 105
 TOPIC = 2
+
+
+# ---- Metadata
+
+
+@pytest.mark.parametrize("name", [None, "", "other"])
+def test_metadata_goes_by_the_id_of_a_topic_whatever_stands_beside_it(name: str | None) -> None:
+    """Java sends an empty name with the id."""
+    world = World()
+    topic = world.topic("t")
+    world.topic("other")
+    asked = MetadataRequest.MetadataRequestTopic(name=name, topic_id=topic.id)
+    (found,) = world.ask(MetadataRequest(topics=[asked])).topics
+    assert (found.error_code, found.name, found.topic_id) == (0, "t", topic.id)
 
 
 # ---- DescribeTopicPartitions

@@ -24,8 +24,11 @@ from conformance.kafka_server import KafkaServer
 from conformance.kafka_settings import Security
 
 REFERENCE: Final = "reference"
-SETTINGS: Final[Mapping[str, str]] = MappingProxyType({"group.share.min.record.lock.duration.ms": "1000"})
-"""A group may then have a lock short enough to wait for. Everything else is as Kafka comes."""
+SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
+    {"group.share.min.record.lock.duration.ms": "1000", "group.consumer.min.heartbeat.interval.ms": "500"}
+)
+"""A group may then have a lock short enough to wait for, and members that learn of each other soon. Everything else is
+as Kafka comes."""
 
 _NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
 _STOP_TIMEOUT_S: Final = 30

@@ -26,7 +26,7 @@ from conformance.probe_lines import by_step, client_line, client_step, wire_line
 PROBES: Final = Path(__file__).with_name("probes")
 MINOR_VERSIONS: Final = tuple(version.rpartition(".")[0] for version in VERSIONS)
 
-_JAVA_OPTIONS: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-Dlog4j2.level=OFF")
+JAVA_OPTIONS: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-Dlog4j2.level=OFF")
 """A quick start, and no log between the lines."""
 CHANCES: Final = 4
 """Further ones, of which the first that agrees is enough: what is truly different differs in each."""
@@ -112,13 +112,13 @@ def compared(probe: Probe, version: str, known: Mapping[str, str], processes: in
 def answers(probe: Probe, version: str, scenarios: Sequence[str], processes: int, folder: Path) -> Mapping[str, str]:
     """Step -> what the reference broker answers as this version of Kafka. Raises `KafkaUnavailableError`."""
     jars = class_path(probe.release_for(version))
-    classes = _compiled(probe, jars, folder)
+    classes = compiled(probe.name, jars, folder)
     hands = [list(scenarios[index::processes]) for index in range(processes)]
     with contextlib.ExitStack() as stack:
         runs = []
         for number, hand in enumerate(filter(None, hands)):
             address = stack.enter_context(_broker(probe, version))
-            command = ["java", *_JAVA_OPTIONS, "-cp", f"{classes}{os.pathsep}{jars}", probe.name, address, *hand]
+            command = ["java", *JAVA_OPTIONS, "-cp", f"{classes}{os.pathsep}{jars}", probe.name, address, *hand]
             runs.append(stack.enter_context(_running(command, folder / f"{number}.txt")))
         codes = [run.wait(_RUN_TIMEOUT_S) for run in runs]
     assert not any(codes), f"{probe.name} ended with {codes}"
@@ -139,9 +139,10 @@ def differences(probe: Probe, version: str, answered: Mapping[str, str], scenari
     }
 
 
-def _compiled(probe: Probe, jars: str, folder: Path) -> Path:
-    classes = folder / probe.name
-    source = PROBES / f"{probe.name}.java"
+def compiled(name: str, jars: str, folder: Path) -> Path:
+    """The folder with the classes of the program of this name. Raises `KafkaUnavailableError`."""
+    classes = folder / name
+    source = PROBES / f"{name}.java"
     command = ["javac", "-nowarn", "-Xlint:none", "-d", str(classes), "-cp", jars, str(source)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:

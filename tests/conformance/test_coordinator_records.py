@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ from typing import Any
 import pytest
 from conformance.confluent_peer import confluent_kafka, create_topic, produce, read_from_start
 from conformance.java_tools import CONSOLE_CONSUMER, JavaTools, chosen_version
+from conformance.kafka_jars import class_path
 from conformance.kafka_targets import Target
+from conformance.probe_runs import compiled
 from support.waiting import poll_until, wait_until
 
 from kafka_share import KafkaShareAdmin, KafkaShareConsumer
@@ -109,3 +112,46 @@ def test_offsets_and_classic_groups_are_what_kafkas_formatters_read(kafka: Targe
     assert [(one["generation"], one["protocol"], len(one["members"])) for one in found] == [
         (0, None, 0), (1, "range", 1), (2, None, 0),
     ]  # fmt: skip
+
+
+def test_consumer_groups_are_what_kafkas_serde_reads(
+    request: pytest.FixtureRequest, kafka: Target, tmp_path: Path
+) -> None:
+    """Kafka has no formatter for these records: `GroupRecordsFormatter` lets all of them through."""
+    version = chosen_version(request.config)
+    if version is None:
+        pytest.skip("Kafka's own serde needs Java: choose its version, as in --kafka-versions 4.3.1")
+    if shutil.which("javac") is None:
+        pytest.skip("the formatter needs a JDK (javac), which is not installed")
+    tools = JavaTools(
+        version, kafka.bootstrap_servers, compiled("GroupRecordsFormatter", class_path(version), tmp_path)
+    )
+    topic, group, bootstrap = "records-848", "records-848-group", kafka.bootstrap_servers
+    create_topic(bootstrap, topic)
+    produce(bootstrap, topic, [b"a", b"b"])
+    settings = {"bootstrap.servers": bootstrap, "group.id": group, "group.protocol": "consumer"}
+    reading = {"auto.offset.reset": "earliest", "enable.auto.commit": False, "client.id": "reader"}
+    consumer = confluent_kafka.Consumer({**settings, **reading})
+    consumer.subscribe([f"^{topic}$"])
+    wait_until(lambda: consumer.poll(1))
+    consumer.commit(asynchronous=False)
+    consumer.close()
+    records = read(tools, "__consumer_offsets", "GroupRecordsFormatter", group)
+    group_kinds = {(3, True), (6, True), (16, True), (16, False)}
+    offset = {(1, True)}
+    assert kinds(records) == offset | group_kinds | {
+        (5, True),
+        (7, True),
+        (8, True),
+        (5, False),
+        (7, False),
+        (8, False),
+    }
+    said = [value["data"] for key, value in records if key["type"] == 5 and value is not None]
+    assert {(one["clientId"], one["subscribedTopicRegex"]) for one in said} == {("reader", f"(^{topic}$)")}
+    resolved = [value["data"]["topics"] for key, value in records if key["type"] == 16 and value is not None]
+    assert resolved == [[topic]]
+    told = [value["data"] for key, value in records if key["type"] == 8 and value is not None]
+    assert [len(one["assignedPartitions"]) for one in told] == [0, 1]
+    (committed,) = [value["data"] for key, value in records if key["type"] == 1 and value is not None]
+    assert committed["offset"] == 1

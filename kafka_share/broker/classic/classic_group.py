@@ -475,18 +475,17 @@ class ClassicGroup:
         if self.state is GroupState.COMPLETING_REBALANCE:
             raise Refusal(ErrorCode.REBALANCE_IN_PROGRESS, "the group has no assignment yet")
 
-    def leave(self, member_id: str, instance_id: str | None, now_ms: int) -> str:
-        """A member goes; returns its id. A static one may be named by its instance id alone. Raises `Refusal`."""
+    def leave(self, member_id: str, instance_id: str | None, now_ms: int) -> None:
+        """A member goes. A static one may be named by its instance id alone. Raises `Refusal`."""
         if instance_id is not None and not member_id:
             member_id = self._static.get(instance_id, "")
         if member_id in self._pending:
             del self._pending[member_id]
             if self.state is GroupState.PREPARING_REBALANCE:
                 self._proceed(now_ms)
-            return member_id
+            return
         self._drop(self.member(member_id, instance_id))
         self._rebalance(0, now_ms)
-        return member_id
 
     def member(self, member_id: str, instance_id: str | None) -> GroupMember:
         """The member; raises `Refusal` if there is none, or another process has its instance id now."""

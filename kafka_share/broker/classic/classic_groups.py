@@ -185,12 +185,11 @@ class ClassicGroups:
         """Keep a member's session. Raises `Refusal`."""
         self._of_member(group_id).heartbeat(*member, generation, now_ms)
 
-    def leave(self, group_id: str, member: tuple[str, str | None], now_ms: int) -> str:
-        """A member leaves; returns its id. Raises `Refusal`."""
+    def leave(self, group_id: str, member: tuple[str, str | None], now_ms: int) -> None:
+        """A member leaves. Raises `Refusal`."""
         group = self._of_member(group_id)
-        left = group.leave(*member, now_ms)
+        group.leave(*member, now_ms)
         self._note(group)
-        return left
 
     # ---- commits
 

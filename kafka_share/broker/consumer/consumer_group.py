@@ -16,7 +16,7 @@ from kafka_share.broker.consumer.consumer_member import STATIC_LEAVE_EPOCH, Cons
 from kafka_share.broker.server_assigned_group import ServerAssignedGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from uuid import UUID
 
     from kafka_share.broker.kafka_version import Behaviour
@@ -101,11 +101,12 @@ class ConsumerGroup(ServerAssignedGroup):
         self.put(new)
         self.target[new.id] = target
 
-    def remove(self, member_id: str) -> None:
-        """The member left or was fenced; the others need another assignment."""
-        self.touched[member_id] = None
-        self._forget(self.members.pop(member_id))
-        self.target.pop(member_id, None)
+    def remove(self, member_ids: Iterable[str]) -> None:
+        """These members left or were fenced; the others need another assignment."""
+        for member_id in member_ids:
+            self.touched[member_id] = None
+            self._forget(self.members.pop(member_id))
+            self.target.pop(member_id, None)
         for pattern in [pattern for pattern in self.patterns if not self.uses_of(pattern)]:
             self.drop_pattern(pattern)
         self.bump()

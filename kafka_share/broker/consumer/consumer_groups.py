@@ -45,7 +45,7 @@ from kafka_share.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from random import Random
 
     from kafka_share.broker.classic.classic_groups import ClassicGroups
@@ -310,7 +310,7 @@ class ConsumerGroups(ServerAssignedGroups[ConsumerGroup]):
         if beat.instance_id is None:
             if beat.member not in group.members:
                 raise Refusal(UnknownMemberIdError, f"group {group.id!r} has no member {beat.member!r}")
-            self._fence(group, beat.member)
+            self._fence(group, [beat.member])
             self._save(group, now_ms)
             return ConsumerAnswer(beat.member, beat.epoch)
         member = _require_static(group.static_member(beat.instance_id), beat.instance_id, beat.member)
@@ -320,14 +320,43 @@ class ConsumerGroups(ServerAssignedGroups[ConsumerGroup]):
             )
             group.put(away)
         else:
-            self._fence(group, member.id)
+            self._fence(group, [member.id])
         self._save(group, now_ms)
         return ConsumerAnswer(member.id, beat.epoch)
 
-    def _fence(self, group: ConsumerGroup, member_id: str) -> None:
-        """The member is out."""
-        group.remove(member_id)
-        self._forget_limits(group.id, member_id)
+    def leave(self, group_id: str, members: Iterable[tuple[str, str | None]], now_ms: int) -> list[int]:
+        """LeaveGroup: members (id, instance id) go, in one step; the error code of each. Raises `Refusal`.
+
+        Admins remove members of any protocol by it. A static one may be named by its instance id alone.
+        """
+        group = self.existing(group_id)
+        codes, gone = [], {}
+        for member_id, instance_id in members:
+            try:
+                gone[self._named(group, member_id, instance_id).id] = None
+                codes.append(0)
+            except Refusal as refusal:
+                codes.append(refusal.code)
+        if gone:
+            self._fence(group, list(gone))
+            self._save(group, now_ms)
+        return codes
+
+    def _named(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
+        """The member that a request of the classic protocol names. Raises `Refusal`."""
+        if instance_id is not None:
+            member = group.static_member(instance_id)
+            return _require_static(member, instance_id, member_id or (member.id if member else ""))
+        member = group.members.get(member_id)
+        if member is None:
+            raise Refusal(UnknownMemberIdError, f"group {group.id!r} has no member {member_id!r}")
+        return member
+
+    def _fence(self, group: ConsumerGroup, member_ids: Sequence[str]) -> None:
+        """The members are out."""
+        group.remove(member_ids)
+        for member_id in member_ids:
+            self._forget_limits(group.id, member_id)
 
     def _forget_limits(self, group_id: str, member_id: str) -> None:
         for limit in _Limit:
@@ -444,7 +473,7 @@ class ConsumerGroups(ServerAssignedGroups[ConsumerGroup]):
         """Fence the members whose session has ended, and those that did not give partitions back in time."""
         for group_id, member_id, _ in self._limits.take_due(now_ms):
             group = self._groups[group_id]
-            self._fence(group, member_id)
+            self._fence(group, [member_id])
             with contextlib.suppress(Refusal):  # whoever cannot be written off gets another session
                 self._save(group, now_ms)
 

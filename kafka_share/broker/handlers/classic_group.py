@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafka_share.broker.classic.classic_group import GroupMember, GroupState, Join, JoinAnswer, SyncAnswer
+from kafka_share.broker.group_ids import GroupType
 from kafka_share.broker.handlers.operations import GROUP_OPERATIONS
 from kafka_share.broker.refusals import Refusal
 from kafka_share.errors import InvalidGroupIdError
@@ -158,20 +159,34 @@ def handle_leave(
     except Refusal as refusal:
         return LeaveGroupResponse(error_code=refusal.code, members=[])
     if context.api_version < _MEMBERS_SINCE_VERSION:
-        only = _leave(cluster, request.group_id, request.member_id, None, now_ms)
-        missing = cluster.classic_groups.group(request.group_id) is None
-        return LeaveGroupResponse(error_code=0 if missing else only.error_code, members=[])
-    left = [_leave(cluster, request.group_id, m.member_id, m.group_instance_id, now_ms) for m in request.members]
+        (code,) = _leave(cluster, request.group_id, [(request.member_id, None)], now_ms)
+        missing = cluster.group_ids.type_of(request.group_id) not in (GroupType.CLASSIC, GroupType.CONSUMER)
+        return LeaveGroupResponse(error_code=0 if missing else code, members=[])
+    named = [(one.member_id, one.group_instance_id) for one in request.members]
+    codes = _leave(cluster, request.group_id, named, now_ms)
+    left = [
+        _Left(member_id=member_id, group_instance_id=instance_id, error_code=code)
+        for (member_id, instance_id), code in zip(named, codes, strict=True)
+    ]
     return LeaveGroupResponse(error_code=0, members=left)
 
 
-def _leave(cluster: Cluster, group_id: str, member_id: str, instance_id: str | None, now_ms: int) -> _Left:
-    code = 0
+def _leave(cluster: Cluster, group_id: str, members: list[tuple[str, str | None]], now_ms: int) -> list[int]:
+    """The error code of each member (id, instance id)."""
+    if cluster.group_ids.type_of(group_id) is not GroupType.CONSUMER:
+        return [_leave_classic(cluster, group_id, member, now_ms) for member in members]
     try:
-        member_id = cluster.classic_groups.leave(group_id, (member_id, instance_id), now_ms)
+        return cluster.consumer_groups.leave(group_id, members, now_ms)
     except Refusal as refusal:
-        code = refusal.code
-    return _Left(member_id=member_id, group_instance_id=instance_id, error_code=code)
+        return [refusal.code] * len(members)
+
+
+def _leave_classic(cluster: Cluster, group_id: str, member: tuple[str, str | None], now_ms: int) -> int:
+    try:
+        cluster.classic_groups.leave(group_id, member, now_ms)
+    except Refusal as refusal:
+        return refusal.code
+    return 0
 
 
 # ---- DescribeGroups

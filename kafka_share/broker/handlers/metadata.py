@@ -2,8 +2,8 @@
 
 - Topics null (or, in version 0, empty) means all of them.
 - A name that does not exist is created if the request and `auto.create.topics.enable` allow it, and its partitions are
-  in the same answer; Kafka needs a second request here. A bad name is INVALID_TOPIC_EXCEPTION. An unknown id is
-  UNKNOWN_TOPIC_ID and never creates anything.
+  in the same answer; Kafka needs a second request here. A bad name is INVALID_TOPIC_EXCEPTION. Where there is an id
+  (Java sends an empty name with it), only that counts; an unknown one is UNKNOWN_TOPIC_ID and never creates anything.
 - Only living nodes are listed. A partition without a leader has LEADER_NOT_AVAILABLE.
 - A request for the authorized operations of topics, or of the cluster, gets all that there are.
 
@@ -56,7 +56,7 @@ def handle(cluster: Cluster, context: RequestContext, request: MetadataRequest, 
 
 
 def _answer(cluster: Cluster, asked: MetadataRequest.MetadataRequestTopic, may_create: bool) -> _Topic:
-    if asked.name is None:
+    if asked.topic_id is not None or asked.name is None:
         topic = None if asked.topic_id is None else cluster.topics.by_id(asked.topic_id)
         if topic is None:
             return _Topic(error_code=UnknownTopicIdError.code, name=None, topic_id=asked.topic_id, partitions=[])

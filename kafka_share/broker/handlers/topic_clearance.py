@@ -50,9 +50,9 @@ def _is_asked(clearance: Clearance, name: str) -> bool:
 
 
 def _metadata_denied(clearance: Clearance, asked: Any) -> Denial | None:
-    name = asked.name if asked.name is not None else clearance.topic_name(asked.topic_id)
+    name = asked.name if asked.topic_id is None else clearance.topic_name(asked.topic_id)
     denial = _describe_denied(clearance, name)
-    if denial is not None or asked.name is None or not _would_create(clearance, asked.name):
+    if denial is not None or name is None or not _would_create(clearance, name):
         return denial
     if clearance.cluster_denied(AclOperation.CREATE) is None:
         return None

@@ -291,7 +291,7 @@ def test_a_static_member_is_out_when_it_is_named_by_its_instance_or_stays_away()
     finish_sync([changed])
     assert peer.leave().members[0].error_code == FENCED_INSTANCE
     (left,) = changed.leave(member_id="").members
-    assert (left.error_code, left.member_id) == (0, changed.member_id)
+    assert (left.error_code, left.member_id, left.group_instance_id) == (0, "", changed.instance)
     last = Peer(world, 3, instance="a")
     last.join()
     finish_sync([last])

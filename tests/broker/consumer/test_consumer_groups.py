@@ -25,6 +25,7 @@ from kafka_share.errors import (
     UnknownMemberIdError,
     UnsupportedVersionError,
 )
+from kafka_share.protocol.classic_group import LeaveGroupRequest
 from kafka_share.protocol.committed_offsets import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
 from kafka_share.protocol.configs import IncrementalAlterConfigsRequest
 from kafka_share.protocol.consumer_group import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
@@ -329,6 +330,30 @@ def test_a_static_member_that_stays_away_is_out_when_its_session_ends() -> None:
 
 
 # ---- patterns, assignors
+
+
+def test_members_of_any_protocol_are_removed_by_leave_group_in_one_step() -> None:
+    world = quick_world()
+    two_members(world)
+    static = Member(world, "c", instance_id="i")
+    static.join("t")
+    _, before, _ = epochs(world)
+    struct = LeaveGroupRequest.MemberIdentity
+    named = [("a", None), ("", "i"), ("none", None), ("", "j"), ("b", "i")]
+    members = [struct(member_id=member_id, group_instance_id=instance) for member_id, instance in named]
+    answer = world.ask(LeaveGroupRequest(group_id="g", members=members))
+    assert [(m.member_id, m.group_instance_id, m.error_code) for m in answer.members] == [
+        (*named[0], 0),
+        (*named[1], 0),
+        (*named[2], UnknownMemberIdError.code),
+        (*named[3], UnknownMemberIdError.code),
+        (*named[4], FENCED_INSTANCE),
+    ]
+    assert epochs(world)[1] == before + 1
+    (left,) = describe(world).members
+    assert left.member_id == "b"
+    assert world.ask(LeaveGroupRequest(group_id="g", member_id="b"), 2).error_code == 0
+    assert world.ask(LeaveGroupRequest(group_id="g", member_id="b"), 2).error_code == UnknownMemberIdError.code
 
 
 def test_a_pattern_brings_its_topics_with_the_second_heartbeat_and_new_ones_after_a_pause() -> None:

@@ -126,6 +126,16 @@ def test_metadata_of_denied_topics_names_the_nodes_and_no_other_topic(world: Wor
     assert [node.host for node in answer.brokers] == ["somewhere"]
 
 
+def test_metadata_by_id_is_denied_by_the_name_of_the_topic_not_by_what_is_asked(world: World) -> None:
+    grant(world, "describe", "topic", "a")
+    secret = world.cluster.topics.by_name("b")
+    assert secret is not None
+    asked = MetadataRequest.MetadataRequestTopic(name="a", topic_id=secret.id)
+    (answer,) = world.ask(MetadataRequest(topics=[asked]), 12, principal=ALICE).topics
+    assert answer.error_code != 0
+    assert answer.partitions == []
+
+
 def test_metadata_creates_no_topic_for_a_client_that_may_not(world: World) -> None:
     grant(world, "describe", "topic", "*")
     asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="new")], allow_auto_topic_creation=True)
