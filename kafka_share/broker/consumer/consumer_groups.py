@@ -330,7 +330,8 @@ class ConsumerGroups(ServerAssignedGroups[ConsumerGroup]):
         Admins remove members of any protocol by it. A static one may be named by its instance id alone.
         """
         group = self.existing(group_id)
-        codes, gone = [], {}
+        codes: list[int] = []
+        gone: dict[str, None] = {}
         for member_id, instance_id in members:
             try:
                 gone[self._named(group, member_id, instance_id).id] = None
