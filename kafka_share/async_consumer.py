@@ -254,7 +254,8 @@ class AsyncShareConsumer(ConsumerFacade[K, V]):
         left_ms = max(0, wait.deadline_at_ms - self._driver.now_ms())
         if wait.direct:
             lines = [direct.line for direct in wait.direct]
-            await self._bell.wait_on(lines, partial(mailbox.has_direct_news, wait.direct), left_ms)
+            has_news = partial(mailbox.has_direct_news, wait.direct, wait.with_records)
+            await self._bell.wait_on(lines, has_news, left_ms)
         else:
             await self._bell.wait(partial(mailbox.has_news, with_records=wait.with_records), left_ms)
         mailbox.end_wait(with_records=wait.with_records)

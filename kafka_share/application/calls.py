@@ -341,10 +341,19 @@ class ConsumerCalls:
         application.accept_delivered()
         request_id = 0
         with application.guard:
-            self._direct.end()
+            # The result is to tell of all that has no outcome yet, some of which may be under way already.
+            is_all = wait_ms > 0 and not (application.awaits_outcomes or application.has_unposted)
+            if not is_all:
+                self._direct.end()
             acknowledgements = application.gather()
-            if acknowledgements or application.awaits_outcomes:
+            direct = self._direct.acknowledge(acknowledgements, deadline_at_ms) if is_all and acknowledgements else ()
+            if direct:
+                application.posted()
+            elif acknowledgements or application.awaits_outcomes:
                 request_id = self._commit(acknowledgements, deadline_at_ms, wait=True)
+        if direct and not (yield from self._direct.outcomes(direct, deadline_at_ms, self._raise_wakeup)):
+            with application.guard:
+                request_id = self._commit((), deadline_at_ms, wait=True)
         timed_out = bool(request_id) and (yield from self._wait_for_commit(request_id, deadline_at_ms))
         results: CommitResult = {}
         for outcome in application.reports.peek_outcomes():

@@ -1,9 +1,9 @@
-"""A poll that talks to the brokers itself, on the sessions that the core has lent, as long as everything is plain.
+"""Polls and commits that talk to the brokers themselves, on the sessions that the core has lent, while all is plain.
 
 Used by `ConsumerCalls`. Each poll takes the first answer of any broker; fetches that other brokers have not answered
-stay in flight for the next one. Whatever is not plain, and a wait that ends without an answer, gives all sessions back,
-and the poll goes on as if the core had sent the fetches. An interrupt leaves the sessions held; `recover` then finishes
-what an answer had begun, and gives them back.
+stay in flight for the next one. A commit that waits takes all answers to its own requests. Whatever is not plain, and a
+wait that ends without an answer, gives all sessions back, and the call goes on as if the core had sent the requests. An
+interrupt leaves the sessions held; `recover` then finishes what an answer had begun, and gives them back.
 """
 
 from __future__ import annotations
@@ -95,6 +95,58 @@ class DirectPolls:
         self._give_back(held)
         return False
 
+    def acknowledge(
+        self, acknowledgements: Sequence[GatheredAcknowledgements], retry_until_ms: int
+    ) -> Sequence[DirectSession]:
+        """Send these at once, in requests of their own; nothing: the core has to be asked, with the same.
+
+        Nothing else may await its outcome: whoever commits waits for all.
+        """
+        if not self._lender.direct:
+            return ()
+        held = self._enter()
+        by_node = _by_node(held, acknowledgements)
+        for direct in held:
+            here = by_node and by_node[direct.node_id]
+            if by_node is None or (here and not direct.acknowledge(here, retry_until_ms)):
+                self._give_back(held)
+                return ()
+        return held
+
+    def outcomes(
+        self, held: Sequence[DirectSession], deadline_at_ms: int, look: Callable[[], None]
+    ) -> Generator[Wait, None, bool]:
+        """Whether all that these have sent has ended; the core knows what has not. Nothing is held any more.
+
+        `look` is called around each wait, and may raise.
+        """
+        try:
+            look()
+            is_plain = True
+            while is_plain and (committing := [direct for direct in held if direct.is_committing]):
+                yield Wait(deadline_at_ms, direct=committing)
+                is_plain = self._take_outcomes(committing)
+                look()
+        except BaseException:
+            self.recover()
+            raise
+        if is_plain:
+            self._leave(held)
+        else:
+            self._give_back(held)
+        return is_plain
+
+    def _take_outcomes(self, committing: Sequence[DirectSession]) -> bool:
+        """Whether there was an answer, and each was plain."""
+        has_answer = False
+        for direct in committing:
+            if direct.line.receive_all():
+                if not direct.read():
+                    return False
+                self._take(direct)
+                has_answer = True
+        return has_answer
+
     def fetch_ahead(self) -> bool:
         """Send the fetch for the next poll, if it has not left yet; False: the core has to be told that work begins."""
         if self.is_ahead:
@@ -154,11 +206,9 @@ class DirectPolls:
 
     def _send(self, held: Sequence[DirectSession], acknowledgements: Sequence[GatheredAcknowledgements]) -> bool:
         """False if that is not plain; what was sent all the same is known to the core as in flight."""
-        by_node: dict[int, list[GatheredAcknowledgements]] = {direct.node_id: [] for direct in held}
-        for gathered in acknowledgements:
-            if gathered.node_id not in by_node:
-                return False
-            by_node[gathered.node_id].append(gathered)
+        by_node = _by_node(held, acknowledgements)
+        if by_node is None:
+            return False
         for direct in held:
             here = by_node[direct.node_id]
             if direct.line.awaits:
@@ -200,3 +250,15 @@ class DirectPolls:
     def _post(self, event: Event) -> None:
         """What follows wakes the core."""
         self._background.post(event, wake=False)
+
+
+def _by_node(
+    held: Sequence[DirectSession], acknowledgements: Sequence[GatheredAcknowledgements]
+) -> dict[int, list[GatheredAcknowledgements]] | None:
+    """What each of them is to send; None if some belong to none of them."""
+    by_node: dict[int, list[GatheredAcknowledgements]] = {direct.node_id: [] for direct in held}
+    for gathered in acknowledgements:
+        if gathered.node_id not in by_node:
+            return None
+        by_node[gathered.node_id].append(gathered)
+    return by_node

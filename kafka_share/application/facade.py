@@ -319,7 +319,7 @@ class ConsumerFacade(ConsumerMetrics, abc.ABC, Generic[K, V]):
                     self._give_way()
                     left_ms = wait.deadline_at_ms - self._driver.now_ms()
                     if wait.direct:
-                        self._driver.mailbox.wait_on(wait.direct, max(0, left_ms))
+                        self._driver.mailbox.wait_on(wait.direct, max(0, left_ms), with_records=wait.with_records)
                     else:
                         self._driver.mailbox.wait(max(0, left_ms), with_records=wait.with_records)
                 except BaseException as error:  # noqa: BLE001 - the call ends by it

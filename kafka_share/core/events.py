@@ -239,24 +239,38 @@ class ClientInstanceIdWanted:
 class Tally:
     """What the application's thread has done with a session that was lent to it."""
 
+    requests: int = 0
+    request_bytes: int = 0
+    acknowledging: int = 0
+    """Requests that acknowledged something…"""
+    acknowledged: int = 0
+    """…and so many records."""
     fetches: int = 0
+    """Those that were answered."""
     latency_ms: int = 0
     """Of all fetches together."""
     highest_latency_ms: int = 0
-    acknowledged: int = 0
     records: int = 0
     record_bytes: int = 0
-    request_bytes: int = 0
+    commits: int = 0
+    """The same for ShareAcknowledge."""
+    commit_latency_ms: int = 0
+    highest_commit_latency_ms: int = 0
     response_bytes: int = 0
 
 
 @attrs.frozen
 class Flight:
-    """A ShareFetch that the application's thread has sent, and whose answer it has not dealt with."""
+    """A request that the application's thread has sent, and whose answer it has not dealt with."""
 
     acknowledgements: tuple[GatheredAcknowledgements, ...]
     sent_at_ms: int
     max_wait_ms: int
+    """Of a ShareFetch."""
+    is_fetch: bool = True
+    """False: a ShareAcknowledge…"""
+    retry_until_ms: int = 0
+    """…which is tried again until then after a passing error."""
 
 
 @attrs.frozen
@@ -332,8 +346,8 @@ class Send:
 
 @attrs.frozen
 class Lend:
-    """The application's thread may fetch from this node by itself, until `Recall` or `ends_at_ms`; for longer if it
-    tells of its progress (`SessionUsed`).
+    """The application's thread may fetch from this node and acknowledge by itself, until `Recall` or `ends_at_ms`; for
+    longer if it tells of its progress (`SessionUsed`).
 
     Until `SessionReturned` the core sends nothing on the node's data connection, which has no request in flight. Where
     that connection cannot be lent, the event follows at once.
@@ -367,14 +381,15 @@ class Recall:
 class Resume:
     """The data connection of a node serves the core again.
 
-    With a `send_id` a request of the application's thread is in flight, whose answer is to be brought as the answer to
-    that id, or `RequestFailed`.
+    With a `send_id` a request of the application's thread is in flight, a ShareFetch or a ShareAcknowledge, and its
+    answer is to be brought as the answer to that id, or `RequestFailed`.
     """
 
     node: Node
     send_id: int | None
     sent_at_ms: int = 0
     timeout_ms: int = 0
+    is_fetch: bool = True
 
 
 @attrs.frozen

@@ -46,6 +46,7 @@ Gate = _chosen.Gate
 DirectLine = _chosen.DirectLine
 wait_for_lines: Final = _chosen.wait_for_lines
 read_plain_fetch: Final = _chosen.read_plain_fetch
+read_plain_acknowledge: Final = _chosen.read_plain_acknowledge
 
 columns: Final = _chosen.columns
 listed: Final = _chosen.listed

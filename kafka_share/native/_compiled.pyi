@@ -182,3 +182,6 @@ def wait_for_lines(lines: list[DirectLine], bell_fd: int, timeout_ms: int) -> No
 def read_plain_fetch(
     frame: bytes, correlation_id: int, range_type: type[AcquiredRange]
 ) -> tuple[int, list[tuple[bytes, int, memoryview, list[AcquiredRange]]]] | None: ...
+def read_plain_acknowledge(
+    frame: bytes, correlation_id: int, version: int
+) -> tuple[int, list[tuple[bytes, int]]] | None: ...

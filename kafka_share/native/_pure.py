@@ -91,6 +91,10 @@ def read_plain_fetch(frame: bytes, correlation_id: int, range_type: Any) -> None
     """Everything goes through the general codec."""
 
 
+def read_plain_acknowledge(frame: bytes, correlation_id: int, version: int) -> None:
+    """The same."""
+
+
 def shut_all_gates() -> None:
     """There is none."""
 

@@ -278,3 +278,36 @@ def read_plain_fetch(bytes frame, int correlation_id, range_type):
     if answer.is_odd or answer.end - answer.at != 2 or answer.number(2) != 0x100:
         return None
     return lock_ms, found
+
+
+def read_plain_acknowledge(bytes frame, int correlation_id, int version):
+    """The answer to a ShareAcknowledge of this version (1 or 2) if all is well in it, as `read_plain_fetch` has it.
+
+    Returns the lock time in milliseconds, 0 before version 2, and the topic id and number of each partition.
+    """
+    cdef _Answer answer = _Answer.__new__(_Answer)
+    cdef size_t topics, partitions, start
+    answer.p, answer.end = <const uint8_t *>PyBytes_AS_STRING(frame), <size_t>PyBytes_GET_SIZE(frame)
+    if answer.number(4) != correlation_id:
+        return None
+    answer.nothing(8)  # tags of the header, throttle time, error, its text
+    lock_ms = answer.number(4) if version > 1 else 0
+    found = []
+    topics = answer.length()
+    while topics and not answer.is_odd:
+        topics -= 1
+        start = answer.at
+        answer.number(8)
+        answer.number(8)
+        topic_id = frame[start:answer.at]
+        partitions = answer.length()
+        while partitions and not answer.is_odd:
+            partitions -= 1
+            found.append((topic_id, answer.number(4)))
+            answer.nothing(3)  # error, its text
+            answer.number(8)  # leader and epoch, which mean something with an error only
+            answer.nothing(2)
+        answer.nothing(1)
+    if answer.is_odd or answer.end - answer.at != 2 or answer.number(2) != 0x100:
+        return None
+    return lock_ms, found

@@ -38,7 +38,6 @@ from kafka_share.network.handshake import Challenge
 from kafka_share.network.sasl import SaslClient, ask_token, shows_secret
 from kafka_share.network.tls import tls_error
 from kafka_share.network.wire import Close, Dialogue, Opened, Served, Write
-from kafka_share.protocol.direct_fetch import FetchTemplate
 from kafka_share.records import Node
 
 log: logging.Logger = logging.getLogger(__name__)
@@ -105,12 +104,9 @@ class Connection(asyncio.BufferedProtocol):
         lent = self._dialogue.lend()
         if lent is None:
             return None
-        version, correlation_id = lent
         transport.pause_reading()
         line = DirectLine(os.dup(transport.get_extra_info("socket").fileno()))
-        client_id = self._surroundings.settings.client_id
-        template = FetchTemplate(version, client_id, lend.group_id, lend.member_id, lend.limits)
-        self._direct = DirectSession(lend, line, template, correlation_id, self._now_ms)
+        self._direct = DirectSession(lend, line, lent, self._surroundings.settings.client_id, self._now_ms)
         return self._direct
 
     def recall(self) -> bool:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
-from uuid import UUID
 
 from kafka_share.core.events import (
     AcknowledgementOutcome,
@@ -32,9 +31,10 @@ from kafka_share.core.fetching.answers import clean_acquired
 from kafka_share.core.fetching.lending import LENT_MS, LONGEST_LOAN_MS
 from kafka_share.core.fetching.offsets import count_of
 from kafka_share.core.fetching.share_session import encode_runs
-from kafka_share.native import read_plain_fetch
+from kafka_share.native import read_plain_acknowledge, read_plain_fetch
 from kafka_share.network.framing import LENGTH_BYTES
-from kafka_share.protocol.direct_fetch import FetchTemplate
+from kafka_share.network.wire import Lent
+from kafka_share.protocol.direct_fetch import Acknowledged, AcknowledgeTemplate, FetchTemplate
 from kafka_share.protocol.share_values import MAX_EPOCH, AcquiredRange
 
 log: logging.Logger = logging.getLogger(__name__)
@@ -68,15 +68,17 @@ class Line(Protocol):
 
 
 class DirectSession:
-    """See the module's docstring. `correlation_id`: of the latest request on this connection."""
+    """See the module's docstring."""
 
-    def __init__(
-        self, lend: Lend, line: Line, template: FetchTemplate, correlation_id: int, now_ms: Callable[[], int]
-    ) -> None:
+    def __init__(self, lend: Lend, line: Line, lent: Lent, client_id: str, now_ms: Callable[[], int]) -> None:
         self.line: Line = line
-        self.correlation_id: int = correlation_id
+        self.correlation_id: int = lent.correlation_id
+        """Of the latest request on this connection."""
         self._lend = lend
-        self._template = template
+        self._lent = lent
+        whose = client_id, lend.group_id, lend.member_id
+        self._fetches = FetchTemplate(lent.fetch_version, *whose, lend.limits)
+        self._commits = AcknowledgeTemplate(lent.acknowledge_version, *whose)
         self._now_ms = now_ms
         self._owner: dict[None, object] = {}
         self._is_recalled = False
@@ -159,57 +161,116 @@ class DirectSession:
         """Each answer that was dealt with took it on by one; the line counts them."""
         return (self._lend.epoch - 1 + self.line.answered) % MAX_EPOCH + 1
 
-    # ---- one fetch
+    # ---- one request
 
     def fetch(self, acknowledgements: Sequence[GatheredAcknowledgements]) -> bool:
-        """Send it; False if it is not plain, and nothing was sent."""
+        """Send a fetch that carries these; False if that is not plain, and nothing was sent."""
         if self._lend.acknowledgements and not self._has_sent:
             acknowledgements = (*self._lend.acknowledgements, *acknowledgements)
-        pieces: list[tuple[UUID, int, Sequence[tuple[int, int, Sequence[int]]]]] = []
+        pieces = self._pieces(acknowledgements)
+        if pieces is None:
+            return False
+        frame = self._fetches.frame(self._next_correlation_id, self._epoch(), pieces)
+        return self._send(frame, Flight(tuple(acknowledgements), self._now_ms(), self._lend.limits[0]))
+
+    def acknowledge(self, acknowledgements: Sequence[GatheredAcknowledgements], retry_until_ms: int) -> bool:
+        """Send these by themselves. The core may try them again until then if the answer is not plain."""
+        if self.line.awaits or (self._lend.acknowledgements and not self._has_sent):
+            return False
+        pieces = self._pieces(acknowledgements)
+        if pieces is None:
+            return False
+        frame = self._commits.frame(self._next_correlation_id, self._epoch(), pieces)
+        flight = Flight(tuple(acknowledgements), self._now_ms(), 0, is_fetch=False, retry_until_ms=retry_until_ms)
+        return self._send(frame, flight)
+
+    def _pieces(self, acknowledgements: Sequence[GatheredAcknowledgements]) -> Acknowledged | None:
+        """What is to be encoded; None if there is more to do with one of these than to send it."""
+        pieces: list[Any] = []
         for gathered in acknowledgements:
             is_here = gathered.session_id == self._lend.session_id and gathered.node_id == self._lend.node.id
             if not is_here or gathered.is_late or gathered.is_own:
-                return False
+                return None
             for run in gathered.runs:
                 if run.type not in PLAIN_TYPES:
-                    return False
+                    return None
             topic_id, _, partition = gathered.partition
             pieces.append((topic_id, partition, encode_runs(list(gathered.runs))))
         if len(pieces) > 1 and len({piece[:2] for piece in pieces}) < len(pieces):
-            return False
-        correlation_id = (self.correlation_id + 1) & 0x7FFFFFFF
-        frame = self._template.frame(correlation_id, self._epoch(), pieces)
+            return None
+        return pieces
+
+    @property
+    def _next_correlation_id(self) -> int:
+        return (self.correlation_id + 1) & 0x7FFFFFFF
+
+    def _send(self, frame: bytes | None, flight: Flight) -> bool:
         if frame is None:
             return False
         self._taken = []
-        self.correlation_id = correlation_id
+        self.correlation_id = self._next_correlation_id
         if log.isEnabledFor(logging.DEBUG):
-            log.debug("sent api=ShareFetch by the thread that polls node=%d bytes=%d", self._lend.node.id, len(frame))
-        self.line.send(frame, Flight(tuple(acknowledgements), self._now_ms(), self._lend.limits[0]))
-        self._tally.request_bytes += len(frame)
+            name = "ShareFetch" if flight.is_fetch else "ShareAcknowledge"
+            node_id = self._lend.node.id
+            log.debug("sent api=%s by the application's thread node=%d bytes=%d", name, node_id, len(frame))
+        self.line.send(frame, flight)
+        tally = self._tally
+        tally.requests += 1
+        tally.request_bytes += len(frame)
+        if flight.acknowledgements:
+            tally.acknowledging += 1
+            for g in flight.acknowledgements:
+                tally.acknowledged += count_of(g.runs)
         return True
+
+    @property
+    def is_committing(self) -> bool:
+        """Whether what `acknowledge` has sent awaits its answer, or has one that is not dealt with."""
+        flight: Flight | None = self.line.request
+        return flight is not None and not flight.is_fetch
 
     def read(self) -> bool:
         """Read the answer, which is there; False if it is not plain."""
-        answer = (
-            None if self.line.answer is None else read_plain_fetch(self.line.answer, self.correlation_id, AcquiredRange)
-        )
+        flight, answer = self.line.request, self.line.answer
         if answer is None:
             return False
-        lock_ms, parts = answer
+        self._taken = self._read_fetch(flight, answer) if flight.is_fetch else self._read_acknowledge(flight, answer)
+        return bool(self._taken)
+
+    def _read_acknowledge(self, flight: Flight, answer: bytes) -> list[ReportOutcomes | Deliver]:
+        """What it means, in the order of the answer; nothing if it is not plain."""
+        read = read_plain_acknowledge(answer, self.correlation_id, self._lent.acknowledge_version)
+        open_ = {(g.partition.topic_id.bytes, g.partition.partition): g for g in flight.acknowledgements}
+        if read is None or len(read[1]) != len(open_):
+            return []
+        lock_ms, named = read
+        new_lock = (lock_ms, flight.sent_at_ms) if lock_ms > 0 else (None, None)
+        outcomes: list[AcknowledgementOutcome] = []
+        for place in named:
+            g = open_.pop(place, None)
+            if g is None:
+                return []
+            ended = (EndedAcknowledgements(g.number, g.runs),)
+            outcomes.append(AcknowledgementOutcome(g.partition, ended, None, *new_lock))
+        return [ReportOutcomes(tuple(outcomes))]
+
+    def _read_fetch(self, flight: Flight, answer: bytes) -> list[ReportOutcomes | Deliver]:
+        """What it means: outcomes, and last what was delivered; nothing if it is not plain."""
+        read = read_plain_fetch(answer, self.correlation_id, AcquiredRange)
+        if read is None:
+            return []
+        lock_ms, parts = read
         fetched, named = self._fetched(parts)
-        flight: Flight = self.line.request
         outcomes: list[AcknowledgementOutcome] = []
         for g in flight.acknowledgements:
             if g.partition[1:] not in named:
-                return False
+                return []
             outcomes.append(AcknowledgementOutcome(g.partition, (EndedAcknowledgements(g.number, g.runs),), None))
         if not fetched:
-            return False
+            return []
         taken: list[ReportOutcomes | Deliver] = [ReportOutcomes(tuple(outcomes))] if outcomes else []
         taken.append(Deliver(FetchedBatch(0, fetched, flight.sent_at_ms, lock_ms)))
-        self._taken = taken
-        return True
+        return taken
 
     def _fetched(self, parts: Sequence[Any]) -> tuple[tuple[FetchedPartition, ...], set[tuple[Any, ...]]]:
         """What was acquired, and what is named at all, by topic and number; nothing, if that is not plain."""
@@ -238,21 +299,23 @@ class DirectSession:
     def done(self) -> None:
         """The application has taken all of it. One step of the line says so, and nothing is in between."""
         flight: Flight = self.line.request
-        answer, batch = self.line.answer, self._taken[-1]
+        answer, latest = self.line.answer, self._taken[-1]
         assert answer is not None
-        assert isinstance(batch, Deliver)
         self.line.done()
         if log.isEnabledFor(logging.DEBUG):
-            log.debug("received by the thread that polls node=%d bytes=%d", self._lend.node.id, len(answer))
+            log.debug("received by the application's thread node=%d bytes=%d", self._lend.node.id, len(answer))
         tally, now_ms = self._tally, self._now_ms()
         took_ms = now_ms - flight.sent_at_ms
+        tally.response_bytes += len(answer) + LENGTH_BYTES
+        if not isinstance(latest, Deliver):
+            tally.commits += 1
+            tally.commit_latency_ms += took_ms
+            tally.highest_commit_latency_ms = max(tally.highest_commit_latency_ms, took_ms)
+            return
         tally.fetches += 1
         tally.latency_ms += took_ms
         tally.highest_latency_ms = max(tally.highest_latency_ms, took_ms)
-        tally.response_bytes += len(answer) + LENGTH_BYTES
-        for g in flight.acknowledgements:
-            tally.acknowledged += count_of(g.runs)
-        for p in batch.batch.partitions:
+        for p in latest.batch.partitions:
             tally.records += count_of(p.acquired)
             tally.record_bytes += len(p.records)
         self._fetched_at_ms = now_ms

@@ -124,17 +124,17 @@ class Mailbox:
             left = ends_at - time.monotonic()
         self.end_wait(with_records=with_records)
 
-    def wait_on(self, lent: Sequence[DirectSession], timeout_ms: int) -> None:
-        """Wait for an answer on the connections that were lent, too; news of any kind end it."""
+    def wait_on(self, lent: Sequence[DirectSession], timeout_ms: int, *, with_records: bool) -> None:
+        """Wait for an answer on the connections that were lent, too; it may end early, with nothing."""
         self._origin.demand()
         if self._ear is None:
             self._ear = DirectWait()
-        self._ear.wait([direct.line for direct in lent], timeout_ms, lambda: self.has_direct_news(lent))
-        self.end_wait(with_records=True)
+        self._ear.wait([direct.line for direct in lent], timeout_ms, lambda: self.has_direct_news(lent, with_records))
+        self.end_wait(with_records=with_records)
 
-    def has_direct_news(self, lent: Sequence[DirectSession]) -> bool:
+    def has_direct_news(self, lent: Sequence[DirectSession], with_records: bool) -> bool:
         """Whether a wait for an answer on these would end at once, not knowing of the answers."""
-        return self.has_news(with_records=True) or any(map(_is_recalled, lent))
+        return self.has_news(with_records=with_records) or any(map(_is_recalled, lent))
 
     def close(self) -> None:
         """Nobody waits any more."""

@@ -25,10 +25,18 @@ import attrs
 from kafka_share.config import ClientConfig
 from kafka_share.core.events import Channel, ConnectionLost, RequestFailed, ResponseReceived, Resume, Send
 from kafka_share.core.metrics.measurements import Measurements
-from kafka_share.errors import AuthenticationError, BrokerUnreachableError, KafkaShareError, RemoteProtocolError
+from kafka_share.errors import (
+    AuthenticationError,
+    BrokerUnreachableError,
+    KafkaShareError,
+    RemoteProtocolError,
+    UnsupportedVersionError,
+)
 from kafka_share.network.framing import LENGTH_BYTES
 from kafka_share.network.handshake import Challenge, Exchange, Steps, Token, agree_on_versions, authenticate
 from kafka_share.protocol import messages
+from kafka_share.protocol.api_message import ApiMessage
+from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
 from kafka_share.protocol.versions import VersionRanges, choose_version
 from kafka_share.records import Node
@@ -86,6 +94,15 @@ class Close:
 
 WireOutput: TypeAlias = Write | Challenge | Opened | Served | Close | ResponseReceived | RequestFailed | ConnectionLost
 """Of these the last three are events for the core."""
+
+
+@attrs.frozen
+class Lent:
+    """What somebody else has to know to go on with a connection: versions, and the latest correlation id."""
+
+    fetch_version: int
+    acknowledge_version: int
+    correlation_id: int
 
 
 @attrs.define
@@ -223,16 +240,19 @@ class Dialogue:
 
     # ---- a connection that is lent
 
-    def lend(self) -> tuple[int, int] | None:
-        """Somebody else sends ShareFetch from now on, until `resume`. Until then nothing is sent and nothing closed.
-
-        Returns the version it is sent in, and the latest correlation id; None: it cannot be lent now.
+    def lend(self) -> Lent | None:
+        """Somebody else sends ShareFetch and ShareAcknowledge from now on, until `resume`. Until then nothing is sent
+        and nothing closed. None: it cannot be lent now.
         """
-        version = self._chosen.get((ShareFetchRequest, 0))
-        if version is None or self._phase is not Phase.OPEN or not self._is_idle or self._is_paused:
+        fetch_version = self._chosen.get((ShareFetchRequest, 0))
+        if fetch_version is None or self._phase is not Phase.OPEN or not self._is_idle or self._is_paused:
+            return None
+        try:
+            acknowledge_version = self._version_of(ShareAcknowledgeRequest)
+        except UnsupportedVersionError:
             return None
         self._is_lent = True
-        return version, self._correlation_id
+        return Lent(fetch_version, acknowledge_version, self._correlation_id)
 
     def take_back(self, correlation_id: int, resume: Resume, now_ms: int) -> None:
         """Others have sent requests up to this one, of which the last may await its answer."""
@@ -241,9 +261,9 @@ class Dialogue:
         self._active_at_ms = self.look_at_ms = now_ms
         if resume.send_id is None:
             return
-        version = self._chosen[ShareFetchRequest, 0]
+        kind: type[ApiMessage] = ShareFetchRequest if resume.is_fetch else ShareAcknowledgeRequest
+        version, key, name = self._version_of(kind), kind.API_KEY, kind.__name__
         deadline_at_ms = self._deadline(resume.sent_at_ms + resume.timeout_ms)
-        key, name = ShareFetchRequest.API_KEY, ShareFetchRequest.__name__
         self._in_flight.append(
             _SentRequest(correlation_id, key, name, version, resume.sent_at_ms, deadline_at_ms, resume.send_id)
         )
@@ -362,19 +382,19 @@ class Dialogue:
     def _send(self, send: Send, deadline_at_ms: int, now_ms: int) -> None:
         self._measurements.unsent_count -= 1
         try:
-            version = self._version_of(send)
+            version = self._version_of(type(send.request), send.min_version)
             self._write(send.request, version, deadline_at_ms, send.send_id, now_ms)
         except KafkaShareError as error:
             self._fail(send.send_id, error)
             return
         self._measurements.unsent_waits.record(now_ms - deadline_at_ms + send.timeout_ms, now_ms)
 
-    def _version_of(self, send: Send) -> int:
+    def _version_of(self, kind: type[ApiMessage], min_version: int = 0) -> int:
         """Raises `UnsupportedVersionError`."""
-        key = type(send.request), send.min_version
+        key = kind, min_version
         version = self._chosen.get(key)
         if version is None:
-            version = self._chosen[key] = choose_version(send.request, self._versions, send.min_version)
+            version = self._chosen[key] = choose_version(kind, self._versions, min_version)
         return version
 
     def _write(self, request: Any, version: int, deadline_at_ms: int, send_id: int | None, now_ms: int) -> None:

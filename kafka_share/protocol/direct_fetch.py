@@ -1,4 +1,4 @@
-"""The ShareFetch requests that the application's thread sends by itself, from a template of what does not change.
+"""The requests that the application's thread sends by itself, each from a template of what does not change in it.
 
 Made by `network.direct`; the bytes are those of the general codec.
 """
@@ -18,7 +18,8 @@ _HEAD: Final = struct.Struct(">ihhi").pack
 _NUMBER: Final = struct.Struct(">i").pack
 _BATCH: Final = struct.Struct(">qqb").pack
 _ONE_TYPE: Final = struct.Struct(">qqbbb").pack
-_API_KEY: Final = 78
+_SHARE_FETCH: Final = 78
+_SHARE_ACKNOWLEDGE: Final = 79
 _HEAD_BYTES: Final = 8
 """Key, version and correlation id."""
 _MOST: Final = 126
@@ -26,11 +27,13 @@ _MOST: Final = 126
 
 Batch = tuple[int, int, Sequence[int]]
 """First and last offset, and the types: one for all, or one each."""
+Acknowledged = Sequence[tuple[UUID, int, Sequence[Batch]]]
+"""What a request acknowledges; each partition, by topic id and number, is named once."""
 
 
 @attrs.frozen
 class FetchTemplate:
-    """`limits`: longest wait (ms), least and most bytes, most records."""
+    """ShareFetch. `limits`: longest wait (ms), least and most bytes, most records."""
 
     version: int
     client_id: str
@@ -41,43 +44,77 @@ class FetchTemplate:
     _after: bytes = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        client = self.client_id.encode()
-        before = struct.pack(">h", len(client)) + client + b"\0" + _text(self.group_id) + _text(self.member_id)
         after = struct.pack(">iiiii", *self.limits, self.limits[-1])
-        object.__setattr__(self, "_before", before)
+        object.__setattr__(self, "_before", _before(self.client_id, self.group_id, self.member_id))
         object.__setattr__(self, "_after", after if self.version == 1 else after + b"\0\0")
 
-    def frame(
-        self, correlation_id: int, epoch: int, acknowledgements: Sequence[tuple[UUID, int, Sequence[Batch]]]
-    ) -> bytes | None:
-        """The whole frame; each partition is named once. None: too much for a short message."""
+    def frame(self, correlation_id: int, epoch: int, acknowledged: Acknowledged) -> bytes | None:
+        """The whole frame. None: too much for a short message."""
         parts = [self._before, _NUMBER(epoch), self._after]
-        by_topic: dict[bytes, list[tuple[int, Sequence[Batch]]]] = {}
-        for topic_id, partition, batches in acknowledgements:
-            by_topic.setdefault(topic_id.bytes, []).append((partition, batches))
-        if len(by_topic) > _MOST:
+        if not _put(acknowledged, parts):
             return None
-        parts.append(bytes((len(by_topic) + 1,)))
-        for topic, partitions in by_topic.items():
-            if len(partitions) > _MOST:
-                return None
-            parts += topic, bytes((len(partitions) + 1,))
-            for partition, batches in partitions:
-                if len(batches) > _MOST:
-                    return None
-                parts += _NUMBER(partition), bytes((len(batches) + 1,))
-                for first, last, types in batches:
-                    if len(types) == 1:
-                        parts.append(_ONE_TYPE(first, last, 2, types[0], 0))
-                    elif len(types) <= _MOST:
-                        parts += _BATCH(first, last, len(types) + 1), bytes(types), b"\0"
-                    else:
-                        return None
-                parts.append(b"\0")
-            parts.append(b"\0")
         parts.append(b"\x01\0")
         body = b"".join(parts)
-        return _HEAD(len(body) + _HEAD_BYTES, _API_KEY, self.version, correlation_id) + body
+        return _HEAD(len(body) + _HEAD_BYTES, _SHARE_FETCH, self.version, correlation_id) + body
+
+
+@attrs.frozen
+class AcknowledgeTemplate:
+    """ShareAcknowledge."""
+
+    version: int
+    client_id: str
+    group_id: str
+    member_id: str
+    _before: bytes = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "_before", _before(self.client_id, self.group_id, self.member_id))
+
+    def frame(self, correlation_id: int, epoch: int, acknowledged: Acknowledged) -> bytes | None:
+        """The whole frame. None: too much for a short message."""
+        parts = [self._before, _NUMBER(epoch)]
+        if self.version > 1:
+            parts.append(b"\0")  # renews nothing
+        if not _put(acknowledged, parts):
+            return None
+        parts.append(b"\0")
+        body = b"".join(parts)
+        return _HEAD(len(body) + _HEAD_BYTES, _SHARE_ACKNOWLEDGE, self.version, correlation_id) + body
+
+
+def _before(client_id: str, group_id: str, member_id: str) -> bytes:
+    """What stands between the correlation id and the epoch."""
+    client = client_id.encode()
+    return struct.pack(">h", len(client)) + client + b"\0" + _text(group_id) + _text(member_id)
+
+
+def _put(acknowledged: Acknowledged, parts: list[bytes]) -> bool:
+    """Encode the topics of a request; False: too much for a short message."""
+    by_topic: dict[bytes, list[tuple[int, Sequence[Batch]]]] = {}
+    for topic_id, partition, batches in acknowledged:
+        by_topic.setdefault(topic_id.bytes, []).append((partition, batches))
+    if len(by_topic) > _MOST:
+        return False
+    parts.append(bytes((len(by_topic) + 1,)))
+    for topic, partitions in by_topic.items():
+        if len(partitions) > _MOST:
+            return False
+        parts += topic, bytes((len(partitions) + 1,))
+        for partition, batches in partitions:
+            if len(batches) > _MOST:
+                return False
+            parts += _NUMBER(partition), bytes((len(batches) + 1,))
+            for first, last, types in batches:
+                if len(types) == 1:
+                    parts.append(_ONE_TYPE(first, last, 2, types[0], 0))
+                elif len(types) <= _MOST:
+                    parts += _BATCH(first, last, len(types) + 1), bytes(types), b"\0"
+                else:
+                    return False
+            parts.append(b"\0")
+        parts.append(b"\0")
+    return True
 
 
 def _text(value: str) -> bytes:

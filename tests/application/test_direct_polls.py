@@ -1,4 +1,4 @@
-"""A poll that fetches by itself: when it gives the session back, and whether the core is woken for it."""
+"""Polls and commits that send by themselves: when they give sessions back, and whether the core is woken for it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ import pytest
 from simulation.line import SimulatedLine
 
 from kafka_share.application.direct import DirectPolls, Wait
-from kafka_share.core.events import Deliver, GatheredAcknowledgements, Lend, SessionReturned
+from kafka_share.core.events import Deliver, GatheredAcknowledgements, Lend, ReportOutcomes, SessionReturned
 from kafka_share.core.fetching.offsets import AcknowledgementRun
 from kafka_share.errors import WakeupError
 from kafka_share.locks import LockGeneration
 from kafka_share.native import IS_COMPILED
 from kafka_share.network.direct import DirectSession
-from kafka_share.protocol.direct_fetch import FetchTemplate
+from kafka_share.network.wire import Lent
 from kafka_share.protocol.messages import encode_response
+from kafka_share.protocol.share_acknowledge import ShareAcknowledgeResponse
 from kafka_share.protocol.share_fetch import ShareFetchResponse
 from kafka_share.records import Node, TopicIdPartition
 
 _Topic = ShareFetchResponse.ShareFetchableTopicResponse
+_Acknowledged = ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse
 
 compiled = pytest.mark.skipif(not IS_COMPILED, reason="answers are read directly by the compiled module only")
 
@@ -55,6 +57,10 @@ class Surroundings:
         """The nodes that a fetch was sent to."""
         self.taken: list[int] = []
         """The nodes whose records the application has got."""
+        self.ended: list[int] = []
+        """The numbers of the acknowledgements that have had their outcome."""
+        self.looks: list[BaseException] = []
+        """What the application meets when it looks around a wait."""
         self.direct: dict[int, DirectSession] = Shared()
         for node_id in range(1, nodes + 1):
             self._lend(node_id)
@@ -68,11 +74,13 @@ class Surroundings:
         places = ((WHERE, LockGeneration()),)
         lend = Lend(node_id, Node(node_id, "h", 9092), 7, 3, places, self.topics, 100, "g", "m", LIMITS)
         line = SimulatedLine(lambda *_: self.asked.append(node_id), lambda: None)
-        self.direct[node_id] = DirectSession(lend, line, FetchTemplate(2, "c", "g", "m", LIMITS), 0, lambda: 0)
+        self.direct[node_id] = DirectSession(lend, line, Lent(2, 2, 0), "c", lambda: 0)
 
     def take(self, output: Any) -> None:
         if isinstance(output, Deliver):
             self.taken += [fetched.node_id for fetched in output.batch.partitions]
+        elif isinstance(output, ReportOutcomes):
+            self.ended += [ended.number for outcome in output.outcomes for ended in outcome.ended]
 
     def gather(self) -> list[GatheredAcknowledgements]:
         return self.made
@@ -98,6 +106,27 @@ class Surroundings:
             assert isinstance(direct.line, SimulatedLine)
             direct.line.received(encode_response(direct.correlation_id, response, 2))
 
+    def answer_commit(self, *node_ids: int, error_code: int = 0) -> None:
+        data = _Acknowledged.PartitionData
+        of_one = data(error_code=error_code, current_leader=data.LeaderIdAndEpoch())
+        response = ShareAcknowledgeResponse(responses=[_Acknowledged(topic_id=WHERE.topic_id, partitions=[of_one])])
+        for node_id in node_ids:
+            direct = self.direct[node_id]
+            assert isinstance(direct.line, SimulatedLine)
+            direct.line.received(encode_response(direct.correlation_id, response, 2))
+
+    def committing(self, *acknowledged: int) -> Any:
+        """A commit that has sent what was acknowledged of these nodes, and waits."""
+        held = self.polls.acknowledge([said(node_id) for node_id in acknowledged], 5_000)
+        assert held
+        wait = self.polls.outcomes(held, 1_000, self.look)
+        assert next(wait) == Wait(1_000, direct=[direct for direct in held if direct.node_id in acknowledged])
+        return wait
+
+    def look(self) -> None:
+        if self.looks:
+            raise self.looks.pop()
+
     def post(self, event: Any, *, wake: bool = True) -> None:
         self.events.append((event, wake))
 
@@ -111,7 +140,7 @@ class Surroundings:
 
 
 def said(node_id: int) -> GatheredAcknowledgements:
-    return GatheredAcknowledgements(WHERE, node_id, 7, (AcknowledgementRun(0, 9, 1),), number=1)
+    return GatheredAcknowledgements(WHERE, node_id, 7, (AcknowledgementRun(0, 9, 1),), number=node_id)
 
 
 def ended(wait: Any) -> bool:
@@ -227,6 +256,102 @@ def test_all_go_back_when_one_was_recalled() -> None:
     assert not around.polls.fetch([])
     assert [event.lend_id for event, _ in around.events] == [1, 2]
     assert not around.direct
+
+
+# ---- commits
+
+
+@compiled
+def test_a_commit_takes_the_outcomes_of_all_nodes_and_leaves_the_sessions_lent() -> None:
+    around = Surroundings(nodes=3)
+    wait = around.committing(1, 3)
+    assert around.asked == [1, 3]
+    around.answer_commit(3)
+    assert next(wait) == Wait(1_000, direct=[around.direct[1]])
+    around.answer_commit(1)
+    assert ended(wait)
+    assert around.ended == [3, 1]
+    assert not around.events
+    around.waiting(1)
+    assert around.asked == [1, 3, 1, 2, 3]
+
+
+@compiled
+def test_a_commit_leaves_a_fetch_of_another_node_in_flight() -> None:
+    around = Surroundings(nodes=2)
+    wait = around.waiting()
+    around.answer(1)
+    assert ended(wait)
+    wait = around.committing(1)
+    around.answer_commit(1)
+    assert ended(wait)
+    assert around.direct[2].line.awaits
+    wait = around.waiting()
+    around.answer(2)
+    assert ended(wait)
+    assert around.taken == [1, 2]
+
+
+@compiled
+@pytest.mark.parametrize("has_answer", [False, True], ids=["late", "an error"])
+def test_the_sessions_go_back_when_not_all_is_plain_and_the_core_goes_on_with_what_is_open(*, has_answer: bool) -> None:
+    """The commit asks the core right after that, which wakes it."""
+    around = Surroundings(nodes=2)
+    wait = around.committing(1, 2)
+    around.answer_commit(1)
+    next(wait)
+    if has_answer:
+        around.answer_commit(2, error_code=6)
+    assert not ended(wait)
+    assert around.ended == [1]
+    (first, second), woken = zip(*around.events, strict=True)
+    assert woken == (False, False)
+    assert first.flight is None
+    assert (second.flight.is_fetch, second.flight.retry_until_ms) == (False, 5_000)
+    assert second.flight.acknowledgements == (said(2),)
+    assert not around.direct
+
+
+@pytest.mark.parametrize("node_ids", [(2, 3), (1, 2)], ids=["another node", "a node that was asked before"])
+def test_a_commit_sends_nothing_when_the_core_has_to(node_ids: tuple[int, ...]) -> None:
+    around = Surroundings(nodes=2)
+    wait = around.waiting()
+    around.mail = True
+    assert ended(wait)
+    around.asked.clear()
+    assert not around.polls.acknowledge([said(node_id) for node_id in node_ids], 5_000)
+    assert not around.asked
+    assert len(around.events) == 2
+    assert not around.direct
+
+
+def test_what_a_commit_has_sent_before_it_met_something_else_is_known_as_in_flight() -> None:
+    """The core is asked with all of them, and takes each once."""
+    around = Surroundings(nodes=2)
+    unknown = GatheredAcknowledgements(WHERE, 2, 6, (AcknowledgementRun(0, 9, 1),), number=2)
+    assert not around.polls.acknowledge([said(1), unknown], 5_000)
+    assert around.asked == [1]
+    assert [event.flight and event.flight.acknowledgements for event, _ in around.events] == [(said(1),), None]
+
+
+def test_the_core_is_woken_when_a_commit_ends_by_an_error() -> None:
+    around = Surroundings()
+    wait = around.committing(1)
+    around.looks = [WakeupError("wakeup() was called")]
+    with pytest.raises(WakeupError):
+        next(wait)
+    ((event, is_woken),) = around.events
+    assert event.flight is not None
+    assert is_woken
+
+
+def test_a_wakeup_before_the_commit_ends_it_before_it_waits() -> None:
+    around = Surroundings()
+    held = around.polls.acknowledge([said(1)], 5_000)
+    around.looks = [WakeupError("wakeup() was called")]
+    with pytest.raises(WakeupError):
+        next(around.polls.outcomes(held, 1_000, around.look))
+    assert [event.flight and event.flight.acknowledgements for event, _ in around.events] == [(said(1),)]
 
 
 # ---- send_ahead

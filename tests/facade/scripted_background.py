@@ -45,9 +45,10 @@ from kafka_share.locks import LockGeneration
 from kafka_share.network.direct import DirectSession
 from kafka_share.network.futures import DoneCallbacks
 from kafka_share.network.mailbox import Mailbox
-from kafka_share.protocol.direct_fetch import FetchTemplate
+from kafka_share.network.wire import Lent
 from kafka_share.protocol.messages import encode_response
 from kafka_share.protocol.record_batches import encode_batch
+from kafka_share.protocol.share_acknowledge import ShareAcknowledgeResponse
 from kafka_share.protocol.share_fetch import ShareFetchResponse
 from kafka_share.protocol.share_values import AcquiredRange
 from kafka_share.records import AcknowledgeType, Node, TopicIdPartition
@@ -94,7 +95,9 @@ class ScriptedBackground:
         self.measurements = Measurements()
         self.mailbox = ScriptedMailbox(notify, self.measurements, self.now_ms)
         self.lends = False
-        """Whether polls fetch by themselves as soon as they have got records."""
+        """Whether polls fetch by themselves as soon as they have got records, and commits send by themselves."""
+        self.answers_commits = True
+        """Whether those get their answer, before the session comes back."""
         self._flown: int | None = None
         """The batch that is in the answer to the fetch in flight."""
         self._lend_id = 0
@@ -251,20 +254,23 @@ class ScriptedBackground:
         limits = (500, 1, 1_000_000, 500)
         lend = Lend(self._lend_id, NODE, 1, 1, partitions, self._topics, 1 << 62, "g", "m", limits)
         line = SimulatedLine(lambda _, flight: self._fly(line, flight), lambda: None)
-        template = FetchTemplate(2, "c", "g", "m", limits)
-        session = DirectSession(lend, line, template, 0, self.now_ms)
+        session = DirectSession(lend, line, Lent(2, 2, 0), "c", self.now_ms)
         self.mailbox.direct = {self._lend_id: session}
 
     def _fly(self, line: SimulatedLine, flight: Any) -> None:
-        """The broker gets a fetch, and answers at once if it has something."""
+        """The broker gets a request, and answers at once; a fetch, if it has something."""
         tracing = sys.gettrace()
         sys.settrace(None)
         try:
+            correlation_id = self.mailbox.direct[self._lend_id].correlation_id
             self._apply(flight.acknowledgements)
             self._flown = None
-            if self._waiting:
+            if not flight.is_fetch:
+                if self.answers_commits:
+                    line.received(_committed(flight.acknowledgements, correlation_id))
+            elif self._waiting:
                 self._flown = self._waiting.popleft()
-                line.received(_answer(self._flown, self.mailbox.direct[self._lend_id].correlation_id))
+                line.received(_answer(self._flown, correlation_id))
                 places = {(p.partition, self._flown + i) for p in PARTITIONS for i in range(BATCH)}
                 self.ledger.locked.update(places)
         finally:
@@ -272,9 +278,9 @@ class ScriptedBackground:
 
 
 class ScriptedMailbox(Mailbox):
-    def wait_on(self, lent: Sequence[DirectSession], timeout_ms: int) -> None:
+    def wait_on(self, lent: Sequence[DirectSession], timeout_ms: int, *, with_records: bool) -> None:
         """Whatever comes is there."""
-        self.end_wait(with_records=True)
+        self.end_wait(with_records=with_records)
 
 
 def _answer(base: int, correlation_id: int) -> bytes:
@@ -290,6 +296,19 @@ def _answer(base: int, correlation_id: int) -> bytes:
         for where in PARTITIONS
     ]
     response = ShareFetchResponse(
+        acquisition_lock_timeout_ms=LOCK_MS, responses=[topic(topic_id=PARTITIONS[0].topic_id, partitions=partitions)]
+    )
+    return encode_response(correlation_id, response, 2)
+
+
+def _committed(acknowledgements: Iterable[GatheredAcknowledgements], correlation_id: int) -> bytes:
+    topic = ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse
+    data = topic.PartitionData
+    partitions = [
+        data(partition_index=one.partition.partition, current_leader=data.LeaderIdAndEpoch())
+        for one in acknowledgements
+    ]
+    response = ShareAcknowledgeResponse(
         acquisition_lock_timeout_ms=LOCK_MS, responses=[topic(topic_id=PARTITIONS[0].topic_id, partitions=partitions)]
     )
     return encode_response(correlation_id, response, 2)

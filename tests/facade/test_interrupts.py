@@ -29,7 +29,9 @@ LONG_MS = 60_000
 AHEAD = ", ahead"
 """Of a mode: polls send the fetch for the next one."""
 DIRECTLY = ", directly"
-"""Of a mode: polls fetch by themselves as soon as they have got records."""
+"""Of a mode: polls fetch by themselves as soon as they have got records, and commits send by themselves."""
+UNANSWERED = ", unanswered"
+"""Of such a mode: commits give the session back, because nothing comes."""
 NEVER = sys.maxsize
 MAX_POLLS = 20
 ALIKE_EACH = 8
@@ -50,6 +52,7 @@ class Application:
 
     def __init__(self, mode: str) -> None:
         sends_ahead, mode = mode.endswith(AHEAD), mode.removesuffix(AHEAD)
+        answers_commits, mode = not mode.endswith(UNANSWERED), mode.removesuffix(UNANSWERED)
         fetches_directly = mode.endswith(DIRECTLY)
         self.interrupt_deserializer_at = NEVER
         self.reported: set[tuple[Place, bool]] = set()
@@ -70,6 +73,7 @@ class Application:
         assert isinstance(background, ScriptedBackground)
         self.background = background
         background.lends = fetches_directly
+        background.answers_commits = answers_commits
         self.ledger = background.ledger
         self.consumer.set_acknowledgement_commit_callback(self._report)
         background.produce(2)
@@ -183,6 +187,7 @@ CASES = [
     for call in CALLS
     if call != "acknowledge" or not mode.startswith("implicit")
 ]
+CASES.append(("explicit, directly, unanswered", "commit_sync"))
 
 
 @functools.cache

@@ -10,9 +10,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from native.implementations import implementation
 
-from kafka_share.protocol.messages import encode_response
+from kafka_share.protocol.messages import decode_response, encode_response
+from kafka_share.protocol.share_acknowledge import ShareAcknowledgeResponse
 from kafka_share.protocol.share_fetch import ShareFetchResponse
 from kafka_share.protocol.share_values import AcquiredRange
 
@@ -244,3 +247,79 @@ def test_no_changed_byte_brings_down_the_reader(compiled: Any) -> None:
             changed[chance.randrange(len(changed))] = chance.randrange(256)
         found = compiled.read_plain_fetch(bytes(changed), 77, AcquiredRange)
         assert found is None or sum(len(part[2]) for part in found[1]) <= len(changed)
+
+
+# ---- what it reads of an answer to ShareAcknowledge
+
+_Acknowledged = ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse
+_Of = _Acknowledged.PartitionData
+_Leader = _Of.LeaderIdAndEpoch
+_Endpoint = ShareAcknowledgeResponse.NodeEndpoint
+
+MOSTLY_NONE = st.one_of(st.none(), st.none(), st.none(), st.text(max_size=3))
+MOSTLY_0 = st.sampled_from((0,) * 12 + (1, 6, -1))
+ACKNOWLEDGED = st.builds(
+    ShareAcknowledgeResponse,
+    throttle_time_ms=MOSTLY_0,
+    error_code=MOSTLY_0,
+    error_message=MOSTLY_NONE,
+    acquisition_lock_timeout_ms=st.integers(-(1 << 31), (1 << 31) - 1),
+    responses=st.lists(
+        st.builds(
+            _Acknowledged,
+            topic_id=st.uuids(),
+            partitions=st.lists(
+                st.builds(
+                    _Of,
+                    partition_index=st.integers(-(1 << 31), (1 << 31) - 1),
+                    error_code=MOSTLY_0,
+                    error_message=MOSTLY_NONE,
+                    current_leader=st.builds(_Leader, leader_id=st.integers(-1, 9), leader_epoch=st.integers(-1, 9)),
+                ),
+                max_size=3,
+            ),
+        ),
+        max_size=3,
+    ),
+    node_endpoints=st.sampled_from(([],) * 12 + ([_Endpoint(node_id=1, host="h", port=1, rack=None)],)),
+)
+
+
+def read_generally(frame: bytes, version: int) -> tuple[int, list[tuple[bytes, int]]] | None:
+    """What the general codec reads, if all is well in it."""
+    whole: Any = decode_response(ShareAcknowledgeResponse.API_KEY, version, frame)[1]
+    partitions = [(topic.topic_id, one) for topic in whole.responses for one in topic.partitions]
+    has_more = bool(whole.throttle_time_ms or whole.error_code or whole.node_endpoints)
+    is_plain = not has_more and whole.error_message is None
+    if not is_plain or any(one.error_code or one.error_message is not None for _, one in partitions):
+        return None
+    return whole.acquisition_lock_timeout_ms, [(topic_id.bytes, one.partition_index) for topic_id, one in partitions]
+
+
+@given(response=ACKNOWLEDGED, version=st.sampled_from((1, 2)), correlation_id=st.integers(0, (1 << 31) - 1))
+def test_answers_to_acknowledgements_are_read_as_the_general_codec_reads_them(
+    response: ShareAcknowledgeResponse, version: int, correlation_id: int
+) -> None:
+    read = implementation("compiled").read_plain_acknowledge
+    frame = encode_response(correlation_id, response, version)[4:]
+    assert read(frame, correlation_id, version) == read_generally(frame, version)
+    assert read(frame, correlation_id ^ 1, version) is None
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_answer_to_acknowledgements_that_is_cut_or_too_long_is_left_to_the_general_codec(
+    compiled: Any, version: int
+) -> None:
+    partitions = [_Of(partition_index=number, current_leader=_Leader()) for number in range(3)]
+    whole = ShareAcknowledgeResponse(responses=[_Acknowledged(topic_id=TOPIC_ID, partitions=partitions)])
+    frame, chance = encode_response(77, whole, version)[4:], random.Random(6)
+    assert compiled.read_plain_acknowledge(frame, 77, version) == (0, [(TOPIC_ID.bytes, n) for n in range(3)])
+    for stop in range(len(frame)):
+        assert compiled.read_plain_acknowledge(frame[:stop], 77, version) is None
+    assert compiled.read_plain_acknowledge(frame + b"\0", 77, version) is None
+    for _ in range(10_000):
+        changed = bytearray(frame)
+        for _ in range(chance.randrange(1, 4)):
+            changed[chance.randrange(len(changed))] = chance.randrange(256)
+        found = compiled.read_plain_acknowledge(bytes(changed), 77, version)
+        assert found is None or len(found[1]) <= len(changed)

@@ -19,8 +19,9 @@ from kafka_share.core.fetching.offsets import AcknowledgementRun
 from kafka_share.locks import DeliveryLimit, LockGeneration
 from kafka_share.native import IS_COMPILED
 from kafka_share.network.direct import DirectSession
-from kafka_share.protocol.direct_fetch import FetchTemplate
-from kafka_share.protocol.messages import encode_response
+from kafka_share.network.wire import Lent
+from kafka_share.protocol.messages import decode_request, encode_response
+from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest, ShareAcknowledgeResponse
 from kafka_share.protocol.share_fetch import ShareFetchResponse
 from kafka_share.records import Node, TopicIdPartition
 
@@ -31,14 +32,15 @@ LIMITS = (500, 1, 1_000_000, 500)
 
 _Topic = ShareFetchResponse.ShareFetchableTopicResponse
 _Data = _Topic.PartitionData
+_Acknowledged = ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse
 
 compiled = pytest.mark.skipif(not IS_COMPILED, reason="answers are read directly by the compiled module only")
 
 
-class Lent:
+class LentSession:
     """A session that was lent at 0 ms until 100 ms."""
 
-    def __init__(self, *acknowledgements: GatheredAcknowledgements) -> None:
+    def __init__(self, *acknowledgements: GatheredAcknowledgements, version: int = 2) -> None:
         self.now_ms = 0
         self.sent: list[bytes] = []
         self.posted: list[Any] = []
@@ -47,8 +49,7 @@ class Lent:
         self.line = SimulatedLine(lambda frame, _: self.sent.append(frame), lambda: None)
         locks = tuple((where, LockGeneration(self.limit)) for where in (WHERE, OTHER))
         lend = Lend(1, Node(1, "h", 9092), 7, 3, locks, TOPICS, 100, "g", "m", LIMITS, acknowledgements)
-        template = FetchTemplate(2, "c", "g", "m", LIMITS)
-        self.session = DirectSession(lend, self.line, template, 40, lambda: self.now_ms)
+        self.session = DirectSession(lend, self.line, Lent(2, version, 40), "c", lambda: self.now_ms)
 
     def entered(self) -> DirectSession:
         assert self.session.enter(TOPICS, self.posted.append)
@@ -68,6 +69,21 @@ class Lent:
         self.line.received(encode_response(self.session.correlation_id, whole, 2))
         assert self.line.receive_all()
 
+    def answer_commit(self, *partitions: int, version: int = 2, error_code: int = 0) -> int:
+        """Returns how long the answer is."""
+        data = _Acknowledged.PartitionData
+        datas = [
+            data(partition_index=partition, error_code=error_code, current_leader=data.LeaderIdAndEpoch())
+            for partition in partitions
+        ]
+        whole = ShareAcknowledgeResponse(
+            acquisition_lock_timeout_ms=30_000, responses=[_Acknowledged(topic_id=WHERE.topic_id, partitions=datas)]
+        )
+        frame = encode_response(self.session.correlation_id, whole, version)
+        self.line.received(frame)
+        assert self.line.receive_all()
+        return len(frame)
+
 
 def said(kind: int = 1, where: TopicIdPartition = WHERE, **changes: Any) -> GatheredAcknowledgements:
     values = {"node_id": 1, "session_id": 7, "number": 9} | changes
@@ -78,7 +94,7 @@ def said(kind: int = 1, where: TopicIdPartition = WHERE, **changes: Any) -> Gath
 
 
 def test_it_is_the_applications_for_one_poll_at_a_time() -> None:
-    lent = Lent()
+    lent = LentSession()
     session = lent.entered()
     assert session.is_held
     session.leave(lent.posted.append)
@@ -88,7 +104,7 @@ def test_it_is_the_applications_for_one_poll_at_a_time() -> None:
 
 
 def test_the_core_gets_it_at_once_when_no_poll_uses_it() -> None:
-    lent = Lent()
+    lent = LentSession()
     assert lent.session.recall(lent.posted.append)
     assert [event.epoch for event in lent.posted] == [3]
     assert not lent.session.enter(TOPICS, lent.posted.append)
@@ -96,7 +112,7 @@ def test_the_core_gets_it_at_once_when_no_poll_uses_it() -> None:
 
 
 def test_the_core_gets_it_behind_the_poll_that_uses_it() -> None:
-    lent = Lent()
+    lent = LentSession()
     session = lent.entered()
     assert not session.recall(lent.posted.append)
     assert session.is_recalled
@@ -107,7 +123,7 @@ def test_the_core_gets_it_behind_the_poll_that_uses_it() -> None:
 
 
 def test_it_is_given_back_when_its_time_is_over_or_the_subscription_is_another() -> None:
-    late, other = Lent(), Lent()
+    late, other = LentSession(), LentSession()
     late.now_ms = 100
     assert not late.session.enter(TOPICS, late.posted.append)
     assert not other.session.enter(frozenset({"u"}), other.posted.append)
@@ -118,7 +134,7 @@ def test_it_is_given_back_when_its_time_is_over_or_the_subscription_is_another()
 
 
 def test_what_is_in_flight_goes_back_with_it() -> None:
-    lent = Lent()
+    lent = LentSession()
     session = lent.entered()
     assert session.fetch([said()])
     session.give_back(lent.posted.append)
@@ -144,14 +160,15 @@ def test_what_is_in_flight_goes_back_with_it() -> None:
 def test_nothing_is_sent_when_the_core_has_more_to_do_with_an_acknowledgement(
     made: list[GatheredAcknowledgements],
 ) -> None:
-    lent = Lent()
+    lent = LentSession()
     assert not lent.entered().fetch(made)
+    assert not lent.session.acknowledge(made, 1_000)
     assert not lent.sent
     assert not lent.line.awaits
 
 
 def test_what_the_core_had_queued_goes_with_the_first_fetch() -> None:
-    lent = Lent(said(number=8))
+    lent = LentSession(said(number=8))
     assert lent.entered().fetch([said(3, OTHER)])
     lent.session.give_back(lent.posted.append)
     (event,) = lent.posted
@@ -160,7 +177,7 @@ def test_what_the_core_had_queued_goes_with_the_first_fetch() -> None:
 
 
 def test_what_the_core_had_queued_goes_back_if_nothing_was_sent() -> None:
-    lent = Lent(said(number=8))
+    lent = LentSession(said(number=8))
     assert not lent.entered().fetch([said(2, OTHER)])
     lent.session.give_back(lent.posted.append)
     assert lent.posted[0].unsent == (said(number=8),)
@@ -169,7 +186,7 @@ def test_what_the_core_had_queued_goes_back_if_nothing_was_sent() -> None:
 # ---- for how long
 
 
-def fetched_at(lent: Lent, now_ms: int) -> None:
+def fetched_at(lent: LentSession, now_ms: int) -> None:
     """A poll has got records by itself at this time."""
     session = lent.entered()
     session.fetch([])
@@ -183,7 +200,7 @@ def fetched_at(lent: Lent, now_ms: int) -> None:
 @compiled
 def test_the_core_is_told_of_progress_from_time_to_time_and_the_loan_lasts_for_as_long_again() -> None:
     """100 ms, and 1 s at most: then the core has to have its turn."""
-    lent = Lent()
+    lent = LentSession()
     fetched_at(lent, 40)
     assert not lent.posted
     fetched_at(lent, 60)
@@ -197,7 +214,7 @@ def test_the_core_is_told_of_progress_from_time_to_time_and_the_loan_lasts_for_a
 
 @compiled
 def test_a_session_that_was_lent_for_a_second_goes_back() -> None:
-    lent = Lent()
+    lent = LentSession()
     for now_ms in range(50, 1_001, 50):
         fetched_at(lent, now_ms)
         assert lent.session.is_late == (now_ms == 1_000)
@@ -211,7 +228,7 @@ def test_a_session_that_was_lent_for_a_second_goes_back() -> None:
 
 @compiled
 def test_an_answer_brings_outcomes_and_records_and_the_next_epoch() -> None:
-    lent = Lent()
+    lent = LentSession()
     session = lent.entered()
     session.fetch([said(), said(3, OTHER, number=10)])
     lent.now_ms = 8
@@ -250,7 +267,7 @@ def test_an_answer_brings_outcomes_and_records_and_the_next_epoch() -> None:
     ids=["nothing", "reversed", "last delivery", "error", "not asked for", "named twice", "no outcome"],
 )
 def test_the_core_reads_what_is_not_plain(change: dict[str, Any]) -> None:
-    lent = Lent()
+    lent = LentSession()
     session = lent.entered()
     session.fetch([said()])
     lent.answer(**change)
@@ -259,3 +276,74 @@ def test_the_core_reads_what_is_not_plain(change: dict[str, Any]) -> None:
     session.give_back(lent.posted.append)
     assert lent.posted[0].flight is not None
     assert lent.line.leftover, "the answer goes back unread"
+
+
+# ---- acknowledgements by themselves
+
+
+@compiled
+@pytest.mark.parametrize(("version", "new_lock"), [(1, (None, None)), (2, (30_000, 5))])
+def test_acknowledgements_by_themselves_bring_outcomes_and_the_next_epoch(
+    version: int, new_lock: tuple[int | None, int | None]
+) -> None:
+    lent = LentSession(version=version)
+    lent.now_ms = 5
+    session = lent.entered()
+    assert session.acknowledge([said(), said(3, OTHER, number=10)], 1_000)
+    request = decode_request(lent.sent[0][4:])[1]
+    assert isinstance(request, ShareAcknowledgeRequest)
+    assert request.share_session_epoch == 3
+    assert session.is_committing
+    lent.now_ms = 8
+    answer_bytes = lent.answer_commit(1, 0, version=version)
+    assert session.read()
+    (outcomes,) = session.taken
+    assert isinstance(outcomes, ReportOutcomes)
+    assert [(o.partition, o.ended[0].number, o.error) for o in outcomes.outcomes] == [
+        (OTHER, 10, None),
+        (WHERE, 9, None),
+    ]
+    assert {(o.acquisition_lock_timeout_ms, o.sent_at_ms) for o in outcomes.outcomes} == {new_lock}
+    session.done()
+    assert not session.is_committing
+    session.leave(lent.posted.append)
+    session.recall(lent.posted.append)
+    (event,) = lent.posted
+    assert (event.epoch, event.flight, event.fetched_at_ms) == (4, None, None)
+    tally = event.tally
+    assert (tally.requests, tally.acknowledging, tally.acknowledged) == (1, 1, 20)
+    assert (tally.fetches, tally.commits, tally.commit_latency_ms, tally.highest_commit_latency_ms) == (0, 1, 3, 3)
+    assert (tally.request_bytes, tally.response_bytes) == (len(lent.sent[0]), answer_bytes)
+
+
+@compiled
+@pytest.mark.parametrize(
+    "change",
+    [{"partitions": (0, 1)}, {"partitions": (1,)}, {"partitions": (0, 0)}, {"partitions": ()}, {"error_code": 6}],
+    ids=["one more", "another", "twice", "none", "error"],
+)
+def test_the_core_reads_an_answer_to_acknowledgements_that_is_not_plain(change: dict[str, Any]) -> None:
+    lent = LentSession()
+    session = lent.entered()
+    session.acknowledge([said()], 1_000)
+    lent.answer_commit(*change.pop("partitions", (0,)), **change)
+    assert not session.read()
+    assert not session.taken
+    session.give_back(lent.posted.append)
+    flight = lent.posted[0].flight
+    assert (flight.acknowledgements, flight.is_fetch, flight.retry_until_ms) == ((said(),), False, 1_000)
+    assert lent.line.leftover, "the answer goes back unread"
+
+
+def test_acknowledgements_do_not_go_by_themselves_before_those_that_the_core_had_queued() -> None:
+    lent = LentSession(said(number=8))
+    assert not lent.entered().acknowledge([said(3, OTHER)], 1_000)
+    assert not lent.sent
+
+
+def test_acknowledgements_do_not_go_by_themselves_while_a_fetch_is_in_flight() -> None:
+    lent = LentSession()
+    session = lent.entered()
+    assert session.fetch([])
+    assert not session.acknowledge([said()], 1_000)
+    assert len(lent.sent) == 1

@@ -242,15 +242,15 @@ def test_a_wait_for_a_socket_ends_when_something_is_put_or_an_answer_comes() -> 
         line.send(b"?", None)
         thread = threading.Thread(target=lambda: mailbox.put(FinishClose()))
         thread.start()
-        mailbox.wait_on([direct], 1 << 62)
+        mailbox.wait_on([direct], 1 << 62, with_records=True)
         thread.join()
         assert mailbox.take(0) == [FinishClose()]
         peer.sendall(b"\0\0\0\x06ans")
         thread = threading.Thread(target=lambda: peer.sendall(b"wer"))
         thread.start()
-        mailbox.wait_on([direct], 1 << 62)
+        mailbox.wait_on([direct], 1 << 62, with_records=True)
         thread.join()
         assert line.answer == b"answer"
-        mailbox.wait_on([direct], 1 << 62)  # it is there, and nothing more comes from the socket
+        mailbox.wait_on([direct], 1 << 62, with_records=True)  # it is there, and nothing more comes from the socket
         line.close()
     mailbox.close()

@@ -25,9 +25,11 @@ from kafka_share.errors import (
 from kafka_share.network import wire
 from kafka_share.network.handshake import MAX_ROUNDS, Challenge, Token
 from kafka_share.network.wire import Close, Dialogue, Opened, Phase, Served, WireOutput, Write
+from kafka_share.protocol.api_message import ApiMessage
 from kafka_share.protocol.cluster import MetadataRequest, MetadataResponse
 from kafka_share.protocol.handshake import ApiVersionsResponse, SaslAuthenticateResponse, SaslHandshakeResponse
 from kafka_share.protocol.messages import decode_request, encode_response
+from kafka_share.protocol.share_acknowledge import ShareAcknowledgeResponse
 from kafka_share.protocol.share_fetch import ShareFetchRequest, ShareFetchResponse
 from kafka_share.records import Node
 
@@ -487,11 +489,11 @@ def test_authentication_is_not_repeated_without_end_when_a_session_lasts_for_a_m
     assert talk.now_ms - before_ms == 850
 
 
-def has_fetched(*, sasl: bool = False) -> Talk:
+def has_fetched(*, sasl: bool = False, acknowledges: bool = True) -> Talk:
     """A dialogue that could be lent: a fetch has been answered, and nothing else is under way."""
     talk = Talk(sasl=sasl)
     talk.connect()
-    talk.answer(versions(RANGES | {78: (1, 2)}))
+    talk.answer(versions(RANGES | {78: (1, 2)} | ({79: (1, 1)} if acknowledges else {})))
     if sasl:
         talk.log_in(lifetime_ms=20_000)
     talk.dialogue.send(Send(1, NODE, Channel.DATA, ShareFetchRequest(group_id="g", member_id="m"), REQUEST_MS), 1_000)
@@ -513,15 +515,20 @@ def test_nothing_is_sent_or_closed_while_it_is_lent_when_its_times_are_over() ->
     assert talk.unanswered[0].correlation_id == 41
 
 
-def test_a_request_of_others_is_answered_and_has_its_time_when_it_comes_back() -> None:
+@pytest.mark.parametrize("response", [ShareFetchResponse(), ShareAcknowledgeResponse()], ids=["fetch", "acknowledge"])
+def test_a_request_of_others_is_answered_and_has_its_time_when_it_comes_back(response: ApiMessage) -> None:
     talk = has_fetched()
-    version, correlation_id = talk.dialogue.lend() or (0, 0)
-    talk.dialogue.take_back(correlation_id + 3, Resume(NODE, 7, talk.now_ms - 10, REQUEST_MS), talk.now_ms)
+    lent = talk.dialogue.lend()
+    assert lent is not None
+    number, is_fetch = lent.correlation_id + 3, isinstance(response, ShareFetchResponse)
+    resume = Resume(NODE, 7, talk.now_ms - 10, REQUEST_MS, is_fetch)
+    talk.dialogue.take_back(number, resume, talk.now_ms)
     assert talk.poll() == []
     assert talk.dialogue.wake_at_ms() == talk.now_ms - 10 + REQUEST_MS
-    (output,) = talk.receive(encode_response(correlation_id + 3, ShareFetchResponse(), version)[4:])
+    version = lent.fetch_version if is_fetch else lent.acknowledge_version
+    (output,) = talk.receive(encode_response(number, response, version)[4:])
     assert isinstance(output, ResponseReceived)
-    assert output.send_id == 7
+    assert (output.send_id, output.response) == (7, response)
 
 
 def test_it_is_not_lent_when_something_is_under_way_or_no_fetch_was_ever_sent() -> None:
@@ -529,6 +536,10 @@ def test_it_is_not_lent_when_something_is_under_way_or_no_fetch_was_ever_sent() 
     talk = has_fetched()
     talk.ask()
     assert talk.dialogue.lend() is None
+
+
+def test_it_is_not_lent_when_the_broker_takes_no_acknowledgements_that_could_be_sent_by_others() -> None:
+    assert has_fetched(acknowledges=False).dialogue.lend() is None
 
 
 def test_it_is_lost_when_authenticating_again_is_refused() -> None:

@@ -1,22 +1,24 @@
-"""The fetches of the thread that polls have the bytes of the general codec."""
+"""The requests of the application's thread have the bytes of the general codec."""
 
 from __future__ import annotations
 
 import uuid
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_share.protocol.direct_fetch import FetchTemplate
+from kafka_share.protocol.direct_fetch import AcknowledgeTemplate, FetchTemplate
 from kafka_share.protocol.messages import encode_request
+from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
 
 TOPICS = (uuid.UUID(int=1), uuid.UUID(int=2 << 100))
 LIMITS = (500, 1, 52_428_800, 500)
 
-_Topic = ShareFetchRequest.FetchTopic
-_Partition = _Topic.FetchPartition
+FETCH, ACKNOWLEDGE = FetchTemplate(2, "client", "group", "member", LIMITS), AcknowledgeTemplate(2, "c", "g", "m")
+both = pytest.mark.parametrize("template", [FETCH, ACKNOWLEDGE], ids=["fetch", "acknowledge"])
 
 PIECES = st.lists(
     st.tuples(
@@ -28,21 +30,26 @@ PIECES = st.lists(
 )
 
 
-def request(epoch: int, named: list[tuple[uuid.UUID, int, Any]], group: str) -> Any:
+def topics_of(named: list[tuple[uuid.UUID, int, Any]], topic_type: Any, partition_type: Any) -> list[Any]:
     topics = []
     for topic_id in dict.fromkeys(topic_id for topic_id, _, _ in named):
         partitions = [
-            _Partition(
+            partition_type(
                 partition_index=partition,
                 acknowledgement_batches=[
-                    _Partition.AcknowledgementBatch(first_offset=f, last_offset=last, acknowledge_types=types)
+                    partition_type.AcknowledgementBatch(first_offset=f, last_offset=last, acknowledge_types=types)
                     for f, last, types in pieces
                 ],
             )
             for found, partition, pieces in named
             if found == topic_id
         ]
-        topics.append(_Topic(topic_id=topic_id, partitions=partitions))
+        topics.append(topic_type(topic_id=topic_id, partitions=partitions))
+    return topics
+
+
+def fetch(epoch: int, named: list[tuple[uuid.UUID, int, Any]], group: str) -> ShareFetchRequest:
+    topic = ShareFetchRequest.FetchTopic
     return ShareFetchRequest(
         group_id=group,
         member_id="member",
@@ -52,9 +59,15 @@ def request(epoch: int, named: list[tuple[uuid.UUID, int, Any]], group: str) -> 
         max_bytes=LIMITS[2],
         max_records=LIMITS[3],
         batch_size=LIMITS[3],
-        topics=topics,
+        topics=topics_of(named, topic, topic.FetchPartition),
         forgotten_topics_data=[],
     )
+
+
+def acknowledge(epoch: int, named: list[tuple[uuid.UUID, int, Any]], group: str) -> ShareAcknowledgeRequest:
+    topic = ShareAcknowledgeRequest.AcknowledgeTopic
+    topics = topics_of(named, topic, topic.AcknowledgePartition)
+    return ShareAcknowledgeRequest(group_id=group, member_id="member", share_session_epoch=epoch, topics=topics)
 
 
 @given(
@@ -68,13 +81,16 @@ def test_the_bytes_are_those_of_the_general_codec(
     version: int, correlation_id: int, epoch: int, group: str, pieces: dict[tuple[uuid.UUID, int], Any]
 ) -> None:
     named = [(topic_id, partition, own) for (topic_id, partition), own in pieces.items()]
-    template = FetchTemplate(version, "client", group, "member", LIMITS)
-    expected = encode_request(request(epoch, named, group), version, correlation_id, "client")
-    assert template.frame(correlation_id, epoch, named) == expected
+    fetched = FetchTemplate(version, "client", group, "member", LIMITS).frame(correlation_id, epoch, named)
+    assert fetched == encode_request(fetch(epoch, named, group), version, correlation_id, "client")
+    acknowledged = AcknowledgeTemplate(version, "client", group, "member").frame(correlation_id, epoch, named)
+    assert acknowledged == encode_request(acknowledge(epoch, named, group), version, correlation_id, "client")
 
 
-def test_more_than_a_short_message_holds_is_left_to_the_general_codec() -> None:
-    template = FetchTemplate(2, "client", "group", "member", LIMITS)
+@both
+def test_more_than_a_short_message_holds_is_left_to_the_general_codec(
+    template: FetchTemplate | AcknowledgeTemplate,
+) -> None:
     assert template.frame(1, 1, [(TOPICS[0], 0, [(0, 126, [1] * 127)])]) is None
     assert template.frame(1, 1, [(TOPICS[0], 0, [(9 * i, 9 * i, [1]) for i in range(127)])]) is None
     assert template.frame(1, 1, [(TOPICS[0], partition, []) for partition in range(127)]) is None

@@ -136,7 +136,7 @@ class SimulatedClient:
         if isinstance(self._wait, Wait):
             # It is over, and uses up an interrupt.
             if self._wait.direct:
-                self.driver.mailbox.end_wait(with_records=True)
+                self.driver.mailbox.end_wait(with_records=self._wait.with_records)
             else:
                 self.driver.mailbox.wait(0, with_records=self._wait.with_records)
         self._wait = None

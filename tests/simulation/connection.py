@@ -20,7 +20,6 @@ from kafka_share.network.direct import DirectSession
 from kafka_share.network.framing import FrameReceiver
 from kafka_share.network.handshake import Challenge
 from kafka_share.network.wire import Close, Dialogue, Opened, Served, Write
-from kafka_share.protocol.direct_fetch import FetchTemplate
 from kafka_share.records import Node
 
 if TYPE_CHECKING:
@@ -78,15 +77,15 @@ class SimulatedConnection:
         lent = None if self._receiver.is_mid_frame else self._dialogue.lend()
         if lent is None:
             return None
-        version, correlation_id = lent
-        template = FetchTemplate(version, self._process.config.client_id, lend.group_id, lend.member_id, lend.limits)
         line = self._line = SimulatedLine(self._send_directly, self._process.line_has_news)
-        self._direct = DirectSession(lend, line, template, correlation_id, self._process.now_ms)
+        self._direct = DirectSession(lend, line, lent, self._process.config.client_id, self._process.now_ms)
         return self._direct
 
     def _send_directly(self, frame: bytes, flight: object) -> None:
         assert isinstance(flight, Flight)
-        self._process.count("fetched by the application's thread")
+        self._process.count(
+            "fetched by the application's thread" if flight.is_fetch else "acknowledged by the application's thread"
+        )
         self._process.sends_directly(flight)
         self._network.send_up(self._wire, frame)
 
@@ -95,7 +94,8 @@ class SimulatedConnection:
 
     def resume(self, resume: Resume) -> None:
         if resume.send_id is not None:
-            self._process.count("taken back with a fetch in flight")
+            kind = "a fetch" if resume.is_fetch else "an acknowledgement"
+            self._process.count(f"taken back with {kind} in flight")
         direct, line = self._direct, self._line
         assert direct is not None
         assert line is not None

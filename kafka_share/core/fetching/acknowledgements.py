@@ -167,12 +167,12 @@ class Acknowledgements:
         self._last_number += 1
         return self._last_number
 
-    def adopt(self, made: Iterable[GatheredAcknowledgements]) -> Units:
+    def adopt(self, made: Iterable[GatheredAcknowledgements], retry_until_ms: int) -> Units:
         """Take over what has been sent already; nobody has seen it here."""
         units: Units = {}
         for gathered in made:
             self._adopted.add(gathered.number)
-            unit = Unit(self._new_number(), gathered, False, False, 0, _has_renewal(gathered.runs))
+            unit = Unit(self._new_number(), gathered, False, False, retry_until_ms, _has_renewal(gathered.runs))
             self._open[unit.number] = unit
             units.setdefault(gathered.partition, []).append(unit)
         return units

@@ -60,7 +60,7 @@ class FetchingAhead:
         """The application has polled by itself until then."""
         if self._began_at_ms is not None and event.fetched_at_ms is not None:
             self._began_at_ms = event.fetched_at_ms
-        if event.flight is not None:
+        if event.flight is not None and event.flight.is_fetch:
             self.is_wanted = False  # it has been asked for
 
     def may_ask(self, node_id: int) -> bool:

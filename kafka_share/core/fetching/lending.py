@@ -1,9 +1,9 @@
 """Lends the share sessions of a consumer to the application's thread, which then fetches without the core.
 
 Owned by `fetching.fetcher`. While all is as it was, a poll sends the acknowledgements and the next fetch by itself and
-gets the answer: no thread is woken, and what the core would do for each poll is done once for all of them, when the
-session comes back. They all come back whenever something is not as it was, and soon in any case, so that the core never
-looks at an old state (docs/adr/0022-polls-fetch-by-themselves.md).
+gets the answer, and so does a commit that waits: no thread is woken, and what the core would do for each of them is
+done once for all, when the session comes back. They all come back whenever something is not as it was, and soon in any
+case, so that the core never looks at an old state (docs/adr/0022-polls-fetch-by-themselves.md).
 
 Of several nodes each is lent when it has answered, while the others are lent or have a fetch in flight: there is never
 an idle node that the application's thread does not know.
@@ -27,8 +27,8 @@ LENT_MS: Final = 100
 LONGEST_LOAN_MS: Final = 1_000
 """…up to this: the connection has duties of its own, such as to authenticate again."""
 SKIPPED: Final = 50
-"""After a loan that no poll has used (the application commits after each poll, say) so many answers lend nothing: a
-loan costs as much as it saves a poll."""
+"""After a loan that nothing was sent in (the application commits after each poll without waiting, say) so many answers
+lend nothing: a loan costs as much as it saves a poll."""
 MOST_LENT: Final = 32
 """With more nodes than these, none is lent: a poll would look at each."""
 SHORTEST_LOCK_MS: Final = 1_000
@@ -136,7 +136,7 @@ class Lending:
             return False
         if not self.loans:
             self._is_recalled = False
-        if event.flight is None and event.fetched_at_ms is None:
+        if event.flight is None and event.epoch == loan.exchange.session.epoch:
             self._to_skip = SKIPPED
         loan.exchange.take_back(event, now_ms)
         self._acknowledgements.take_back(event.unsent, now_ms)

@@ -187,11 +187,16 @@ class NodeExchange:
         self._is_lost = False
 
     def _adopt(self, flight: Flight) -> None:
-        units = self._acknowledgements.adopt(flight.acknowledgements)
-        is_bare = not units
-        self._open = OpenRequest(units, flight.sent_at_ms, True, is_bare, flight.max_wait_ms)
-        send_id = self._requests.adopt(self.node, Channel.DATA, self._fetched, self._fetch_failed)
-        self._outputs.add(Resume(self.node, send_id, flight.sent_at_ms, self._fetch_timeout_ms(flight.max_wait_ms)))
+        units = self._acknowledgements.adopt(flight.acknowledgements, flight.retry_until_ms)
+        is_fetch, sent_at_ms = flight.is_fetch, flight.sent_at_ms
+        self._open = OpenRequest(units, sent_at_ms, is_fetch, is_fetch and not units, flight.max_wait_ms)
+        if is_fetch:
+            send_id = self._requests.adopt(self.node, Channel.DATA, self._fetched, self._fetch_failed)
+            timeout_ms = self._fetch_timeout_ms(flight.max_wait_ms)
+        else:
+            send_id = self._requests.adopt(self.node, Channel.DATA, self._acknowledged, self._failed)
+            timeout_ms = self._config.request_timeout_ms
+        self._outputs.add(Resume(self.node, send_id, sent_at_ms, timeout_ms, is_fetch))
 
     # ---- failures
 

@@ -351,19 +351,21 @@ class Measurements:
         self.rebalances.record(1, now_ms)
 
     def fetched_directly(self, node_id: int, tally: Tally, now_ms: int) -> None:
-        """The application's thread has fetched by itself, and counted."""
-        fetches = tally.fetches
-        if not fetches:
-            return
-        self.fetch_latency.record_many(tally.latency_ms, tally.highest_latency_ms, fetches, now_ms)
-        self.fetch_throttle.record_many(0, 0, fetches, now_ms)
-        self.fetch_bytes.record_many(tally.record_bytes, tally.record_bytes / fetches, fetches, now_ms)
-        self.fetch_records.record_many(tally.records, tally.records / fetches, fetches, now_ms)
-        self.acknowledgements_sent.record_many(tally.acknowledged, tally.acknowledged / fetches, fetches, now_ms)
+        """The application's thread has fetched and committed by itself, and counted."""
         traffic = self.nodes.get(node_id) or self._node(node_id)
-        traffic.requests.record_many(tally.request_bytes, tally.request_bytes / fetches, fetches, now_ms)
-        traffic.responses.record_many(tally.response_bytes, tally.response_bytes / fetches, fetches, now_ms)
-        traffic.latency.record_many(tally.latency_ms, tally.highest_latency_ms, fetches, now_ms)
+        if requests := tally.requests:
+            traffic.requests.record_many(tally.request_bytes, tally.request_bytes / requests, requests, now_ms)
+        if count := tally.acknowledging:
+            self.acknowledgements_sent.record_many(tally.acknowledged, tally.acknowledged / count, count, now_ms)
+        if fetches := tally.fetches:
+            self.fetch_latency.record_many(tally.latency_ms, tally.highest_latency_ms, fetches, now_ms)
+            self.fetch_throttle.record_many(0, 0, fetches, now_ms)
+            self.fetch_bytes.record_many(tally.record_bytes, tally.record_bytes / fetches, fetches, now_ms)
+            self.fetch_records.record_many(tally.records, tally.records / fetches, fetches, now_ms)
+        if answers := fetches + tally.commits:
+            highest_ms = max(tally.highest_latency_ms, tally.highest_commit_latency_ms)
+            traffic.responses.record_many(tally.response_bytes, tally.response_bytes / answers, answers, now_ms)
+            traffic.latency.record_many(tally.latency_ms + tally.commit_latency_ms, highest_ms, answers, now_ms)
 
     # ---- the network thread
 

@@ -17,6 +17,7 @@ from kafka_share.core.events import (
     GatheredAcknowledgements,
     Lend,
     PollStarted,
+    RequestFailed,
     ResponseReceived,
     SessionReturned,
     SessionUsed,
@@ -24,7 +25,7 @@ from kafka_share.core.events import (
     WorkBegun,
 )
 from kafka_share.core.fetching.lending import LENT_MS, LONGEST_LOAN_MS, SKIPPED
-from kafka_share.errors import BrokerUnreachableError
+from kafka_share.errors import BrokerUnreachableError, OutcomeUnknownError
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest, ShareFetchResponse
 from kafka_share.records import AcknowledgeType
@@ -249,14 +250,96 @@ def test_the_session_begins_anew_when_its_connection_broke_while_it_was_lent() -
 
 def test_what_was_done_meanwhile_is_counted() -> None:
     h = lent()
-    before = h.core.measurements.fetch_records.sum
-    tally = Tally(4, 40, 20, 2_000, 2_000, 200_000, 4_000, 210_000)
-    h.handle(SessionReturned(h.lends[-1].lend_id, 5, None, tally, h.now_ms))
     measured = h.core.measurements
+    before = measured.fetch_records.sum
+    tally = Tally(
+        requests=7,
+        request_bytes=700,
+        acknowledging=5,
+        acknowledged=2_000,
+        fetches=4,
+        latency_ms=40,
+        highest_latency_ms=20,
+        records=2_000,
+        record_bytes=200_000,
+        commits=2,
+        commit_latency_ms=60,
+        highest_commit_latency_ms=50,
+        response_bytes=210_000,
+    )
+    h.handle(SessionReturned(h.lends[-1].lend_id, 7, None, tally, h.now_ms))
     assert measured.fetch_records.sum == before + 2_000
-    assert measured.fetch_latency.max(h.now_ms) >= 20
-    assert measured.nodes[1].requests.count == 4
-    assert measured.acknowledgements_sent.sum == 2_000
+    assert measured.fetch_latency.max(h.now_ms) == 20
+    assert (measured.acknowledgements_sent.sum, measured.acknowledgements_sent.count) == (2_000, 5)
+    traffic = measured.nodes[1]
+    assert (traffic.requests.sum, traffic.requests.count) == (700, 7)
+    assert (traffic.responses.sum, traffic.responses.count) == (210_000, 6)
+    assert (traffic.latency.sum, traffic.latency.count, traffic.latency.max(h.now_ms)) == (100, 6, 50)
+
+
+# ---- commits of the application's thread
+
+
+def with_commit_in_flight(**settings: Any) -> Harness:
+    """Acknowledgements that were sent directly are in flight, the session has come back, and a commit waits for 5 s."""
+    h = lent(**settings)
+    flight = Flight((numbered(h, 1),), h.now_ms, 0, is_fetch=False, retry_until_ms=h.now_ms + 5_000)
+    h.handle(returned(h.lends[-1], flight=flight), CommitRequested(1, (), h.now_ms + 5_000, wait=True))
+    return h
+
+
+def test_acknowledgements_in_flight_are_the_cores_own_from_then_on() -> None:
+    h = with_commit_in_flight()
+    resumed = h.resumed[-1]
+    assert (resumed.is_fetch, resumed.timeout_ms) == (False, h.config.request_timeout_ms)
+    assert not h.commits
+    h.handle(ResponseReceived(resumed.send_id or 0, acknowledge_answer((tp(), 0), lock_ms=9_000)))
+    (outcome,) = h.outcomes
+    assert (outcome.ended[0].number, outcome.error) == (1, None)
+    assert (outcome.acquisition_lock_timeout_ms, outcome.sent_at_ms) == (9_000, h.now_ms)
+    assert [(done.request_id, done.timed_out) for done in h.commits] == [(1, False)]
+    h.start_poll()
+    assert h.fetch().request.share_session_epoch == 2
+
+
+def test_acknowledgements_that_were_in_flight_are_sent_again_after_a_passing_error() -> None:
+    h = with_commit_in_flight()
+    h.handle(ResponseReceived(h.resumed[-1].send_id or 0, acknowledge_answer((tp(), 14))))
+    assert not h.outcomes
+    h.advance(1_000)
+    sent = h.acknowledge()
+    assert said_in(sent.request) == {(tp().topic_id, 0): batches((0, 9, [1]))}
+    h.answer(sent, acknowledge_answer((tp(), 0)))
+    assert [outcome.error for outcome in h.outcomes] == [None]
+    assert h.commits
+
+
+def test_acknowledgements_that_were_in_flight_end_with_their_connection() -> None:
+    h = with_commit_in_flight()
+    h.handle(RequestFailed(h.resumed[-1].send_id or 0, BrokerUnreachableError("gone")))
+    (outcome,) = h.outcomes
+    assert isinstance(outcome.error, OutcomeUnknownError)
+    assert h.commits
+
+
+def test_what_was_sent_directly_is_taken_once_when_the_commit_names_it_again() -> None:
+    """Of two nodes the first got its acknowledgements, and the second cannot: then the core is asked for all."""
+    h = of_two_nodes(FROM_FIRST, FROM_SECOND)
+    sent, queued = numbered(h, 1), numbered(h, 2, tp(1))
+    flight = Flight((sent,), h.now_ms, 0, is_fetch=False, retry_until_ms=h.now_ms + 5_000)
+    commit = CommitRequested(1, (sent, queued), h.now_ms + 5_000, wait=True)
+    h.handle(returned(h.lends[0], flight=flight), returned(h.lends[1]), commit)
+    h.handle(ResponseReceived(h.resumed[0].send_id or 0, acknowledge_answer((tp(), 0))))
+    assert not h.commits
+    h.answer(h.acknowledge(2), acknowledge_answer((tp(1), 0)))
+    assert [outcome.ended[0].number for outcome in h.outcomes] == [1, 2]
+    assert h.commits
+
+
+def test_with_send_ahead_acknowledgements_in_flight_are_no_fetch_for_what_comes_next() -> None:
+    h = with_commit_in_flight(send_ahead=True)
+    h.handle(ResponseReceived(h.resumed[-1].send_id or 0, acknowledge_answer((tp(), 0))))
+    assert h.fetch().request.share_session_epoch == 2
 
 
 # ---- send_ahead
@@ -296,7 +379,7 @@ def test_with_send_ahead_the_session_is_lent_again_when_work_begins_and_nothing_
 def with_fetch_ahead() -> Harness:
     """The core has sent a fetch ahead, which no poll has sent by itself."""
     h = lent(send_ahead=True)
-    h.handle(returned(h.lends[-1], at_ms=h.now_ms))
+    h.handle(returned(h.lends[-1], fetches=1, at_ms=h.now_ms))
     return h
 
 
@@ -348,11 +431,12 @@ def test_with_send_ahead_nothing_is_lent_when_two_nodes_are_asked() -> None:
 
 
 def test_nothing_is_lent_for_a_while_when_a_loan_was_of_no_use() -> None:
-    """An application that commits after each poll would have every session called back before it polls again."""
+    """An application that commits without waiting after each poll would have every session called back before it polls
+    again."""
     h = lent()
     for number in range(SKIPPED + 1):
         assert len(h.lends) == 1
-        h.handle(CommitRequested(number + 1, (numbered(h, number + 1),), h.now_ms + 1_000, wait=True))
+        h.handle(CommitRequested(number + 1, (numbered(h, number + 1),), h.now_ms + 1_000, wait=False))
         if number == 0:
             h.handle(returned(h.lends[-1]))
         h.answer(h.acknowledge(), acknowledge_answer((tp(), 0)))
@@ -361,9 +445,10 @@ def test_nothing_is_lent_for_a_while_when_a_loan_was_of_no_use() -> None:
     assert len(h.lends) == 2
 
 
-def test_loans_go_on_when_the_last_one_was_of_use() -> None:
+@pytest.mark.parametrize("brought_records", [False, True], ids=["a commit", "a fetch"])
+def test_loans_go_on_when_the_last_one_was_of_use(*, brought_records: bool) -> None:
     h = lent()
-    h.handle(returned(h.lends[-1], fetches=1, at_ms=h.now_ms))
+    h.handle(returned(h.lends[-1], fetches=1, at_ms=h.now_ms if brought_records else None))
     h.start_poll()
     h.answer(h.fetch(), fetch_answer(fetch_data(tp(), (10, 19, 1))))
     assert len(h.lends) == 2
