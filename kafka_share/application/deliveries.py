@@ -473,10 +473,11 @@ class Deliveries:
         """What was gathered has been posted."""
         self.unposted.clear()
 
-    def gather_early(self, awaited: Iterable[Record]) -> tuple[GatheredAcknowledgements, ...]:
+    def gather_early(self, awaited: Callable[[], Iterable[Record]]) -> tuple[GatheredAcknowledgements, ...]:
         """The same for the background thread, between two polls; renews locks, too.
 
-        `awaited`: the records whose locks are kept. From now on the background side is to be told of what follows.
+        `awaited` returns the records whose locks are kept; it is called only if locks may be about to end. From now on
+        the background side is to be told of what follows.
         """
         with self.guard:
             self._is_announced = False
@@ -485,7 +486,7 @@ class Deliveries:
                 self.give_up_lost()
             self._release_held()
             gathered = self._gather(is_early=True) if self._protects_locks or self._has_window else ()
-            return gathered + self._renewals(awaited if self._protects_locks else ())
+            return gathered + self._renewals(awaited if self._protects_locks else tuple)
 
     def _release_held(self) -> None:
         now_ms = self._now_ms()
@@ -494,7 +495,7 @@ class Deliveries:
                 delivery.hold_no_longer_than(self._known_lock_ms() // 4, now_ms)
             delivery.release_held(now_ms)
 
-    def _renewals(self, awaited: Iterable[Record]) -> tuple[GatheredAcknowledgements, ...]:
+    def _renewals(self, awaited: Callable[[], Iterable[Record]]) -> tuple[GatheredAcknowledgements, ...]:
         lock_ms, now_ms = self._known_lock_ms(), self._now_ms()
         held = self._all()
         self.is_pressing = self._protects_locks and any(delivery.has_pressing(lock_ms // 2) for delivery in held)
@@ -503,7 +504,7 @@ class Deliveries:
         if not self._can_renew or not held:
             return ()
         waiting: dict[AcquisitionLock | None, list[int]] = {}
-        for record in awaited:
+        for record in awaited():
             waiting.setdefault(record.lock, []).append(record.offset)
         renewals: list[GatheredAcknowledgements] = []
         for delivery in held:

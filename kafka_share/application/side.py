@@ -236,7 +236,7 @@ class ApplicationSide:
             if deliveries.is_closed:
                 return
             self._accept_passed()
-            gathered, lost = deliveries.gather_early(self._awaited()), deliveries.take_lost()
+            gathered, lost = deliveries.gather_early(self._awaited), deliveries.take_lost()
             again_at_ms = deliveries.look_again_at_ms()
             if gathered or lost or again_at_ms is not None:
                 post(AcknowledgementsGathered(gathered, again_at_ms, lost))

@@ -52,7 +52,7 @@ def not_bad(data: bytes) -> bytes:
 class Side:
     """An application side with a window, a clock that the test sets, and the records that were collected."""
 
-    def __init__(self, window: int, max_poll_records: int = 500) -> None:
+    def __init__(self, window: int, max_poll_records: int = 500, *, protects_locks: bool = False) -> None:
         self.now_ms = 1_000
         self.application = CalledSide(
             explicit=True,
@@ -60,6 +60,7 @@ class Side:
             max_poll_records=max_poll_records,
             now_ms=lambda: self.now_ms,
             window_records=window,
+            protects_locks=protects_locks,
             guard=threading.RLock(),
         )
         self.application.topics = frozenset({"a"})
@@ -303,6 +304,26 @@ def test_the_background_thread_is_told_once_until_it_has_asked() -> None:
     assert [side.say(record)[0] for record in records[:2]] == [True, False]
     assert side.handed_over() == [(Run(0, 1, ACCEPT),)]
     assert side.say(records[2])[0]
+
+
+def test_what_is_leased_is_looked_at_when_locks_have_to_be_renewed_and_not_each_time() -> None:
+    """A worker with a thousand records is asked for its acknowledgements two hundred times a second."""
+    side = Side(window=9, protects_locks=True)
+    side.deliver(0, 3)
+    records = side.collect()
+    asked: list[int] = []
+
+    def leased() -> list[Record]:
+        asked.append(side.now_ms)
+        return records[1:]
+
+    side.application.leased = leased
+    side.say(records[0])
+    assert side.handed_over() == [(Run(0, 0, ACCEPT),)]
+    assert not asked
+    side.now_ms += LOCK_MS // 2
+    assert side.handed_over() == [(Run(1, 2, AcknowledgeType.RENEW),)]
+    assert asked == [side.now_ms]
 
 
 def test_a_record_is_known_by_its_delivery_when_it_came_twice() -> None:
