@@ -34,7 +34,8 @@ from kafka_share.producing.retries import retry_copy
 log: logging.Logger = logging.getLogger("kafka_share.worker")
 
 LOOK_EVERY_MS: Final = 1_000
-"""How long a poll lasts, after which locks are looked at; and how long there is none while there are enough records."""
+"""How long a poll lasts, after which locks are looked at; and how long there is none while there are enough records,
+unless a member has to poll sooner."""
 CLOSE_TIMEOUT_MS: Final = 30_000
 CLOSE_AT_ONCE_MS: Final = 1_000
 
@@ -97,6 +98,7 @@ class Driver(abc.ABC):
         """The loop does not poll now."""
         self._polls_at_ms = 0
         """When it does in any case, as a member of a group has to."""
+        self._poll_every_ms = min(LOOK_EVERY_MS, config.max_poll_interval_ms // 2)
 
     # ---- for any thread
 
@@ -147,9 +149,10 @@ class Driver(abc.ABC):
             jobs.produced(*self._produced.popleft(), now_ms)
         self._look_at_locks()
         self._perform(jobs.poll(now_ms))
-        wake_at_ms = jobs.wake_at_ms()
-        self._looks_at_ms = now_ms + LOOK_EVERY_MS if wake_at_ms is None else min(now_ms + LOOK_EVERY_MS, wake_at_ms)
-        self._waits = not jobs.wants_records or (jobs.is_stocked and now_ms < self._polls_at_ms)
+        is_stocked = jobs.is_stocked and now_ms < self._polls_at_ms
+        self._waits = is_stocked or not jobs.wants_records
+        look_at_ms = self._polls_at_ms if is_stocked else now_ms + LOOK_EVERY_MS
+        self._looks_at_ms = min(look_at_ms, jobs.wake_at_ms() or look_at_ms)
         return jobs.is_done(now_ms)
 
     def _look_at_locks(self) -> None:
@@ -186,7 +189,7 @@ class Driver(abc.ABC):
         return (jobs.wake_at_ms() or self._looks_at_ms) < self._looks_at_ms
 
     def _polled(self) -> None:
-        self._polls_at_ms = clock_ms() + LOOK_EVERY_MS
+        self._polls_at_ms = clock_ms() + self._poll_every_ms
 
     def _perform(self, commands: list[Command]) -> None:
         settles = [command for command in commands if isinstance(command, Settle)]
