@@ -23,6 +23,7 @@ from kafka_share.core.events import (
     AcknowledgementsGathered,
     CommitRequested,
     Event,
+    Flight,
     GatheredAcknowledgements,
     LostRecords,
     Output,
@@ -82,9 +83,11 @@ class _Overheard:
         self._shown.update(g.number for g in acknowledgements)
         self._auditor.posted(tuple(acknowledgements))
 
-    def show_sent(self, acknowledgements: Sequence[GatheredAcknowledgements]) -> None:
-        """The application's thread sends these; what it had posted before, and has got back to send, was shown then."""
-        self.show([g for g in acknowledgements if g.number not in self._shown])
+    def show_sent(self, flight: Flight) -> None:
+        """The application's thread sends this; what it had posted before, and has got back to send, was shown then."""
+        self.show([g for g in flight.acknowledgements if g.number not in self._shown])
+        if not flight.is_fetch:
+            self.waited_for = self._auditor.open_numbers
 
     def post(self, event: Event, *, wake: bool = True) -> None:
         self._side.check()
@@ -115,7 +118,7 @@ class SimulatedFacade:
         self._background = _Overheard(driver, side, auditor)
         self._calls = ConsumerCalls(side, self._background, api_timeout_ms=api_timeout_ms, sends_ahead=sends_ahead)
         self._calls.report = auditor.reported
-        driver.sends_directly = lambda flight: self._background.show_sent(flight.acknowledgements)
+        driver.sends_directly = self._background.show_sent
         self.subscribe = self._calls.subscribe
         self.unsubscribe = self._calls.unsubscribe
         self.commit_async = self._calls.commit_async

@@ -143,8 +143,12 @@ def draw_client(source: random.Random, cluster: ClusterProfile, group: str) -> C
     # From a source of its own, so that whatever else happens in a history is what it was before there was this.
     may_send_ahead = not (drawn.window_records or drawn.record_limit)
     # Each by a chance of its own: the rest of a history does not depend on them.
-    return attrs.evolve(
+    drawn = attrs.evolve(
         drawn,
         send_ahead=may_send_ahead and random.Random(repr(drawn)).random() < 0.4,
         lends=random.Random(f"lends {drawn!r}").random() < 0.7,
     )
+    if not (drawn.lends and may_send_ahead and random.Random(f"commits {drawn!r}").random() < 0.5):
+        return drawn
+    # Works at once and commits after each poll, while its sessions are lent.
+    return attrs.evolve(drawn, send_ahead=False, work_ms=0, commit_sync=1.0, commit_async=0.0, release=0.0, renew=0.0)

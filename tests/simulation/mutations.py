@@ -16,6 +16,7 @@ import attrs
 
 from kafka_share.application.calls import ConsumerCalls
 from kafka_share.application.delivery import Delivery
+from kafka_share.application.direct import DirectPolls
 from kafka_share.application.reading import Reading
 from kafka_share.application.reports import Reports
 from kafka_share.application.side import ApplicationSide
@@ -26,13 +27,14 @@ from kafka_share.broker.share.record_state import InFlightState, RecordState
 from kafka_share.broker.share.share_coordinator import ShareCoordinator
 from kafka_share.broker.share.window import InFlightWindow
 from kafka_share.core.coordinator import Coordinator
-from kafka_share.core.events import RequestFailed
+from kafka_share.core.events import ReportOutcomes, RequestFailed
 from kafka_share.core.fetching import answers
 from kafka_share.core.fetching.acknowledgements import Acknowledgements
 from kafka_share.core.fetching.node_exchange import NodeExchange
 from kafka_share.core.fetching.wanted_partitions import WantedPartitions
 from kafka_share.core.membership import Membership
 from kafka_share.errors import InvalidRecordStateError, error_for_code
+from kafka_share.network.direct import DirectSession
 from kafka_share.network.wire import Dialogue
 from kafka_share.protocol.share_values import AcquiredRange
 
@@ -173,6 +175,31 @@ def _does_not_wait_for_outcomes(_: Original) -> Original:
     def mutant(calls: ConsumerCalls, request_id: int, deadline_at_ms: int) -> Any:
         return False
         yield
+
+    return mutant
+
+
+def _leaves_a_commit_in_flight(_: Original) -> Original:
+    """The commit returns as if its answer had come."""
+
+    def mutant(polls: DirectPolls, held: Any, *_: Any) -> Any:
+        polls._leave(held)
+        return True
+        yield
+
+    return mutant
+
+
+def _loses_the_outcomes_of_a_commit(_: Original) -> Original:
+    return lambda session, flight, answer: [ReportOutcomes(())]
+
+
+def _returns_a_session_without_its_commit(returned: Original) -> Original:
+    """The core does not hear of the acknowledgements that are in flight."""
+
+    def mutant(session: DirectSession) -> Any:
+        event = returned(session)
+        return attrs.evolve(event, flight=None) if session.is_committing else event
 
     return mutant
 
@@ -319,6 +346,15 @@ MUTATIONS = {
     ),
     "return from commit_sync before the outcomes": Mutation(
         ConsumerCalls, "_wait_for_commit", _does_not_wait_for_outcomes, "returned before the outcome"
+    ),
+    "return from commit_sync while its own request is in flight": Mutation(
+        DirectPolls, "outcomes", _leaves_a_commit_in_flight, "returned before the outcome"
+    ),
+    "lose the outcomes that a commit has read by itself": Mutation(
+        DirectSession, "_read_acknowledge", _loses_the_outcomes_of_a_commit, "returned before the outcome"
+    ),
+    "return a session without the commit that is in flight": Mutation(
+        DirectSession, "_returned", _returns_a_session_without_its_commit, "returned before the outcome", 60
     ),
     "close without the last acknowledgements": Mutation(
         ApplicationSide,
