@@ -46,10 +46,16 @@ class GroupJournal:
         changes = [(encode_key(key), None if value is None else _encoded(value)) for key, value in records]
         self._table.write(self._table.home_of(group_id), changes, now_ms)
 
-    def forget(self, group_id: str, kinds: Iterable[type[RecordMessage]], now_ms: int) -> None:
-        """Write that nothing is held any more of the group under these types of keys. Raises `Refusal`."""
+    def forget(
+        self, group_id: str, kinds: Iterable[type[RecordMessage]], now_ms: int, *, instead: Iterable[Record] = ()
+    ) -> None:
+        """Write that nothing is held any more of the group under these types of keys, but something else `instead`.
+
+        Raises `Refusal`.
+        """
         unwanted = tuple(kinds)
-        self.write(group_id, [(key, None) for key, _ in self.held(group_id) if isinstance(key, unwanted)], now_ms)
+        gone = [(key, None) for key, _ in self.held(group_id) if isinstance(key, unwanted)]
+        self.write(group_id, [*gone, *instead], now_ms)
 
     def held(self, group_id: str) -> Held:
         """What is held of a group."""

@@ -97,15 +97,18 @@ class ServerAssignedGroups(ABC, Generic[GroupT]):
         """Write what has changed about the group. Raises `Refusal`: then the group is as it was, another object."""
         if group.is_written:
             return
-        records = [record for member_id in group.touched for record in self._member_records(group, member_id)]
-        records += [self._common.of_target(group, member_id) for member_id in group.touched]
-        records += [*self._common.of_group(group), *self._group_records(group)]
         try:
-            self._journal.write(group.id, records, now_ms)
+            self._journal.write(group.id, self._records(group), now_ms)
         except Refusal:
             self.restore([group.id], now_ms)
             raise
         group.written()
+
+    def _records(self, group: GroupT) -> list[Record]:
+        """What may have changed about the group."""
+        records = [record for member_id in group.touched for record in self._member_records(group, member_id)]
+        records += [self._common.of_target(group, member_id) for member_id in group.touched]
+        return [*records, *self._common.of_group(group), *self._group_records(group)]
 
     def _forget(self, group: GroupT, now_ms: int) -> None:
         """The group goes, if that can be written. Raises `Refusal`."""

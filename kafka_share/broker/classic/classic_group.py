@@ -297,7 +297,31 @@ class ClassicGroup:
                 self._static[one.instance_id] = one.id
         self.state = GroupState.STABLE if self.members else GroupState.EMPTY
 
+    def adopt(self, members: Sequence[GroupMember], generation: int, now_ms: int) -> Generation:
+        """Be what a consumer group becomes, stable with these members; the owner writes what is returned."""
+        self.generation, self.protocol_type = generation, members[0].join.protocol_type
+        for member in members:
+            self.members[member.id] = member
+            self._touch(member, now_ms)
+            if member.join.instance_id is not None:
+                self._static[member.join.instance_id] = member.id
+        self.leader, self.protocol = members[0].id, self._choose_protocol()
+        self.state = GroupState.STABLE
+        return self._generation({one.id: one.assignment for one in members}, now_ms)
+
+    def dissolve(self) -> None:
+        """The group becomes a consumer group: whoever waits for an answer has to join again."""
+        for member in self.members.values():
+            if member.joining is not None:
+                self.answers.append((member.joining, JoinAnswer(ErrorCode.REBALANCE_IN_PROGRESS, member.id)))
+            if member.syncing is not None:
+                self.answers.append((member.syncing, SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS)))
+
     # ---- the rebalance
+
+    def rebalance(self, now_ms: int) -> None:
+        """Everybody has to join again, for a reason that lies outside."""
+        self._rebalance(0, now_ms)
 
     def _enter(self, state: GroupState) -> None:
         assert (self.state, state) in TRANSITIONS, f"{self.state.value} cannot become {state.value}"
@@ -309,6 +333,9 @@ class ClassicGroup:
             self._proceed(now_ms)
             return
         self._abandon_syncs(now_ms)
+        if self.state is GroupState.COMPLETING_REBALANCE:
+            for member in self.members.values():
+                member.assignment = b""
         first = self.state is GroupState.EMPTY
         self._enter(GroupState.PREPARING_REBALANCE)
         self._round_ends_at_ms = now_ms + self._longest_rebalance_ms()

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from kafka_share.broker.classic.classic_group import Answer, ClassicGroup, GroupState, Join
+from kafka_share.broker.classic.classic_group import Answer, ClassicGroup, GroupMember, GroupState, Join
 from kafka_share.broker.classic.generation import generation_in, record_of
 from kafka_share.broker.group_ids import GroupType
 from kafka_share.broker.refusals import ErrorCode, Refusal
@@ -28,7 +28,7 @@ from kafka_share.errors import (
 from kafka_share.protocol.group_records import GroupMetadataKey, GroupMetadataValue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from random import Random
 
     from kafka_share.broker.classic.committed_offsets import CommittedOffset, CommittedOffsets
@@ -36,10 +36,11 @@ if TYPE_CHECKING:
     from kafka_share.broker.configs.configs import Configs
     from kafka_share.broker.events import RequestContext
     from kafka_share.broker.group_ids import GroupIds
-    from kafka_share.broker.group_journal import GroupJournal, Held
+    from kafka_share.broker.group_journal import GroupJournal, Held, Record
 
 CONSUMER_PROTOCOL: Final = "consumer"
-_ID_FIRST_SINCE_VERSION: Final = 4
+ID_FIRST_SINCE_VERSION: Final = 4
+"""Of JoinGroup: a dynamic member without an id is given one first."""
 
 
 class ClassicGroups:
@@ -106,6 +107,28 @@ class ClassicGroups:
             self._journal.write(group_id, [(GroupMetadataKey(group=group_id), None)], now_ms)
             self._drop(group_id)
 
+    def adopted(
+        self, group_id: str, members: Sequence[GroupMember], generation: int, now_ms: int
+    ) -> tuple[ClassicGroup, Record]:
+        """The classic group that a consumer group becomes, and what has to be written for it before `take`."""
+        group = ClassicGroup(group_id, partial(self._keep, group_id))
+        return group, record_of(group_id, group.adopt(members, generation, now_ms))
+
+    def take(self, group: ClassicGroup, now_ms: int, *, rebalance: bool) -> None:
+        """A consumer group has become this group."""
+        self._ids.claim(group.id, GroupType.CLASSIC)
+        self._groups[group.id] = group
+        if rebalance:
+            group.rebalance(now_ms)
+        self._note(group)
+
+    def hand_over(self, group_id: str) -> None:
+        """The group has become a consumer group."""
+        group = self._groups[group_id]
+        group.dissolve()
+        self._note(group)
+        self._drop(group_id)
+
     # ---- what is written
 
     def _keep(self, group_id: str, generation: Generation) -> None:
@@ -129,9 +152,7 @@ class ClassicGroups:
     # ---- members
 
     def join(self, group_id: str, join: Join, context: RequestContext, now_ms: int) -> None:
-        """A JoinGroup request: its answer comes out of `poll`, sooner or later. Raises `Refusal`."""
-        _require_id(group_id)
-        self._require_session_timeout(join)
+        """A valid JoinGroup request: its answer comes out of `poll`, sooner or later. Raises `Refusal`."""
         if self._ids.type_of(group_id) not in (None, GroupType.CLASSIC):
             raise Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"group {group_id!r} is not a classic group")
         group = self._groups.get(group_id)
@@ -151,11 +172,13 @@ class ClassicGroups:
             limit = self._configs.broker_int("group.max.size")
             if group.size() >= limit and not group.has_instance(join.instance_id):
                 raise Refusal(GroupMaxSizeReachedError, f"group {group_id!r} has its {limit} members")
-            id_first = context.api_version >= _ID_FIRST_SINCE_VERSION
+            id_first = context.api_version >= ID_FIRST_SINCE_VERSION
             group.join_new(join, context, self._new_id(join), delay_ms, id_first=id_first, now_ms=now_ms)
         self._note(group)
 
-    def _require_session_timeout(self, join: Join) -> None:
+    def require_valid(self, group_id: str, join: Join) -> None:
+        """Raises `Refusal` for what no group takes, of either type."""
+        _require_id(group_id)
         low = self._configs.broker_int("group.min.session.timeout.ms")
         high = self._configs.broker_int("group.max.session.timeout.ms")
         if not low <= join.session_timeout_ms <= high:

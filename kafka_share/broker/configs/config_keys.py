@@ -191,6 +191,12 @@ BROKER_KEYS: Final = _table(
     _int("group.consumer.max.assignment.interval.ms", 15_000, 0),
     _int("group.consumer.regex.refresh.interval.ms", 600_000, 10_000),
     ConfigKey("group.consumer.assignors", ConfigType.LIST, "uniform,range", choices=("uniform", "range")),
+    ConfigKey(
+        "group.consumer.migration.policy",
+        ConfigType.STRING,
+        "bidirectional",
+        choices=("disabled", "upgrade", "downgrade", "bidirectional"),
+    ),
     _int("group.initial.rebalance.delay.ms", 3_000, 0),
     _int("group.min.session.timeout.ms", 6_000, 1),
     _int("group.max.session.timeout.ms", 1_800_000, 1),

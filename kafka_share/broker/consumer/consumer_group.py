@@ -120,6 +120,21 @@ class ConsumerGroup(ServerAssignedGroup):
             del self._static[member.instance_id]
         self.count_subscriptions((), self.topics_of(member))
 
+    def classic_members(self, without: Iterable[str] = ()) -> list[ConsumerMember] | None:
+        """The members but these, if there are any and all speak the classic protocol; else None."""
+        left = [member for member_id, member in self.members.items() if member_id not in without]
+        return left if left and all(member.classic is not None for member in left) else None
+
+    def knows_protocol_of(self, protocols: Iterable[tuple[str, bytes]]) -> bool:
+        """Whether all members of the classic protocol know one of these, too."""
+        known = [{name for name, _ in one.classic.protocols} for one in self.members.values() if one.classic]
+        return any(all(name in names for names in known) for name, _ in protocols)
+
+    def waits_for_others(self, member: ConsumerMember) -> bool:
+        """Whether a partition of the member's target still belongs to another member."""
+        target = self.target.get(member.id, frozenset())
+        return any(partition not in member.assigned and not self.is_free(partition) for partition in target)
+
     def is_free(self, partition: Partition) -> bool:
         """Whether no member has the partition."""
         return partition not in self._owners

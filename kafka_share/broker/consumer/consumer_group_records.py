@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafka_share.broker.consumer.consumer_group import ConsumerGroup, ResolvedPattern
-from kafka_share.broker.consumer.consumer_member import ConsumerMember, MemberState
+from kafka_share.broker.consumer.consumer_member import ClassicProtocol, ConsumerMember, MemberState
 from kafka_share.broker.server_assigned_group import by_topic
 from kafka_share.broker.server_assigned_records import CommonRecords, records_of, values
 from kafka_share.broker.storage.topics import NO_TOPIC_ID
@@ -47,6 +47,7 @@ KEYS: Final = (
 )  # fmt: skip
 
 _Struct = ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions
+_Classic = ConsumerGroupMemberMetadataValue.ClassicMemberMetadata
 
 
 def of_member(group: ConsumerGroup, member_id: str) -> Iterable[Record]:
@@ -65,6 +66,7 @@ def of_member(group: ConsumerGroup, member_id: str) -> Iterable[Record]:
         subscribed_topic_regex=member.pattern,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         server_assignor=member.assignor,
+        classic_member_metadata=None if member.classic is None else _classic(member.classic),
     )
     told = ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
@@ -74,6 +76,18 @@ def of_member(group: ConsumerGroup, member_id: str) -> Iterable[Record]:
         partitions_pending_revocation=_structs(member.revoking),
     )
     return [(said_key, said), (told_key, told)]
+
+
+def _classic(said: ClassicProtocol) -> _Classic:
+    protocols = [_Classic.ClassicProtocol(name=name, metadata=metadata) for name, metadata in said.protocols]
+    return _Classic(session_timeout_ms=said.session_timeout_ms, supported_protocols=protocols)
+
+
+def _classic_in(said: _Classic | None) -> ClassicProtocol | None:
+    if said is None:
+        return None
+    protocols = tuple((one.name, bytes(one.metadata)) for one in said.supported_protocols)
+    return ClassicProtocol(said.session_timeout_ms, protocols)
 
 
 def _structs(partitions: Mapping[Partition, int]) -> list[_Struct]:
@@ -127,6 +141,7 @@ def made_of(group_id: str, held: Held, behaviour: Behaviour) -> ConsumerGroup:
                 state=MemberState(current.state),
                 assigned=_partitions(current.assigned_partitions, current.member_epoch),
                 revoking=_partitions(current.partitions_pending_revocation, current.member_epoch),
+                classic=_classic_in(said.classic_member_metadata),
             )
         )
     for key, resolved in records_of(held, _PATTERN):

@@ -1,4 +1,4 @@
-"""The coordinator of consumer groups (KIP-848): heartbeats, leaving, timeouts, regular expressions, who may commit.
+"""The coordinator of consumer groups (KIP-848): heartbeats, leaving, timeouts, regular expressions, classic members.
 
 Called by the handlers of the group APIs and by the cluster (time, moved coordinators). One object serves the whole
 cluster; which node answers for a group is the cluster's business. What it must not do: read or write wire messages.
@@ -7,8 +7,12 @@ A heartbeat is answered with what the group is after it: the member is admitted,
 computed if it is time, and the member brought one step nearer to it. Regular expressions are resolved *after* the
 answer, so the first assignment by a pattern comes with the second heartbeat.
 
-Source: KIP-848 and Kafka 4.3's group coordinator. Members of the classic protocol are not admitted (Kafka's
-group.consumer.migration.policy "disabled").
+Online migration: the first member of this protocol turns a classic group of consumers into a consumer group, if
+`group.consumer.migration.policy` allows it. Classic members stay: JoinGroup is then a heartbeat with an embedded
+subscription, answered at once, SyncGroup brings what the member may use now, and Heartbeat asks it to join again when
+there is a step to take. When the last member of this protocol has gone, the group becomes a classic one again.
+
+Source: KIP-848 and Kafka 4.3's group coordinator.
 """
 
 from __future__ import annotations
@@ -16,41 +20,54 @@ from __future__ import annotations
 import contextlib
 import enum
 from base64 import urlsafe_b64encode
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, Never
 
 import attrs
 
+from kafka_share.broker.classic.classic_group import JoinAnswer, SyncAnswer
 from kafka_share.broker.consumer import consumer_group_records
 from kafka_share.broker.consumer.consumer_group import ConsumerGroup, ResolvedPattern
+from kafka_share.broker.consumer.consumer_heartbeat import ConsumerAnswer, updated_by, validate
 from kafka_share.broker.consumer.consumer_member import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
+    ClassicProtocol,
     ConsumerMember,
     MemberState,
 )
+from kafka_share.broker.consumer.migration import (
+    CONSUMER_PROTOCOL,
+    assignment_of,
+    downgraded,
+    partitions_in,
+    subscription_of,
+    upgraded,
+)
 from kafka_share.broker.consumer.reconciliation import Goal, reconcile
-from kafka_share.broker.consumer.topic_pattern import PatternError, TopicPattern
+from kafka_share.broker.consumer.topic_pattern import TopicPattern
 from kafka_share.broker.deadlines import Deadlines
 from kafka_share.broker.group_ids import GroupType
 from kafka_share.broker.refusals import ErrorCode, Refusal
 from kafka_share.broker.server_assigned_groups import ServerAssignedGroups
 from kafka_share.errors import (
     FencedMemberEpochError,
+    GroupIdNotFoundError,
     GroupMaxSizeReachedError,
-    InvalidRequestError,
     NonEmptyGroupError,
     UnknownMemberIdError,
-    UnsupportedVersionError,
 )
+from kafka_share.protocol.group_records import GroupMetadataKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from random import Random
 
+    from kafka_share.broker.classic.classic_group import ClassicGroup, Join
     from kafka_share.broker.classic.classic_groups import ClassicGroups
     from kafka_share.broker.classic.committed_offsets import CommittedOffsets
     from kafka_share.broker.configs.configs import Configs
+    from kafka_share.broker.consumer.consumer_heartbeat import ConsumerHeartbeat
     from kafka_share.broker.group_ids import GroupIds
     from kafka_share.broker.group_journal import GroupJournal, Held, Record
     from kafka_share.broker.kafka_version import Behaviour
@@ -60,48 +77,6 @@ if TYPE_CHECKING:
 
 _PATTERN_PAUSE_MS: Final = 10_000
 """A group's patterns are not resolved more often than this."""
-_COMMITS_SINCE_VERSION: Final = 9
-"""Of OffsetCommit: it knows member epochs."""
-
-
-@attrs.frozen(kw_only=True)
-class ConsumerHeartbeat:
-    """What a member says; None (for `rebalance_timeout_ms` -1) where it is as before.
-
-    With `makes_own_id` (version 1) the member has to name itself.
-    """
-
-    group: str
-    member: str
-    epoch: int
-    instance_id: str | None = None
-    rack_id: str | None = None
-    rebalance_timeout_ms: int = -1
-    subscribed: tuple[str, ...] | None = None
-    pattern: str | None = None
-    assignor: str | None = None
-    owned: frozenset[Partition] | None = None
-    client_id: str = ""
-    client_host: str = ""
-    makes_own_id: bool = True
-    may_see: Callable[[str], bool] = lambda topic: True
-    """Whether the client may know of a topic: regular expressions stand for no others."""
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the member says everything, as it does when it wants its assignment again."""
-        subscribes = self.subscribed is not None or self.pattern is not None
-        return self.rebalance_timeout_ms != -1 and subscribes and self.owned is not None
-
-
-@attrs.frozen
-class ConsumerAnswer:
-    """What the member is told. `assignment` is None where it is as before."""
-
-    member: str
-    epoch: int
-    interval_ms: int = 0
-    assignment: frozenset[Partition] | None = None
 
 
 class _Limit(enum.IntEnum):
@@ -109,6 +84,11 @@ class _Limit(enum.IntEnum):
 
     SESSION = 0
     REVOCATION = 1
+    """Giving back what it has to."""
+    JOIN = 2
+    """A classic member: joining again when it was told to."""
+    SYNC = 3
+    """A classic member: asking for its assignment when it has joined."""
 
 
 class ConsumerGroups(ServerAssignedGroups[ConsumerGroup]):
@@ -145,8 +125,14 @@ class ConsumerGroups(ServerAssignedGroups[ConsumerGroup]):
         return [name.strip() for name in self._configs.broker_value("group.consumer.assignors").split(",")]
 
     def _create(self, group_id: str, now_ms: int) -> ConsumerGroup:
-        """Make the group. An empty classic group makes room, and leaves its offsets. Raises `Refusal`."""
+        """Make the group. An empty classic group makes room, and leaves its offsets; one with members is upgraded.
+
+        Raises `Refusal`.
+        """
         self._classic.make_room(group_id, now_ms)
+        classic = self._classic.group(group_id)
+        if classic is not None:
+            return self._upgrade(classic, now_ms)
         return self._add(ConsumerGroup.new(group_id, self._behaviour))
 
     def make_room(self, group_id: str, now_ms: int) -> None:
@@ -162,7 +148,7 @@ class ConsumerGroups(ServerAssignedGroups[ConsumerGroup]):
 
     def heartbeat(self, beat: ConsumerHeartbeat, now_ms: int) -> ConsumerAnswer:
         """Join, stay or leave. Raises `Refusal`."""
-        self._validate(beat)
+        validate(beat, self._assignors())
         if beat.epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
             return self._leave(beat, now_ms)
         group = self._groups.get(beat.group)
@@ -172,7 +158,7 @@ class ConsumerGroups(ServerAssignedGroups[ConsumerGroup]):
         if not beat.member:
             beat = attrs.evolve(beat, member=self._new_id())
         member = self._admit(group, beat)
-        updated = _updated(member, beat)
+        updated = updated_by(member, beat)
         changed = self._subscribe(group, member, updated)
         settings = self._configs.consumer_settings(group.id)
         if group.must_assign(settings.assignment_interval_ms, now_ms):
@@ -184,31 +170,6 @@ class ConsumerGroups(ServerAssignedGroups[ConsumerGroup]):
         self._resolve_patterns(group, beat.may_see, now_ms)
         self._save(group, now_ms)
         return ConsumerAnswer(updated.id, reconciled.epoch, settings.heartbeat_interval_ms, assignment)
-
-    def _validate(self, beat: ConsumerHeartbeat) -> None:
-        if not beat.member and (beat.makes_own_id or beat.epoch > JOIN_EPOCH or beat.epoch == LEAVE_EPOCH):
-            raise Refusal(InvalidRequestError, "a heartbeat has to name a member")
-        if not beat.group.strip():
-            raise Refusal(InvalidRequestError, "a heartbeat has to name a group")
-        if beat.instance_id is not None and not beat.instance_id.strip():
-            raise Refusal(InvalidRequestError, "an instance id cannot be empty; leave it out instead")
-        if beat.rack_id is not None and not beat.rack_id.strip():
-            raise Refusal(InvalidRequestError, "a rack id cannot be empty; leave it out instead")
-        if beat.epoch == JOIN_EPOCH and (not beat.is_full or beat.owned):
-            raise Refusal(
-                InvalidRequestError,
-                "a member that joins has to name its rebalance timeout and its topics, and owns no partitions",
-            )
-        if beat.epoch == STATIC_LEAVE_EPOCH and beat.instance_id is None:
-            raise Refusal(InvalidRequestError, "only a static member can leave for a while")
-        if beat.epoch < STATIC_LEAVE_EPOCH:
-            raise Refusal(InvalidRequestError, f"{beat.epoch} is not a member epoch")
-        if beat.assignor is not None and beat.assignor not in self._assignors():
-            raise Refusal(
-                ErrorCode.UNSUPPORTED_ASSIGNOR, f"there is no assignor {beat.assignor!r} but {self._assignors()}"
-            )
-        if beat.pattern and beat.epoch >= JOIN_EPOCH:
-            _require_pattern(beat.pattern)
 
     def _require_room(self, group: ConsumerGroup, member_id: str) -> None:
         limit = self._configs.broker_int("group.consumer.max.size")
@@ -239,9 +200,13 @@ class ConsumerGroups(ServerAssignedGroups[ConsumerGroup]):
             return member
         if member is None:
             return group.members.get(beat.member) or ConsumerMember(id=beat.member)
-        if member.epoch != STATIC_LEAVE_EPOCH:
+        if member.epoch != STATIC_LEAVE_EPOCH and member.classic is None:
             raise Refusal(ErrorCode.UNRELEASED_INSTANCE_ID, f"{instance_id!r} still belongs to member {member.id!r}")
-        successor = attrs.evolve(member, id=beat.member, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
+        return self._succeed(group, member, beat.member)
+
+    def _succeed(self, group: ConsumerGroup, member: ConsumerMember, new_id: str) -> ConsumerMember:
+        """Another process has a static member's place; returns the member that it is."""
+        successor = attrs.evolve(member, id=new_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
         group.replace_static(member, successor)
         self._forget_limits(group.id, member.id)
         return successor
@@ -297,7 +262,7 @@ class ConsumerGroups(ServerAssignedGroups[ConsumerGroup]):
         if reconciled != member:
             group.put(reconciled)
             key = (group.id, member.id, _Limit.REVOCATION)
-            if reconciled.state is MemberState.UNREVOKED_PARTITIONS:
+            if reconciled.state is MemberState.UNREVOKED_PARTITIONS and reconciled.classic is None:
                 self._limits.set(key, now_ms + reconciled.rebalance_timeout_ms)
             else:
                 self._limits.discard(key)
@@ -310,8 +275,7 @@ class ConsumerGroups(ServerAssignedGroups[ConsumerGroup]):
         if beat.instance_id is None:
             if beat.member not in group.members:
                 raise Refusal(UnknownMemberIdError, f"group {group.id!r} has no member {beat.member!r}")
-            self._fence(group, [beat.member])
-            self._save(group, now_ms)
+            self._fence(group, [beat.member], now_ms)
             return ConsumerAnswer(beat.member, beat.epoch)
         member = _require_static(group.static_member(beat.instance_id), beat.instance_id, beat.member)
         if beat.epoch == STATIC_LEAVE_EPOCH:
@@ -319,9 +283,9 @@ class ConsumerGroups(ServerAssignedGroups[ConsumerGroup]):
                 member, epoch=STATIC_LEAVE_EPOCH, revoking={}, assigned=dict.fromkeys(member.assigned, 0)
             )
             group.put(away)
+            self._save(group, now_ms)
         else:
-            self._fence(group, [member.id])
-        self._save(group, now_ms)
+            self._fence(group, [member.id], now_ms)
         return ConsumerAnswer(member.id, beat.epoch)
 
     def leave(self, group_id: str, members: Iterable[tuple[str, str | None]], now_ms: int) -> list[int]:
@@ -339,8 +303,7 @@ class ConsumerGroups(ServerAssignedGroups[ConsumerGroup]):
             except Refusal as refusal:
                 codes.append(refusal.code)
         if gone:
-            self._fence(group, list(gone))
-            self._save(group, now_ms)
+            self._fence(group, list(gone), now_ms)
         return codes
 
     def _named(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
@@ -353,15 +316,162 @@ class ConsumerGroups(ServerAssignedGroups[ConsumerGroup]):
             raise Refusal(UnknownMemberIdError, f"group {group.id!r} has no member {member_id!r}")
         return member
 
-    def _fence(self, group: ConsumerGroup, member_ids: Sequence[str]) -> None:
-        """The members are out."""
+    def _fence(self, group: ConsumerGroup, member_ids: Sequence[str], now_ms: int) -> None:
+        """The members are out; if only classic ones are left, the group becomes one of theirs. Raises `Refusal`."""
+        left = group.classic_members(without=member_ids)
+        if left is not None and self._may_downgrade(len(left)):
+            self._downgrade(group, left, now_ms, rebalance=True)
+            return
         group.remove(member_ids)
         for member_id in member_ids:
             self._forget_limits(group.id, member_id)
+        self._save(group, now_ms)
 
     def _forget_limits(self, group_id: str, member_id: str) -> None:
         for limit in _Limit:
             self._limits.discard((group_id, member_id, limit))
+
+    # ---- members of the classic protocol
+
+    def join(
+        self, group_id: str, join: Join, may_see: Callable[[str], bool], now_ms: int, *, id_first: bool
+    ) -> JoinAnswer:
+        """A valid JoinGroup to a group with members. With `id_first` a member is only told its id. Raises `Refusal`."""
+        group = self.existing(group_id)
+        if self._policy() == "disabled":
+            raise Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"group {group_id!r} takes no classic members")
+        member_id = join.member_id or self._new_id()
+        self._require_room(group, member_id)
+        if join.protocol_type != CONSUMER_PROTOCOL or not group.knows_protocol_of(join.protocols):
+            raise Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the members have no such protocol in common")
+        if id_first and not join.member_id and join.instance_id is None:
+            return JoinAnswer(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+        subscription = subscription_of(join.protocols)
+        static = None if join.instance_id is None else group.static_member(join.instance_id)
+        others = [] if static is None else [one for one in group.members.values() if one is not static]
+        takes_last_place = static is not None and static.classic is None and all(one.classic for one in others)
+        downgrades = takes_last_place and self._may_downgrade(len(group.members))
+        member = self._admit_classic(group, join, member_id)
+        joined = attrs.evolve(
+            member,
+            instance_id=join.instance_id,
+            rack_id=subscription.rack_id or member.rack_id,
+            rebalance_timeout_ms=join.rebalance_timeout_ms,
+            subscribed=tuple(sorted(set(subscription.topics))),
+            pattern="",
+            client_id=join.client_id,
+            client_host=join.client_host,
+            classic=ClassicProtocol(join.session_timeout_ms, join.protocols),
+        )
+        owned = partitions_in(subscription.owned_partitions, self._topics)
+        changed = self._subscribe(group, member, joined)
+        settings = self._configs.consumer_settings(group.id)
+        if not downgrades and group.must_assign(settings.assignment_interval_ms, now_ms):
+            group.assign(self._topics, self.default_assignor(), now_ms)
+        stale = downgrades and group.epoch > group.assignment_epoch
+        if not stale:
+            joined = self._reconcile(group, joined, owned, changed=changed, now_ms=now_ms)
+        self._limits.discard((group.id, joined.id, _Limit.JOIN))
+        self._limits.set((group.id, joined.id, _Limit.SESSION), now_ms + join.session_timeout_ms)
+        self._limits.set((group.id, joined.id, _Limit.SYNC), now_ms + join.rebalance_timeout_ms)
+        if downgrades:
+            self._downgrade(group, list(group.members.values()), now_ms, rebalance=stale)
+        else:
+            self._resolve_patterns(group, may_see, now_ms)
+            self._save(group, now_ms)
+        return JoinAnswer(0, joined.id, joined.epoch, CONSUMER_PROTOCOL, join.protocols[0][0])
+
+    def _admit_classic(self, group: ConsumerGroup, join: Join, member_id: str) -> ConsumerMember:
+        """The member as it is before it joins; a new one is not in the group yet."""
+        static = None if join.instance_id is None else group.static_member(join.instance_id)
+        if join.instance_id is not None and join.member_id:
+            return _require_static(static, join.instance_id, member_id)
+        if static is not None:
+            return self._succeed(group, static, member_id)
+        return group.members.get(member_id) or ConsumerMember(id=member_id)
+
+    def sync(
+        self,
+        group_id: str,
+        named: tuple[str, str | None],
+        generation: int,
+        protocol: tuple[str | None, str | None],
+        now_ms: int,
+    ) -> SyncAnswer:
+        """A SyncGroup of a member (id, instance id) for its protocol (type, name). Raises `Refusal`."""
+        group, member, said = self._classic_member(group_id, named, generation)
+        if protocol[0] not in (None, CONSUMER_PROTOCOL) or protocol[1] not in (None, said.protocols[0][0]):
+            raise Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the member has joined for another protocol")
+        if group.assignment_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+            self._ask_to_join(group, member, now_ms)
+        self._limits.discard((group.id, member.id, _Limit.SYNC))
+        self._limits.set((group.id, member.id, _Limit.SESSION), now_ms + said.session_timeout_ms)
+        return SyncAnswer(0, *protocol, assignment_of(member.assigned, said.protocols[0][1], self._topics))
+
+    def beat(self, group_id: str, named: tuple[str, str | None], generation: int, now_ms: int) -> None:
+        """A Heartbeat of a member (id, instance id). Raises `Refusal`, also when it has to join again."""
+        group, member, said = self._classic_member(group_id, named, generation)
+        self._limits.set((group.id, member.id, _Limit.SESSION), now_ms + said.session_timeout_ms)
+        may_go_on = member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_others(member)
+        if member.epoch < group.assignment_epoch or member.state is MemberState.UNREVOKED_PARTITIONS or may_go_on:
+            self._ask_to_join(group, member, now_ms)
+
+    def _classic_member(
+        self, group_id: str, named: tuple[str, str | None], generation: int
+    ) -> tuple[ConsumerGroup, ConsumerMember, ClassicProtocol]:
+        group = self.existing(group_id)
+        member = self._named(group, *named)
+        if member.classic is None:
+            raise Refusal(UnknownMemberIdError, f"member {member.id!r} does not speak the classic protocol")
+        if generation != member.epoch:
+            raise Refusal(ErrorCode.ILLEGAL_GENERATION, f"the member epoch is {member.epoch}, not {generation}")
+        return group, member, member.classic
+
+    def _ask_to_join(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> Never:
+        key = (group.id, member.id, _Limit.JOIN)
+        if key not in self._limits:
+            self._limits.set(key, now_ms + member.rebalance_timeout_ms)
+        raise Refusal(ErrorCode.REBALANCE_IN_PROGRESS, "the member has to join again")
+
+    # ---- migration
+
+    def _policy(self) -> str:
+        return self._configs.broker_value("group.consumer.migration.policy")
+
+    def _upgrade(self, classic: ClassicGroup, now_ms: int) -> ConsumerGroup:
+        """A member of the consumer protocol joins a classic group that has members. Raises `Refusal`."""
+        limit = self._configs.broker_int("group.consumer.max.size")
+        if self._policy() not in ("upgrade", "bidirectional"):
+            raise Refusal(GroupIdNotFoundError, f"classic group {classic.id!r} is not upgraded: that is disabled")
+        if classic.protocol_type != CONSUMER_PROTOCOL:
+            raise Refusal(GroupIdNotFoundError, f"the members of classic group {classic.id!r} are no consumers")
+        if len(classic.members) > limit:
+            raise Refusal(GroupIdNotFoundError, f"classic group {classic.id!r} is larger than {limit} members")
+        group = upgraded(classic, self._topics, self._behaviour)
+        self._journal.write(group.id, self._records(group), now_ms)
+        group.written()
+        self._classic.hand_over(group.id)
+        self._add(group)
+        self.rearm([group.id], now_ms)
+        return group
+
+    def _may_downgrade(self, members: int) -> bool:
+        enabled = self._policy() in ("downgrade", "bidirectional")
+        return enabled and members <= self._configs.broker_int("group.max.size")
+
+    def _downgrade(
+        self, group: ConsumerGroup, members: Sequence[ConsumerMember], now_ms: int, *, rebalance: bool
+    ) -> None:
+        """The group becomes a classic one with these members. Raises `Refusal`: then it is as it was written."""
+        kept = downgraded(group, members, self._topics)
+        classic, record = self._classic.adopted(group.id, kept, group.epoch, now_ms)
+        try:
+            self._journal.forget(group.id, self._key_classes(), now_ms, instead=[record])
+        except Refusal:
+            self.restore([group.id], now_ms)
+            raise
+        self._drop(group)
+        self._classic.take(classic, now_ms, rebalance=rebalance)
 
     # ---- regular expressions
 
@@ -391,50 +501,6 @@ class ConsumerGroups(ServerAssignedGroups[ConsumerGroup]):
         if group.refresh_metadata(self._topics) or changed:
             group.bump()
 
-    # ---- offsets
-
-    def require_may_commit(
-        self,
-        group_id: str,
-        member_id: str,
-        epoch: int,
-        partitions: Iterable[Partition],
-        *,
-        api_version: int | None,
-    ) -> None:
-        """Raises `Refusal` unless the member, or somebody outside of an empty group, may commit these partitions now.
-
-        `api_version` is that of OffsetCommit, None in a transaction.
-        """
-        group = self.existing(group_id)
-        if epoch < 0 and (not group.members or (api_version is None and not member_id)):
-            return
-        member = group.members.get(member_id)
-        if member is None:
-            raise Refusal(UnknownMemberIdError, f"group {group_id!r} has no member {member_id!r}")
-        if api_version is not None and api_version < _COMMITS_SINCE_VERSION:
-            raise Refusal(UnsupportedVersionError, "members of consumer groups commit with version 9 or later")
-        if epoch == member.epoch:
-            return
-        stale = ErrorCode.ILLEGAL_GENERATION if api_version is None else ErrorCode.STALE_MEMBER_EPOCH
-        if epoch > member.epoch or not self._behaviour.commits_at_assignment_epochs:
-            raise Refusal(stale, f"the member epoch is {member.epoch}, not {epoch}")
-        for partition in partitions:
-            since = member.assigned.get(partition, member.revoking.get(partition))
-            if since is None or epoch < since:
-                raise Refusal(stale, f"the member has not had the partition since epoch {epoch}")
-
-    def require_may_fetch_offsets(self, group_id: str, member_id: str | None, epoch: int) -> None:
-        """Raises `Refusal` if a member names itself, and its epoch is not the present one."""
-        if member_id is None and epoch < 0:
-            return
-        group = self.existing(group_id)
-        member = group.members.get(member_id or "")
-        if member is None:
-            raise Refusal(UnknownMemberIdError, f"group {group_id!r} has no member {member_id!r}")
-        if epoch != member.epoch:
-            raise Refusal(ErrorCode.STALE_MEMBER_EPOCH, f"the member epoch is {member.epoch}, not {epoch}")
-
     # ---- deletion
 
     def delete(self, group_id: str, now_ms: int) -> None:
@@ -451,7 +517,8 @@ class ConsumerGroups(ServerAssignedGroups[ConsumerGroup]):
         return consumer_group_records.of_member(group, member_id)
 
     def _group_records(self, group: ConsumerGroup) -> Iterable[Record]:
-        return [consumer_group_records.of_pattern(group, pattern) for pattern in group.touched_patterns]
+        patterns = [consumer_group_records.of_pattern(group, pattern) for pattern in group.touched_patterns]
+        return [(GroupMetadataKey(group=group.id), None), *patterns]
 
     def _made_of(self, group_id: str, held: Held) -> ConsumerGroup:
         return consumer_group_records.made_of(group_id, held, self._behaviour)
@@ -472,11 +539,11 @@ class ConsumerGroups(ServerAssignedGroups[ConsumerGroup]):
 
     def poll(self, now_ms: int) -> None:
         """Fence the members whose session has ended, and those that did not give partitions back in time."""
-        for group_id, member_id, _ in self._limits.take_due(now_ms):
-            group = self._groups[group_id]
-            self._fence(group, [member_id])
-            with contextlib.suppress(Refusal):  # whoever cannot be written off gets another session
-                self._save(group, now_ms)
+        for group_id, member_id, _ in list(self._limits.take_due(now_ms)):
+            group = self._groups.get(group_id)
+            if group is not None and member_id in group.members:
+                with contextlib.suppress(Refusal):  # whoever cannot be written off gets another session
+                    self._fence(group, [member_id], now_ms)
 
     def wake_at_ms(self) -> int | None:
         """When `poll` has to run, None if nothing is waited for."""
@@ -487,8 +554,9 @@ class ConsumerGroups(ServerAssignedGroups[ConsumerGroup]):
         for group in [self._groups[group_id] for group_id in group_ids if group_id in self._groups]:
             timeout_ms = self._configs.consumer_settings(group.id).session_timeout_ms
             for member in group.members.values():
-                self._limits.set((group.id, member.id, _Limit.SESSION), now_ms + timeout_ms)
-                if member.state is MemberState.UNREVOKED_PARTITIONS:
+                session_ms = timeout_ms if member.classic is None else member.classic.session_timeout_ms
+                self._limits.set((group.id, member.id, _Limit.SESSION), now_ms + session_ms)
+                if member.classic is None and member.state is MemberState.UNREVOKED_PARTITIONS:
                     key = (group.id, member.id, _Limit.REVOCATION)
                     self._limits.set(key, now_ms + member.rebalance_timeout_ms)
 
@@ -501,15 +569,6 @@ class ConsumerGroups(ServerAssignedGroups[ConsumerGroup]):
                 assert (group_id, member.id, _Limit.SESSION) in self._limits
 
 
-def _require_pattern(pattern: str) -> None:
-    try:
-        TopicPattern(pattern)
-    except PatternError as error:
-        raise Refusal(
-            ErrorCode.INVALID_REGULAR_EXPRESSION, f"{pattern!r} is not a regular expression: {error}"
-        ) from None
-
-
 def _require_static(member: ConsumerMember | None, instance_id: str, member_id: str) -> ConsumerMember:
     """The static member, if it is this process; raises `Refusal`."""
     if member is None:
@@ -517,17 +576,3 @@ def _require_static(member: ConsumerMember | None, instance_id: str, member_id: 
     if member.id != member_id:
         raise Refusal(ErrorCode.FENCED_INSTANCE_ID, f"{instance_id!r} belongs to a newer member")
     return member
-
-
-def _updated(member: ConsumerMember, beat: ConsumerHeartbeat) -> ConsumerMember:
-    """The member with what it says about itself."""
-    said: dict[str, Any] = {
-        "instance_id": beat.instance_id,
-        "rack_id": beat.rack_id,
-        "rebalance_timeout_ms": None if beat.rebalance_timeout_ms == -1 else beat.rebalance_timeout_ms,
-        "subscribed": None if beat.subscribed is None else tuple(sorted(set(beat.subscribed))),
-        "pattern": beat.pattern,
-        "assignor": beat.assignor,
-    }
-    news = {name: value for name, value in said.items() if value is not None}
-    return attrs.evolve(member, client_id=beat.client_id, client_host=beat.client_host, **news)

@@ -32,6 +32,14 @@ class MemberState(enum.IntEnum):
     """The member waits for partitions that others have not given back yet."""
 
 
+@attrs.frozen
+class ClassicProtocol:
+    """What a member of the classic protocol said when it joined, the preferred (name, subscription) first."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+
 @attrs.frozen(kw_only=True)
 class ConsumerMember:
     """One member. `epoch` is -2 while a static member is away."""
@@ -54,6 +62,8 @@ class ConsumerMember:
     """What the member may use -> the member epoch with which it got it."""
     revoking: Mapping[Partition, int] = attrs.field(factory=dict)
     """What it has to give back -> the member epoch with which it had got it."""
+    classic: ClassicProtocol | None = None
+    """None for a member that speaks the consumer protocol."""
 
     def at_epoch(self, epoch: int, **changes: Any) -> ConsumerMember:
         """The member in another epoch (or, for a lost answer, again in the same one)."""

@@ -5,8 +5,10 @@
 - The id of a share group: JoinGroup INCONSISTENT_GROUP_PROTOCOL, SyncGroup and Heartbeat UNKNOWN_MEMBER_ID, LeaveGroup
   no top-level error, DescribeGroups as for a group that does not exist.
 - DescribeGroups of a missing group: state "Dead" without error up to version 5, GROUP_ID_NOT_FOUND from version 6 on.
-  Subscriptions and assignments are shown while the group is stable.
-- The id of a consumer group (KIP-848) with members: the same. An empty one becomes a classic group by JoinGroup.
+  Subscriptions are shown while the group is stable, assignments also while it prepares the next rebalance.
+- The id of a consumer group (KIP-848): an empty one becomes a classic group by JoinGroup. One with members takes
+  classic members too, unless `group.consumer.migration.policy` is "disabled": then JoinGroup is
+  INCONSISTENT_GROUP_PROTOCOL. LeaveGroup removes members of any protocol. DescribeGroups as for a missing group.
 
 Versions: JoinGroup (11) 0 to 9, Heartbeat (12) 0 to 4, LeaveGroup (13) 0 to 5, SyncGroup (14) 0 to 5, DescribeGroups
 (15) 0 to 6.
@@ -17,6 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafka_share.broker.classic.classic_group import GroupMember, GroupState, Join, JoinAnswer, SyncAnswer
+from kafka_share.broker.classic.classic_groups import ID_FIRST_SINCE_VERSION
 from kafka_share.broker.group_ids import GroupType
 from kafka_share.broker.handlers.operations import GROUP_OPERATIONS
 from kafka_share.broker.refusals import Refusal
@@ -77,11 +80,26 @@ def handle_join(cluster: Cluster, context: RequestContext, request: JoinGroupReq
     )
     try:
         cluster.require_coordinator(context, request.group_id)
+        cluster.classic_groups.require_valid(request.group_id, join)
         cluster.consumer_groups.make_room(request.group_id, now_ms)
+        if cluster.group_ids.type_of(request.group_id) is GroupType.CONSUMER:
+            return _joined(context, _join_consumer_group(cluster, context, request.group_id, join, now_ms))
         cluster.classic_groups.join(request.group_id, join, context, now_ms)
     except Refusal as refusal:
         return _joined(context, JoinAnswer(refusal.code, request.member_id))
     return None
+
+
+def _join_consumer_group(
+    cluster: Cluster, context: RequestContext, group_id: str, join: Join, now_ms: int
+) -> JoinAnswer:
+    id_first = context.api_version >= ID_FIRST_SINCE_VERSION
+    try:
+        return cluster.consumer_groups.join(
+            group_id, join, lambda topic: cluster.may_see(context, topic), now_ms, id_first=id_first
+        )
+    except Refusal as refusal:
+        return JoinAnswer(refusal.code, "")
 
 
 def _joined(context: RequestContext, joined: JoinAnswer) -> JoinGroupResponse:
@@ -109,13 +127,18 @@ def _joined(context: RequestContext, joined: JoinAnswer) -> JoinGroupResponse:
 
 def handle_sync(cluster: Cluster, context: RequestContext, request: SyncGroupRequest, now_ms: int) -> Message | None:
     says_protocol = context.api_version >= _PROTOCOL_SINCE_VERSION
+    member = (request.member_id, request.group_instance_id)
+    protocol = (request.protocol_type, request.protocol_name) if says_protocol else (None, None)
     try:
         cluster.require_coordinator(context, request.group_id)
+        if cluster.group_ids.type_of(request.group_id) is GroupType.CONSUMER:
+            groups = cluster.consumer_groups
+            return _synced(groups.sync(request.group_id, member, request.generation_id, protocol, now_ms))
         cluster.classic_groups.sync(
             request.group_id,
-            (request.member_id, request.group_instance_id),
+            member,
             request.generation_id,
-            (request.protocol_type, request.protocol_name) if says_protocol else (None, None),
+            protocol,
             {one.member_id: bytes(one.assignment) for one in request.assignments},
             context,
             now_ms,
@@ -140,7 +163,10 @@ def handle_heartbeat(
     try:
         cluster.require_coordinator(context, request.group_id)
         member = (request.member_id, request.group_instance_id)
-        cluster.classic_groups.heartbeat(request.group_id, member, request.generation_id, now_ms)
+        if cluster.group_ids.type_of(request.group_id) is GroupType.CONSUMER:
+            cluster.consumer_groups.beat(request.group_id, member, request.generation_id, now_ms)
+        else:
+            cluster.classic_groups.heartbeat(request.group_id, member, request.generation_id, now_ms)
     except Refusal as refusal:
         return HeartbeatResponse(error_code=refusal.code)
     return HeartbeatResponse(error_code=0)
@@ -242,5 +268,5 @@ def _described_member(member: GroupMember, protocol: str | None) -> _DescribedGr
         client_id=member.join.client_id,
         client_host=member.join.client_host,
         member_metadata=member.metadata(protocol),
-        member_assignment=member.assignment if protocol is not None else b"",
+        member_assignment=member.assignment,
     )

@@ -16,18 +16,19 @@ Versions: OffsetCommit (8) 2 to 10, OffsetFetch (9) 1 to 10, OffsetDelete (47) 0
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kafka_share.broker.classic.classic_group import GroupState
 from kafka_share.broker.classic.classic_groups import CONSUMER_PROTOCOL
 from kafka_share.broker.classic.committed_offsets import CommittedOffset
+from kafka_share.broker.consumer import offset_rights
 from kafka_share.broker.group_ids import GroupType
 from kafka_share.broker.refusals import ErrorCode, Refusal
 from kafka_share.errors import (
     GroupIdNotFoundError,
     InvalidGroupIdError,
     NonEmptyGroupError,
+    RemoteProtocolError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
@@ -39,6 +40,7 @@ from kafka_share.protocol.committed_offsets import (
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
+from kafka_share.protocol.consumer_protocol import ConsumerProtocolSubscription, decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -154,8 +156,8 @@ def require_may_commit(
     `missing` is what a member of a group that does not exist is told.
     """
     if cluster.group_ids.type_of(group_id) is GroupType.CONSUMER:
-        groups = cluster.consumer_groups
-        groups.require_may_commit(group_id, member[0], generation, partitions, api_version=api_version)
+        group = cluster.consumer_groups.existing(group_id)
+        offset_rights.require_may_commit(group, member[0], generation, partitions, api_version=api_version)
     else:
         transactional = api_version is None
         cluster.classic_groups.require_may_commit(
@@ -212,8 +214,9 @@ def _fetch_group(
 ) -> _FetchedGroup:
     try:
         _coordinated(cluster, context, asked.group_id)
-        if cluster.group_ids.type_of(asked.group_id) is GroupType.CONSUMER:
-            cluster.consumer_groups.require_may_fetch_offsets(asked.group_id, asked.member_id, asked.member_epoch)
+        group = cluster.consumer_groups.group(asked.group_id)
+        if group is not None:
+            offset_rights.require_may_fetch(group, asked.member_id, asked.member_epoch)
     except Refusal as refusal:
         return _FetchedGroup(group_id=asked.group_id, topics=[], error_code=refusal.code)
     topics = []
@@ -339,21 +342,8 @@ def _delete_topic(
 
 
 def subscribed_topics(metadata: bytes) -> tuple[str, ...]:
-    """The topics that a member subscribes to, read from what it sends through its group.
-
-    The bytes belong to the clients (Kafka's ConsumerProtocolSubscription): a version, then the topics' names, then
-    things that no broker needs. None if these are not the bytes of a subscription.
-    """
-    topics = []
+    """The topics that a member subscribes to; none if these are not the bytes of a subscription."""
     try:
-        _, count = struct.unpack_from(">hi", metadata)
-        at = 6
-        for _ in range(count):
-            (length,) = struct.unpack_from(">h", metadata, at)
-            at += 2 + length
-            if length < 0 or at > len(metadata):
-                return ()
-            topics.append(metadata[at - length : at].decode())
-    except (struct.error, UnicodeDecodeError):
+        return tuple(decode(ConsumerProtocolSubscription, metadata, version=0).topics)
+    except RemoteProtocolError:
         return ()
-    return tuple(topics)

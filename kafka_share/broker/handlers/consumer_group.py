@@ -2,8 +2,8 @@
 
 - Heartbeats: see the group coordinator. Version 0 may leave the member id empty to be given one; from version 1 on the
   member makes it, and may subscribe by a regular expression. An answer with an error carries no member id and epoch 0.
-- The id of a share group, and of a classic group with members: GROUP_ID_NOT_FOUND. An empty classic group becomes a
-  consumer group, with its offsets.
+- The id of a share group: GROUP_ID_NOT_FOUND. A classic group becomes a consumer group, with its offsets; one with
+  members only if `group.consumer.migration.policy` says so and the members are consumers, else GROUP_ID_NOT_FOUND.
 - Describe: one entry per asked group; a group that does not exist is GROUP_ID_NOT_FOUND, an empty id INVALID_GROUP_ID.
   A member's assignment includes what it has to give back. Authorized operations are all that a group has.
 - Without the feature group.version both answer UNSUPPORTED_VERSION.
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_share.broker.consumer.consumer_groups import ConsumerHeartbeat
+from kafka_share.broker.consumer.consumer_heartbeat import ConsumerHeartbeat
 from kafka_share.broker.handlers.described_groups import described_groups, named_partitions
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.server_assigned_group import by_topic
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from kafka_share.broker.server_assigned_group import Partition
 
 _OWN_IDS_SINCE_VERSION: Final = 1
-_CONSUMER_MEMBER: Final = 1
-"""The type of a member that speaks this protocol."""
+_CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
+"""The types of members: by the protocol that they speak."""
 
 _DescribedGroup = ConsumerGroupDescribeResponse.DescribedGroup
 _Assignment = ConsumerGroupHeartbeatResponse.Assignment
@@ -127,7 +127,7 @@ def _member(cluster: Cluster, group: ConsumerGroup, member: ConsumerMember) -> _
         subscribed_topic_regex=member.pattern,
         assignment=_assignment(cluster, (*member.assigned, *member.revoking)),
         target_assignment=_assignment(cluster, group.target.get(member.id, ())),
-        member_type=_CONSUMER_MEMBER,
+        member_type=_CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
     )
 
 

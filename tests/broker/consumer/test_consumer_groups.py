@@ -480,7 +480,8 @@ def test_groups_are_listed_described_and_deleted_by_their_type() -> None:
 
 
 def test_a_group_with_members_keeps_its_type_and_a_share_group_always() -> None:
-    world = quick_world(config={"group.initial.rebalance.delay.ms": "0"})
+    disabled = {"group.consumer.migration.policy": "disabled"}
+    world = quick_world(config={"group.initial.rebalance.delay.ms": "0", **disabled})
     world.topic("t")
     member = Member(world)
     member.join("t")
