@@ -523,8 +523,8 @@ def allowed_values(key: ConfigKey) -> str:
         return f"{key.low}…" if key.high in (2**31 - 1, 2**63 - 1) else limits
     if key.choices or key.name == "sasl.enabled.mechanisms":
         return ", ".join(key.choices or MECHANISMS)
-    if key.type.name == "BOOLEAN":
-        return "true, false"
+    if key.type.name in ("BOOLEAN", "DOUBLE"):
+        return {"BOOLEAN": "true, false", "DOUBLE": "0 to 1"}[key.type.name]
     return "latest, earliest, by_duration:…" if key.default == "latest" else "any text"
 
 

@@ -35,6 +35,7 @@ from kafka_share.broker.share.share_groups import ShareGroups
 from kafka_share.broker.storage import appending
 from kafka_share.broker.storage.internal_topic import InternalTopic
 from kafka_share.broker.storage.log import Log
+from kafka_share.broker.storage.log_cleaner import LogCleaner
 from kafka_share.broker.storage.produce_queue import ProduceQueue
 from kafka_share.broker.storage.producer_ids import ProducerIds
 from kafka_share.broker.storage.record_table import RecordTable
@@ -70,8 +71,16 @@ if TYPE_CHECKING:
 
 _HASH_MASK: Final = 2**32 - 1
 _INTERNAL_REPLICATION_FACTOR: Final = 3
-_INTERNAL_TOPIC_CONFIG: Final = {"retention.ms": "-1", "segment.bytes": "104857600"}
-"""What they hold is deleted by their coordinators only."""
+_INTERNAL_TOPIC_CONFIGS: Final = {
+    CONSUMER_OFFSETS: {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"},
+    SHARE_GROUP_STATE: {
+        "cleanup.policy": "delete",
+        "compression.type": "producer",
+        "retention.ms": "-1",
+        "segment.bytes": "104857600",
+    },
+}
+"""As in Kafka. Their coordinators shorten both long before a segment is full."""
 
 
 class Cluster:
@@ -108,6 +117,7 @@ class Cluster:
         self.nodes: dict[int, Node] = {node_id: Node(node_id, "", 0) for node_id in node_ids}
         self.topics: Topics = Topics(node_ids, random, self._new_log)
         self.retention: Retention = Retention(self.topics, self.configs, self._log_start_moved)
+        self.log_cleaner: LogCleaner = LogCleaner(self.topics, self.configs)
         self.share_states: ShareCoordinator = self._new_share_coordinator()
         self.group_ids: GroupIds = GroupIds()
         self.group_records: RecordTable = RecordTable(
@@ -305,13 +315,13 @@ class Cluster:
         if topic.is_internal:
             self.load_coordinators(now_ms)
 
-    def check_produced(self, partition: Partition, records: bytes) -> Checking:
+    def check_produced(self, partition: Partition, records: bytes, now_ms: int) -> Checking:
         """Check in turns what a producer has sent; ends with the batch. Raises `Refusal`."""
-        return appending.check(self.configs, partition, records)
+        return appending.check(self.configs, partition, records, now_ms)
 
     def append(self, partition: Partition, records: bytes, now_ms: int) -> tuple[int, int]:
         """Check at once and append what a test has written. Raises `Refusal`."""
-        return self.append_batch(partition, appending.check_at_once(self.configs, partition, records), now_ms)
+        return self.append_batch(partition, appending.check_at_once(self.configs, partition, records, now_ms), now_ms)
 
     def append_batch(self, partition: Partition, batch: RecordBatch, now_ms: int) -> tuple[int, int]:
         """Append what was checked (see `appending.append`) and wake who waits for it. Raises `Refusal`."""
@@ -351,7 +361,7 @@ class Cluster:
     def make_internal_topic(self, name: str, partitions: int) -> Topic:
         """See `TopicHost`. Its leaders are placed without regard to other topics, whose places must not change."""
         factor = min(_INTERNAL_REPLICATION_FACTOR, len(self.nodes))
-        self.configs.set_values(ResourceType.TOPIC, name, _INTERNAL_TOPIC_CONFIG)
+        self.configs.set_values(ResourceType.TOPIC, name, _INTERNAL_TOPIC_CONFIGS[name])
         return self.topics.create(name, self.topics.place(partitions, factor, start=0))
 
     def append_batch_of_coordinator(self, partition: Partition, batch: bytes, now_ms: int) -> int:
@@ -363,6 +373,7 @@ class Cluster:
             raise Refusal(fault, "a test has ordered it")
         base_offset, _ = partition.log.append(batch, partition.leader_epoch, now_ms)
         self.retention.log_advanced(now_ms)
+        self.log_cleaner.log_advanced(partition, now_ms)
         self.fetches.partition_moved(partition)
         return base_offset
 
@@ -382,6 +393,7 @@ class Cluster:
 
     def _log_advanced(self, partition: Partition, now_ms: int) -> None:
         self.retention.log_advanced(now_ms)
+        self.log_cleaner.log_advanced(partition, now_ms)
         self.fetches.partition_moved(partition)
         if partition.leader_id in self._alive:
             self.share_nodes[partition.leader_id].log_advanced(partition.topic_id, partition.partition, now_ms)

@@ -76,6 +76,7 @@ class BrokerMachine:
         cluster.group_records.poll(now_ms)
         cluster.transactions.poll(now_ms)
         cluster.retention.poll(now_ms)
+        cluster.log_cleaner.poll(now_ms)
         for context, waited in cluster.classic_groups.poll(now_ms):
             self._replies.append(Reply(context, classic_group.answer(context, waited)))
         self._poll_share_nodes(now_ms)
@@ -121,7 +122,7 @@ class BrokerMachine:
         times += [cluster.share_states.wake_at_ms(), cluster.share_groups.wake_at_ms()]
         times += [cluster.classic_groups.wake_at_ms(), cluster.consumer_groups.wake_at_ms()]
         times += [cluster.transactions.wake_at_ms(), cluster.fetches.wake_at_ms(), cluster.produces.wake_at_ms()]
-        times.append(cluster.retention.wake_at_ms())
+        times += [cluster.retention.wake_at_ms(), cluster.log_cleaner.wake_at_ms()]
         return min((at_ms for at_ms in times if at_ms is not None), default=None)
 
     def check(self) -> None:

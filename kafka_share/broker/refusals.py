@@ -22,6 +22,8 @@ from kafka_share.errors import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kafka_share.errors import BrokerError
 
 
@@ -33,6 +35,7 @@ class ErrorCode(enum.IntEnum):
     INCONSISTENT_GROUP_PROTOCOL = 23
     INVALID_SESSION_TIMEOUT = 26
     REBALANCE_IN_PROGRESS = 27
+    INVALID_TIMESTAMP = 32
     INVALID_TXN_STATE = 48
     INVALID_PRODUCER_ID_MAPPING = 49
     INVALID_TRANSACTION_TIMEOUT = 50
@@ -73,6 +76,14 @@ class Refusal(Exception):  # noqa: N818  a refusal is an ordinary answer here, n
         super().__init__(message)
         self.code: int = error.code
         self.message = message
+
+
+class RecordsRefusedError(Refusal):
+    """A batch is refused because of some of its records: `errors` has their indexes in it, and what is wrong."""
+
+    def __init__(self, error: type[BrokerError] | ErrorCode, message: str, errors: Sequence[tuple[int, str]]) -> None:
+        super().__init__(error, message)
+        self.errors = errors
 
 
 class RequestFailedError(Exception):

@@ -16,6 +16,7 @@ from kafka_share.protocol.record_format import (
     CODEC_NAMES,
     CONTROL_BIT,
     COUNTED_RECORD_BYTES,
+    DELETE_HORIZON_BIT,
     HEADER,
     LOG_APPEND_TIME_BIT,
     MAX_BATCH_BYTES,
@@ -104,6 +105,11 @@ class RecordBatch:
         )
         if self.base_offset < 0 or last_offset_delta < 0:
             raise CorruptBatchError(f"a batch claims the offsets {self.base_offset} to {self.last_offset}")
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """From when on the log cleaner may drop the tombstones or the marker in it; None while it has noted no time."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
     def verify_crc(self) -> None:
         """Raise `CorruptBatchError` if the stored checksum is not that of the batch."""

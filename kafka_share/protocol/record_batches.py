@@ -11,7 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kafka_share.protocol.record_batch import RecordBatch
-from kafka_share.protocol.record_encoder import control_batch, encode_batch, with_append_time, with_offsets
+from kafka_share.protocol.record_encoder import (
+    control_batch,
+    encode_batch,
+    with_append_time,
+    with_offsets,
+    with_records,
+)
 from kafka_share.protocol.record_format import (
     LENGTH_END,
     MAGIC,
@@ -36,6 +42,7 @@ __all__ = [
     "iter_batches",
     "with_append_time",
     "with_offsets",
+    "with_records",
 ]
 
 

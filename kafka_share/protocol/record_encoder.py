@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from kafka_share.errors import LocalProtocolError
 from kafka_share.native import crc32c
 from kafka_share.protocol.record_format import (
     CHECKED_FROM,
+    CODEC_MASK,
+    CODEC_NAMES,
     CODEC_NUMBERS,
     CONTROL_BIT,
     CRC_AT,
+    DELETE_HORIZON_BIT,
     HEADER,
     LENGTH_END,
     LOG_APPEND_TIME_BIT,
@@ -28,10 +31,14 @@ from kafka_share.protocol.record_format import (
 from kafka_share.protocol.varint import zigzag
 from kafka_share.records import TimestampType
 
+if TYPE_CHECKING:
+    from kafka_share.protocol.record_batch import RecordBatch
+
 RecordToWrite: TypeAlias = "tuple[int, int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]"
 """A `RecordTuple`, but the headers may be any sequence."""
 
 
+_NO_TIMESTAMP: Final = -1
 _MAX_TIMESTAMP_AT: Final = 35
 """Where the highest timestamp stands in a batch."""
 
@@ -57,11 +64,6 @@ def encode_batch(
     if not records:
         raise LocalProtocolError("a record batch needs at least one record")
     try:
-        body = _encode_records(records, base_offset)
-        if codec != "none":
-            from kafka_share.protocol.compression import compress
-
-            body = compress(codec, body)
         attributes = CODEC_NUMBERS[codec]
         if timestamp_type == TimestampType.LOG_APPEND_TIME:
             attributes |= LOG_APPEND_TIME_BIT
@@ -69,23 +71,72 @@ def encode_batch(
             attributes |= TRANSACTIONAL_BIT
         if is_control:
             attributes |= CONTROL_BIT
-        header = HEADER.pack(
-            base_offset,
-            HEADER.size - LENGTH_END + len(body),
-            partition_leader_epoch,
-            MAGIC,
-            0,
+        return _encode(
+            records,
             attributes,
-            records[-1][0] - base_offset,
-            records[0][1],
-            max(timestamp for _, timestamp, *_ in records),
-            producer_id,
-            producer_epoch,
-            base_sequence,
-            len(records),
+            (base_offset, records[-1][0]),
+            (records[0][1], max(timestamp for _, timestamp, *_ in records)),
+            (producer_id, producer_epoch, base_sequence),
+            partition_leader_epoch,
         )
     except (struct.error, TypeError, ValueError, AttributeError, KeyError) as error:
         raise LocalProtocolError(f"these records cannot be written as a batch: {error!r}") from error
+
+
+def with_records(batch: RecordBatch, records: Sequence[RecordToWrite], delete_horizon_ms: int | None = None) -> bytes:
+    """The batch with these of its records only, as the log cleaner leaves it; its offsets and sequence numbers stay.
+
+    A batch without records is only a header. Source: Kafka's `MemoryRecords.filterTo`.
+    """
+    attributes = batch.attributes
+    if delete_horizon_ms is not None:
+        attributes |= DELETE_HORIZON_BIT
+    elif batch.delete_horizon_ms is not None:
+        delete_horizon_ms = batch.delete_horizon_ms
+    if records:
+        base_timestamp = records[0][1] if delete_horizon_ms is None else delete_horizon_ms
+        max_timestamp = max(timestamp for _, timestamp, *_ in records)
+    else:
+        attributes &= ~(CODEC_MASK | DELETE_HORIZON_BIT)
+        base_timestamp, max_timestamp = _NO_TIMESTAMP, batch.max_timestamp
+    return _encode(
+        records,
+        attributes,
+        (batch.base_offset, batch.last_offset),
+        (base_timestamp, max_timestamp),
+        (batch.producer_id, batch.producer_epoch, batch.base_sequence),
+        batch.partition_leader_epoch,
+    )
+
+
+def _encode(
+    records: Sequence[RecordToWrite],
+    attributes: int,
+    offsets: tuple[int, int],
+    timestamps: tuple[int, int],
+    producer: tuple[int, int, int],
+    partition_leader_epoch: int,
+) -> bytes:
+    """A batch with these first and last offsets, base and highest timestamps, and producer id, epoch and sequence."""
+    base_offset, last_offset = offsets
+    body = _encode_records(records, base_offset, timestamps[0])
+    codec = CODEC_NAMES[attributes & CODEC_MASK]
+    if codec != "none":
+        from kafka_share.protocol.compression import compress
+
+        body = compress(codec, body)
+    header = HEADER.pack(
+        base_offset,
+        HEADER.size - LENGTH_END + len(body),
+        partition_leader_epoch,
+        MAGIC,
+        0,
+        attributes,
+        last_offset - base_offset,
+        *timestamps,
+        *producer,
+        len(records),
+    )
     checked = header[CHECKED_FROM:] + body
     return b"".join((header[:CRC_AT], crc32c(checked).to_bytes(4, "big"), checked))
 
@@ -143,8 +194,7 @@ def with_append_time(batch: bytes | memoryview, at_ms: int) -> bytes:
     return b"".join((batch[:CRC_AT], crc32c(checked).to_bytes(4, "big"), checked))
 
 
-def _encode_records(records: Sequence[RecordToWrite], base_offset: int) -> bytes:
-    base_timestamp = records[0][1]
+def _encode_records(records: Sequence[RecordToWrite], base_offset: int, base_timestamp: int) -> bytes:
     previous = base_offset - 1
     parts: list[bytes] = []
     for offset, timestamp, key, value, headers in records:

@@ -38,6 +38,8 @@ CODEC_MASK: Final = 0x07
 LOG_APPEND_TIME_BIT: Final = 0x08
 TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
+DELETE_HORIZON_BIT: Final = 0x40
+"""The base timestamp is a time from which on the log cleaner may drop tombstones or the marker (KIP-534)."""
 
 MAX_BATCH_BYTES: Final = 128 * 1024 * 1024
 """How large the records of one batch may be once they are decompressed, unless `max_record_batch_bytes` says otherwise.

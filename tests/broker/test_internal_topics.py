@@ -55,7 +55,12 @@ def test_the_topic_is_internal_and_keeps_everything_when_it_has_been_made(world:
     resource = DescribeConfigsRequest.DescribeConfigsResource(resource_type=TOPIC, resource_name=STATE)
     (found,) = world.ask(DescribeConfigsRequest(resources=[resource])).results
     own = {config.name: config.value for config in found.configs if config.config_source == 1}
-    assert own == {"retention.ms": "-1", "segment.bytes": "104857600"}
+    assert own == {
+        "cleanup.policy": "delete",
+        "compression.type": "producer",
+        "retention.ms": "-1",
+        "segment.bytes": "104857600",
+    }
     assert _create(world, STATE) == TopicAlreadyExistsError.code
 
 

@@ -275,8 +275,10 @@ class Transactions:
         """The producer's transaction is open in this partition, from this offset on."""
         producer_id = transaction.producer_id
         ended = transaction.ended_begins.get((partition.topic_id, partition.partition))
-        committed = transaction.last_end
-        if committed is not None and ended is not None and partition.log.ended_since(producer_id, ended) is None:
+        committed, log = transaction.last_end, partition.log
+        # Of what began in the clean part the log cleaner may have taken the marker, too.
+        is_lost = ended is not None and ended >= log.clean_to and log.ended_since(producer_id, ended) is None
+        if committed is not None and is_lost:
             self._view.write_marker(partition, transaction.producer, committed=committed, now_ms=now_ms)
         else:
             self._add_partition(transaction, partition, begin, now_ms)

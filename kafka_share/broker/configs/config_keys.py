@@ -2,7 +2,7 @@
 
 Bounds and defaults are those of Kafka 4.3 (KIP-932, KIP-1240). All keys of topics are here, because tools set them as a
 matter of course: those that say how a broker stores what it has (`has_effect` False) are checked and kept, and change
-nothing. What would be missed if it had no effect is refused: compaction, and recompression by the broker.
+nothing. What would be missed if it had no effect is refused: recompression by the broker.
 """
 
 from __future__ import annotations
@@ -158,6 +158,8 @@ def _table(*keys: ConfigKey) -> Mapping[str, ConfigKey]:
     return MappingProxyType({key.name: key for key in keys})
 
 
+_POLICIES: Final = ("compact", "delete")
+
 BROKER_KEYS: Final = _table(
     _int("group.share.partition.max.record.locks", 2_000, 100, 10_000),
     _int("group.share.min.partition.max.record.locks", 100, 100, 2_000),
@@ -229,6 +231,14 @@ BROKER_KEYS: Final = _table(
         choices=("CreateTime", "LogAppendTime"),
         is_dynamic=True,
     ),
+    _long("log.message.timestamp.before.max.ms", _MAX_LONG, 0, is_dynamic=True),
+    _long("log.message.timestamp.after.max.ms", 3_600_000, 0, is_dynamic=True),
+    ConfigKey("log.cleanup.policy", ConfigType.LIST, "delete", choices=_POLICIES, may_be_empty=True, is_dynamic=True),
+    _long("log.cleaner.backoff.ms", 15_000, 0, is_dynamic=True),
+    _long("log.cleaner.delete.retention.ms", 86_400_000, 0, is_dynamic=True),
+    _long("log.cleaner.min.compaction.lag.ms", 0, 0, is_dynamic=True),
+    _long("log.cleaner.max.compaction.lag.ms", _MAX_LONG, 1, is_dynamic=True),
+    ConfigKey("log.cleaner.min.cleanable.ratio", ConfigType.DOUBLE, "0.5", is_dynamic=True),
     ConfigKey("sasl.enabled.mechanisms", ConfigType.LIST, ",".join(_PASSWORD_MECHANISMS), check=_mechanisms),
     _int("connections.max.reauth.ms", 0, 0),
     _int("connection.failed.authentication.delay.ms", 100, 0),
@@ -306,11 +316,24 @@ TOPIC_KEYS: Final = _table(
         choices=("CreateTime", "LogAppendTime"),
         broker_key="log.message.timestamp.type",
     ),
-    ConfigKey("cleanup.policy", ConfigType.LIST, "delete", choices=("delete",), may_be_empty=True),
+    _long("message.timestamp.before.max.ms", _MAX_LONG, 0, "log.message.timestamp.before.max.ms"),
+    _long("message.timestamp.after.max.ms", 3_600_000, 0, "log.message.timestamp.after.max.ms"),
+    ConfigKey(
+        "cleanup.policy",
+        ConfigType.LIST,
+        "delete",
+        choices=_POLICIES,
+        broker_key="log.cleanup.policy",
+        may_be_empty=True,
+    ),
     _long("retention.ms", 604_800_000, -1, "log.retention.ms"),
     _long("retention.bytes", -1, -1, "log.retention.bytes"),
     _int("segment.bytes", 1_073_741_824, _MIN_SEGMENT_BYTES, broker_key="log.segment.bytes"),
     _long("segment.ms", 604_800_000, 1, "log.roll.ms"),
+    _long("delete.retention.ms", 86_400_000, 0, "log.cleaner.delete.retention.ms"),
+    _long("min.compaction.lag.ms", 0, 0, "log.cleaner.min.compaction.lag.ms"),
+    _long("max.compaction.lag.ms", _MAX_LONG, 1, "log.cleaner.max.compaction.lag.ms"),
+    ConfigKey("min.cleanable.dirty.ratio", ConfigType.DOUBLE, "0.5", broker_key="log.cleaner.min.cleanable.ratio"),
     ConfigKey("compression.type", ConfigType.STRING, "producer", choices=("producer",)),
     ConfigKey("remote.storage.enable", ConfigType.BOOLEAN, "false", choices=("false",)),
     _flag("errors.deadletterqueue.group.enable"),
@@ -318,7 +341,6 @@ TOPIC_KEYS: Final = _table(
     ConfigKey("compression.gzip.level", ConfigType.INT, "-1", check=_gzip_level, has_effect=False),
     _unused_int("compression.lz4.level", 9, 1, 17),
     _unused_int("compression.zstd.level", 3, -131_072, 22),
-    _unused_long("delete.retention.ms", 86_400_000, 0),
     _unused_long("file.delete.delay.ms", 60_000, 0),
     _unused_long("flush.messages", _MAX_LONG, 1),
     _unused_long("flush.ms", _MAX_LONG, 0),
@@ -327,11 +349,6 @@ TOPIC_KEYS: Final = _table(
     ConfigKey("leader.replication.throttled.replicas", ConfigType.LIST, "", check=_replicas, has_effect=False),
     _unused_long("local.retention.bytes", -2, -2),
     _unused_long("local.retention.ms", -2, -2),
-    _unused_long("max.compaction.lag.ms", _MAX_LONG, 1),
-    _unused_long("message.timestamp.after.max.ms", 3_600_000, 0),
-    _unused_long("message.timestamp.before.max.ms", _MAX_LONG, 0),
-    ConfigKey("min.cleanable.dirty.ratio", ConfigType.DOUBLE, "0.5", has_effect=False),
-    _unused_long("min.compaction.lag.ms", 0, 0),
     _flag("preallocate", has_effect=False),
     _flag("remote.log.copy.disable", has_effect=False),
     _flag("remote.log.delete.on.disable", has_effect=False),

@@ -22,7 +22,7 @@ from kafka_share.broker.configs.config_keys import (
     items_of,
 )
 from kafka_share.broker.kafka_version import KAFKA_4_3
-from kafka_share.broker.storage.log_settings import FOREVER, LogSettings
+from kafka_share.broker.storage.log_settings import FOREVER, AppendSettings, LogSettings
 from kafka_share.errors import ConfigurationError, InvalidConfigError, InvalidRequestError, UnknownServerError
 
 if TYPE_CHECKING:
@@ -163,6 +163,7 @@ class Configs:
         self._dynamic: dict[tuple[ResourceType, str], dict[str, str]] = {}
         self._settings: dict[str, GroupSettings] = {}
         self._log_settings: dict[str, LogSettings] = {}
+        self._append_settings: dict[str, AppendSettings] = {}
         self.on_change: OnChange = nobody
         """Called with the type and name of a resource, as in "TOPIC/orders"."""
 
@@ -211,6 +212,7 @@ class Configs:
     def forget(self, kind: ResourceType, name: str) -> None:
         """Drop the resource's own values (its topic was deleted)."""
         self._log_settings.pop(name, None)
+        self._append_settings.pop(name, None)
         if self._dynamic.pop((kind, name), None) is not None:
             self.on_change(f"{kind.name}/{name}")
 
@@ -218,11 +220,39 @@ class Configs:
         """What the logs of a topic heed."""
         settings = self._log_settings.get(topic)
         if settings is None:
-            names = {field.name: field.name.replace("_", ".") for field in attrs.fields(LogSettings)}
-            values = {field: int(self.topic_value(topic, name)) for field, name in names.items()}
-            if "delete" not in items_of(self.topic_value(topic, "cleanup.policy")):
-                values.update(retention_ms=FOREVER, retention_bytes=FOREVER)
-            settings = self._log_settings[topic] = LogSettings(**values)
+            settings = self._log_settings[topic] = self._make_log_settings(topic)
+        return settings
+
+    def _make_log_settings(self, topic: str) -> LogSettings:
+        def number(name: str) -> int:
+            return int(self.topic_value(topic, name))
+
+        policies = items_of(self.topic_value(topic, "cleanup.policy"))
+        is_compacted, deletes = "compact" in policies, "delete" in policies
+        segment_ms, max_compaction_lag_ms = number("segment.ms"), number("max.compaction.lag.ms")
+        return LogSettings(
+            segment_bytes=number("segment.bytes"),
+            segment_ms=min(segment_ms, max_compaction_lag_ms) if is_compacted else segment_ms,
+            retention_ms=number("retention.ms") if deletes else FOREVER,
+            retention_bytes=number("retention.bytes") if deletes else FOREVER,
+            is_compacted=is_compacted,
+            delete_retention_ms=number("delete.retention.ms"),
+            min_compaction_lag_ms=number("min.compaction.lag.ms"),
+            max_compaction_lag_ms=max_compaction_lag_ms,
+            min_cleanable_dirty_ratio=float(self.topic_value(topic, "min.cleanable.dirty.ratio")),
+        )
+
+    def append_settings(self, topic: str) -> AppendSettings:
+        """What producers to a topic have to heed."""
+        settings = self._append_settings.get(topic)
+        if settings is None:
+            settings = self._append_settings[topic] = AppendSettings(
+                max_bytes=int(self.topic_value(topic, "max.message.bytes")),
+                needs_keys=self.log_settings(topic).is_compacted,
+                has_append_times=self.topic_value(topic, "message.timestamp.type") == "LogAppendTime",
+                before_max_ms=int(self.topic_value(topic, "message.timestamp.before.max.ms")),
+                after_max_ms=int(self.topic_value(topic, "message.timestamp.after.max.ms")),
+            )
         return settings
 
     def topic_value(self, topic: str, name: str) -> str:
@@ -279,6 +309,7 @@ class Configs:
             return
         self._settings.clear()
         self._log_settings.clear()
+        self._append_settings.clear()
         if values:
             self._dynamic[kind, name] = values
         else:

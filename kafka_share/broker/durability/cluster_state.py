@@ -50,6 +50,7 @@ def _topic(cluster: Cluster, topic_id: str) -> Json:
                 "leader": one.leader_id,
                 "leader_epoch": one.leader_epoch,
                 "start_offset": one.log.start_offset,
+                "clean_to": one.log.clean_to,
             }
             for one in topic.partitions
         ],
@@ -187,6 +188,7 @@ ELSEWHERE: Final = {
     "nodes": "their number is in the format file, and their addresses are given at each start",
     "client_metrics": "a subscription lives as long as the test that made it",
     "retention": "has no state but the time of its next look",
+    "log_cleaner": "what is clean stands in the topic; a round begins anew",
     "share_nodes": "locks and sessions are lost with a node, as in Kafka",
     "fetches": "requests that wait are lost with their connections",
     "produces": "requests that wait are lost with their connections",

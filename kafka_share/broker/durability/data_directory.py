@@ -74,10 +74,18 @@ class DataDirectory:
 
     def append(self, path: str, data: bytes) -> None:
         """Write behind the end of a file. Raises `Refusal`; then the file is as before."""
+        self._write(lambda: self.disk.append(path, data))
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Give a file another content, once everything else that was written is on disk for sure. Raises `Refusal`."""
+        self.sync()
+        self._write(lambda: self.disk.replace(path, data))
+
+    def _write(self, write: Callable[[], None]) -> None:
         if self._has_failed:
             raise Refusal(KafkaStorageError, "the disk has failed; nothing is written until the broker starts again")
         try:
-            self.disk.append(path, data)
+            write()
         except DiskError as error:
             if not self._is_full:
                 self._is_full = True

@@ -7,7 +7,10 @@ in them is.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
+
+TEMPORARY: Final = ".tmp"
+"""Behind the name of a file that is about to take the place of another one; one that is found came to nothing."""
 
 
 class DiskError(Exception):
@@ -17,8 +20,8 @@ class DiskError(Exception):
 class Disk(Protocol):
     """One directory. Every method may raise `DiskError`.
 
-    What `append`, `truncate` and `replace` have done survives the death of the process at once, and the loss of power
-    after the next `sync`.
+    What `append` and `truncate` have done survives the death of the process at once, and the loss of power after the
+    next `sync`; what `replace` has done survives both at once.
     """
 
     @property

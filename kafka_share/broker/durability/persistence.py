@@ -87,16 +87,16 @@ class Persistence:
                 kind.restore(cluster, which, entry)
         entries = self._journal.entries("topics")
         for topic in cluster.topics:
-            starts = [one["start_offset"] for one in entries[str(topic.id)]["partitions"]]
-            for one, start_offset in zip(topic.partitions, starts, strict=True):
-                files = self._files.pop(_folder(topic.name, one.partition))
-                recover(one.log, files, start_offset, now_ms, partial(appending.restore, one))
+            for one, known in zip(topic.partitions, entries[str(topic.id)]["partitions"], strict=True):
+                files, seen = self._files.pop(_folder(topic.name, one.partition)), partial(appending.restore, one)
+                recover(one.log, files, known["start_offset"], now_ms, seen, clean_to=known.get("clean_to", 0))
             self._note("topics", str(topic.id))
         self._delete_strays(cluster)
         self._cluster = cluster
         for part in ENTRIES:
             getattr(cluster, part).on_change = partial(self._note, part)
         cluster.retention.log_advanced(now_ms)
+        cluster.log_cleaner.look_later(now_ms)
         cluster.load_coordinators(now_ms)
         cluster.transactions.resume((one for topic in cluster.topics for one in topic.partitions), now_ms)
         self.write(now_ms)

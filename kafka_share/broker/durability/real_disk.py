@@ -14,13 +14,12 @@ from collections import OrderedDict
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
-from kafka_share.broker.durability.disk import DiskError
+from kafka_share.broker.durability.disk import TEMPORARY, DiskError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-_TEMPORARY: Final = ".tmp"
 _MAX_OPEN_FILES: Final = 128
 """The file that was used least recently is closed first."""
 _FILE_MODE: Final = 0o600
@@ -110,7 +109,7 @@ class RealDisk:
         self._unsynced[path] = None
 
     def replace(self, path: str, data: bytes) -> None:
-        new = path + _TEMPORARY
+        new = path + TEMPORARY
         with self._errors(path):
             handle = os.open(self._full(new), os.O_CREAT | os.O_WRONLY | os.O_TRUNC, _FILE_MODE)
             try:
@@ -120,7 +119,8 @@ class RealDisk:
                 os.close(handle)
             self._close(path)
             os.replace(self._full(new), self._full(path))
-        self._changed(path)
+            _sync_folder(self._full(path.rpartition("/")[0]))
+        self._unsynced.pop(path, None)
 
     def delete(self, path: str) -> None:
         self._doomed[path] = None

@@ -28,6 +28,8 @@ def recover(
     start_offset: int,
     now_ms: int,
     seen: Callable[[RecordBatch], None] = lambda batch: None,
+    *,
+    clean_to: int = 0,
 ) -> None:
     """Fill the log, which is empty, from its files; `seen` gets each batch. Raises `DiskError`.
 
@@ -35,14 +37,15 @@ def recover(
     """
     bases = files.found()
     for index, base_offset in enumerate(bases):
-        if index + 1 < len(bases) and bases[index + 1] <= start_offset:
+        is_below_start = index + 1 < len(bases) and bases[index + 1] <= start_offset
+        if is_below_start or base_offset < log.high_watermark:  # compaction has made one of it and the one before
             files.drop(base_offset)
             continue
         batches = _sound_batches(files, base_offset)
         log.restore_segment(base_offset, batches, now_ms)
         for batch in batches:
             seen(batch)
-    log.restored(start_offset)
+    log.restored(start_offset, clean_to)
 
 
 def _sound_batches(files: SegmentFiles, base_offset: int) -> list[RecordBatch]:

@@ -3,7 +3,9 @@
 - acks 1 and -1 are the same here, since replicas share one log; with acks 0 the driver throws the answer away. Other
   values are INVALID_REQUIRED_ACKS.
 - For each partition there is one batch, checked as by Kafka: format 2, CRC, compression that can be opened, size within
-  `max.message.bytes`. Where that takes long, others get their turn meanwhile, and the answer comes later.
+  `max.message.bytes`. A topic that is compacted takes no record without a key, and timestamps have to be within
+  `message.timestamp.before.max.ms` and `after.max.ms` of now; the answer names such records. Where all that takes long,
+  others get their turn meanwhile, and the answer comes later.
 - An idempotent producer's sequence numbers are checked; a repeated batch is answered with the offset that it has got.
 - A transactional batch needs the producer's open transaction; the partition has been added to it, or is added by this
   request from version 12 on (KIP-890). The request has to name the transactional id, and only then may it have such
@@ -21,7 +23,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafka_share.broker.handlers.partitions import nodes_of_leaders, require_public
 from kafka_share.broker.handlers.throttling import throttle_produce
-from kafka_share.broker.refusals import Refusal
+from kafka_share.broker.refusals import RecordsRefusedError, Refusal
 from kafka_share.errors import (
     InvalidRecordError,
     InvalidRequiredAcksError,
@@ -78,7 +80,7 @@ def _check_all(
             try:
                 batches = _batches(records)
                 partition = _writable(cluster, context, request, found, data.index, batches, now_ms)
-                checked.append((yield from cluster.check_produced(partition, records)))
+                checked.append((yield from cluster.check_produced(partition, records, now_ms)))
             except Refusal as refusal:
                 checked.append(refusal)
     return checked
@@ -206,6 +208,12 @@ def _refused(context: RequestContext, topic: Topic | None, index: int, refusal: 
         error_message=refusal.message,
     )
     partition = None if topic is None else topic.partition(index)
+    if partition is not None and isinstance(refusal, RecordsRefusedError):
+        answer.log_start_offset = partition.log.start_offset
+        answer.record_errors = [
+            _PartitionAnswer.BatchIndexAndErrorMessage(batch_index=at, batch_index_error_message=problem)
+            for at, problem in refusal.errors
+        ]
     can_tell = context.api_version >= _LEADER_SINCE_VERSION and refusal.code == NotLeaderOrFollowerError.code
     if partition is None or not can_tell:
         return answer

@@ -9,8 +9,8 @@ import struct
 from typing import TYPE_CHECKING, Final
 
 from kafka_share.broker.refusals import Refusal
-from kafka_share.broker.storage.produced_batch import checking
-from kafka_share.broker.storage.producers import AppendedBatch, SequenceVerdict
+from kafka_share.broker.storage.produced_batch import RecordRules, checking
+from kafka_share.broker.storage.producers import NO_COORDINATOR, AppendedBatch, SequenceVerdict
 from kafka_share.errors import (
     InvalidProducerEpochError,
     OutOfOrderSequenceNumberError,
@@ -31,14 +31,17 @@ _COMMIT: Final = 1
 NO_APPEND_TIME: Final = -1
 
 
-def check(configs: Configs, partition: Partition, records: bytes) -> Checking:
+def check(configs: Configs, partition: Partition, records: bytes, now_ms: int) -> Checking:
     """Check in turns what a producer has sent for the partition; ends with the batch. Raises `Refusal`."""
-    return checking(records, int(configs.topic_value(partition.topic, "max.message.bytes")))
+    settings = configs.append_settings(partition.topic)
+    timestamps = (now_ms - settings.before_max_ms, now_ms + settings.after_max_ms)
+    rules = RecordRules(settings.max_bytes, settings.needs_keys, None if settings.has_append_times else timestamps)
+    return checking(records, rules)
 
 
-def check_at_once(configs: Configs, partition: Partition, records: bytes) -> RecordBatch:
+def check_at_once(configs: Configs, partition: Partition, records: bytes, now_ms: int) -> RecordBatch:
     """The same in one go, for records that a test writes."""
-    turns = check(configs, partition, records)
+    turns = check(configs, partition, records, now_ms)
     while True:
         try:
             next(turns)
@@ -57,7 +60,7 @@ def append(configs: Configs, partition: Partition, batch: RecordBatch, now_ms: i
         if duplicate is not None:
             return duplicate.base_offset, NO_APPEND_TIME
     data, append_time_ms = bytes(batch.data), NO_APPEND_TIME
-    if configs.topic_value(partition.topic, "message.timestamp.type") == "LogAppendTime":
+    if configs.append_settings(partition.topic).has_append_times:
         data, append_time_ms = with_append_time(data, now_ms), now_ms
     base_offset, _ = partition.log.append(data, partition.leader_epoch, now_ms)
     if batch.producer_id >= 0:
@@ -75,12 +78,6 @@ def marker(producer_id: int, producer_epoch: int, *, committed: bool, coordinato
         is_transactional=True,
         is_control=True,
     )
-
-
-def is_commit(batch: RecordBatch) -> bool:
-    """Whether this control batch commits the transaction that it ends."""
-    (_, _, key, *_), *_ = batch.records()
-    return key is not None and _MARKER_KEY.unpack_from(key)[1] == _COMMIT
 
 
 def _check_sequence(partition: Partition, batch: RecordBatch) -> AppendedBatch | None:
@@ -105,8 +102,9 @@ def _remember(partition: Partition, batch: RecordBatch, base_offset: int) -> Non
 def restore(partition: Partition, batch: RecordBatch) -> None:
     """Remember the producer of a batch that the log has had since before the broker started."""
     if batch.is_control:
-        value = batch.records()[0][3] or b""
-        _, coordinator_epoch = _MARKER_VALUE.unpack_from(value)
+        coordinator_epoch = NO_COORDINATOR
+        if batch.record_count:  # the log cleaner may have left nothing but the epoch of the producer
+            _, coordinator_epoch = _MARKER_VALUE.unpack_from(batch.records()[0][3] or b"")
         partition.producers.transaction_ended(
             batch.producer_id, batch.producer_epoch, coordinator_epoch, batch.max_timestamp
         )
@@ -115,5 +113,6 @@ def restore(partition: Partition, batch: RecordBatch) -> None:
 
 
 def _last_sequence(batch: RecordBatch) -> int:
-    last: int = (batch.base_sequence + batch.record_count - 1) % _SEQUENCES
+    """Compaction takes records out of a batch, and leaves its offsets."""
+    last: int = (batch.base_sequence + batch.last_offset - batch.base_offset) % _SEQUENCES
     return last

@@ -1,17 +1,18 @@
 """The log of one partition: the interface that share partitions see, and the log in memory.
 
-Called by the cluster (produce, fetch, list offsets, delete records), by retention, and by share partitions (read). With
-`LogFiles` it writes what is appended to files as well, before it changes anything in memory; it never reads there.
-Knows nothing of groups or connections.
+Called by the cluster (produce, fetch, list offsets, delete records), by retention, by the log cleaner, and by share
+partitions (read). With `LogFiles` it writes what is appended to files as well, before it changes anything in memory; it
+never reads there. Knows nothing of groups or connections.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING, Final, Protocol
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from kafka_share.broker.storage.log_settings import DEFAULTS
-from kafka_share.broker.storage.segments import Segment, old_segments
+from kafka_share.broker.storage.segments import Segment, dirty_segments, old_segments
 from kafka_share.broker.storage.stored_batch import BatchSpan, StoredBatch
 from kafka_share.broker.storage.transaction_index import TransactionIndex, is_commit
 from kafka_share.errors import InvalidArgumentError, OffsetOutOfRangeError
@@ -19,7 +20,7 @@ from kafka_share.protocol.record_batches import iter_batches, with_offsets
 from kafka_share.protocol.record_format import MAGIC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Container, Iterable, Sequence
 
     from kafka_share.broker.storage.log_settings import LogSettings
     from kafka_share.protocol.record_batches import RecordBatch
@@ -77,8 +78,25 @@ class LogFiles(Protocol):
     def start_moved(self, gone: Iterable[int]) -> None:
         """The log begins later now, and these segments lie before its start."""
 
+    def replace(self, base_offset: int, data: bytes, gone: Iterable[int]) -> None:
+        """Give a segment that is not written to any more this content, which takes the place of others, too.
+
+        Raises `Refusal`. Whenever the broker is killed, all of it has happened or nothing.
+        """
+
+    def cleaned(self) -> None:
+        """More of the log is clean now."""
+
     def delete(self) -> None:
         """The log is no more."""
+
+
+class _Place(NamedTuple):
+    """Where some segments are: the index of the first one, and of their batches."""
+
+    segment: int
+    first: int
+    stop: int
 
 
 class Log:
@@ -102,6 +120,7 @@ class Log:
         self._epochs: list[tuple[int, int]] = []
         """Leader epochs with records and their first offsets, ascending."""
         self._transactions = TransactionIndex()
+        self._clean_to = 0
 
     @property
     def start_offset(self) -> int:
@@ -128,6 +147,11 @@ class Log:
     def segments(self) -> Sequence[Segment]:
         """The segments, to look at; the last one is active."""
         return self._segments
+
+    @property
+    def clean_to(self) -> int:
+        """What lies before this offset has been compacted."""
+        return max(self._clean_to, self._start_offset)
 
     # ---- writing
 
@@ -164,18 +188,7 @@ class Log:
             self._transactions.ended(batch, last, first)
         elif batch.is_transactional:
             self._transactions.wrote(batch.producer_id, first)
-        self._batches.append(
-            StoredBatch(
-                base_offset=first,
-                last_offset=last,
-                max_timestamp=batch.max_timestamp,
-                data=data,
-                is_control=batch.is_control,
-                is_transactional=batch.is_transactional,
-                producer_id=batch.producer_id,
-                appended_at_ms=now_ms,
-            )
-        )
+        self._batches.append(_stored(batch, data, (first, last), now_ms))
         self._sizes.append((self._sizes[-1] if self._sizes else self._gone_bytes) + len(data))
         self._last_offsets.append(last)
         self._end_offset = last + 1
@@ -197,8 +210,12 @@ class Log:
             self._end_offset = batch.base_offset
             self._add(batch, bytes(batch.data), batch.last_offset, batch.partition_leader_epoch, now_ms)
 
-    def restored(self, start_offset: int) -> None:
-        """All segments are here. The log begins at this offset, or with the first segment if that is later."""
+    def restored(self, start_offset: int, clean_to: int = 0) -> None:
+        """All segments are here. The log begins at this offset, or with the first segment if that is later.
+
+        It was compacted up to `clean_to`, unless it has lost its end since.
+        """
+        self._clean_to = clean_to if clean_to <= self._end_offset else 0
         self._end_offset = max(self._end_offset, start_offset)
         self.begin_segment()
         if not self._batches:
@@ -268,7 +285,8 @@ class Log:
         for stored in self._batches[bisect_left(self._last_offsets, offset) :]:
             if stored.is_control and stored.producer_id == producer_id:
                 (batch,) = iter_batches(stored.data)
-                return is_commit(batch), batch.producer_epoch
+                if batch.record_count:
+                    return is_commit(batch), batch.producer_epoch
         return None
 
     # ---- what goes
@@ -298,6 +316,7 @@ class Log:
 
     def delete(self) -> None:
         """Delete the files, if there are any: nobody asks for this log any more."""
+        self._segments = [Segment(self._end_offset)]  # for a round of compaction that is under way
         if self._files is not None:
             self._files.delete()
 
@@ -312,6 +331,65 @@ class Log:
         self.delete_records(self._segments[gone].base_offset)
         return self._start_offset > before
 
+    # ---- compaction
+
+    def to_compact(self, now_ms: int) -> Sequence[Segment]:
+        """The segments of the next round of compaction; none if it can wait, or the topic is not compacted."""
+        settings = self._settings()
+        if not settings.is_compacted:
+            return []
+        count = dirty_segments(self._segments, self.clean_to, self.last_stable_offset, settings, now_ms)
+        return self._segments[:count]
+
+    def batches_of(self, segments: Sequence[Segment]) -> Sequence[StoredBatch]:
+        """The batches of neighbouring closed segments; none if a segment is not there any more."""
+        at = self._place_of(segments)
+        return [] if at is None else self._batches[at.first : at.stop]
+
+    def _place_of(self, segments: Sequence[Segment]) -> _Place | None:
+        """Where neighbouring closed segments are, None if they are gone."""
+        index = next((index for index, segment in enumerate(self._segments) if segment is segments[0]), None)
+        if index is None or self._segments[index : index + len(segments)] != list(segments):
+            return None
+        first = bisect_left(self._last_offsets, segments[0].base_offset)
+        stop = bisect_left(self._last_offsets, self._segments[index + len(segments)].base_offset)
+        return _Place(index, first, stop)
+
+    def rewrite(self, segments: Sequence[Segment], kept: Sequence[bytes]) -> bool:
+        """Make one segment of neighbouring closed ones, with these batches; returns whether they were still there.
+
+        Raises `Refusal`, and has changed nothing then.
+        """
+        at = self._place_of(segments)
+        if at is None:
+            return False
+        if self._files is not None:
+            gone = [segment.base_offset for segment in segments[1:]]
+            self._files.replace(segments[0].base_offset, b"".join(kept), gone)
+        segment = Segment(segments[0].base_offset)
+        appended_at_ms = {batch.base_offset: batch.appended_at_ms for batch in self._batches[at.first : at.stop]}
+        batches = []
+        for data in kept:
+            (batch,) = iter_batches(data)
+            segment.wrote(len(data), batch.max_timestamp, segments[-1].written_at_ms)
+            offsets = (batch.base_offset, batch.last_offset)
+            batches.append(_stored(batch, data, offsets, appended_at_ms[batch.base_offset]))
+        self._segments[at.segment : at.segment + len(segments)] = [segment]
+        self._batches[at.first : at.stop] = batches
+        self._last_offsets[at.first : at.stop] = [batch.last_offset for batch in batches]
+        before = self._sizes[at.first - 1] if at.first else self._gone_bytes
+        sizes = (len(batch.data) for batch in self._batches[at.first :])
+        self._sizes[at.first :] = list(accumulate(sizes, initial=before))[1:]
+        return True
+
+    def compacted(self, end_offset: int, gone: Container[tuple[int, int, int]]) -> None:
+        """A round is over: everything before this offset has been compacted, and of these aborted transactions there is
+        nothing left."""
+        self._clean_to = end_offset
+        self._transactions.cleaned(gone)
+        if self._files is not None:
+            self._files.cleaned()
+
     def check(self) -> None:
         """Assert the invariants."""
         assert 0 <= self._start_offset <= self._end_offset
@@ -324,6 +402,20 @@ class Log:
         assert behind == self._end_offset or not self._batches
         assert [s.base_offset for s in self._segments] == sorted({s.base_offset for s in self._segments})
         assert self._segments[-1].base_offset <= self._end_offset
+
+
+def _stored(batch: RecordBatch, data: bytes, offsets: tuple[int, int], appended_at_ms: int) -> StoredBatch:
+    first, last = offsets
+    return StoredBatch(
+        base_offset=first,
+        last_offset=last,
+        max_timestamp=batch.max_timestamp,
+        data=data,
+        is_control=batch.is_control,
+        is_transactional=batch.is_transactional,
+        producer_id=batch.producer_id,
+        appended_at_ms=appended_at_ms,
+    )
 
 
 def _placed(batch: RecordBatch, offset: int, leader_epoch: int) -> tuple[bytes, int]:

@@ -59,6 +59,18 @@ class AppendedBatch:
     last_sequence: int
     base_offset: int
 
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + (self.last_sequence - self.first_sequence) % _SEQUENCES
+
+
+@attrs.frozen
+class LastRecord:
+    """The end of what a producer has written: the last offset of its last batch; None if only its epoch is known."""
+
+    offset: int | None
+    epoch: int
+
 
 @attrs.define
 class _Producer:
@@ -125,6 +137,13 @@ class ProducerStates:
         """A marker has been appended: earlier epochs are fenced from now on."""
         producer = self._touched(producer_id, epoch)
         producer.coordinator_epoch, producer.last_timestamp = coordinator_epoch, timestamp
+
+    def last_records(self) -> dict[int, LastRecord]:
+        """What compaction has to leave of each producer that is remembered, by its id."""
+        return {
+            producer_id: LastRecord(one.batches[-1].last_offset if one.batches else None, one.epoch)
+            for producer_id, one in self._producers.items()
+        }
 
     def summaries(self) -> list[ProducerSummary]:
         """The producers that are remembered, the one that wrote last at the end."""

@@ -1,8 +1,8 @@
 """What the records of an internal topic amount to: the last value of each key. It keeps the topic's logs short, too.
 
 Called by `GroupJournal`. A change is appended first and holds then; what is as before is not appended. Keys and values
-are bytes here. Kafka leaves it to compaction to drop what is overwritten; here a partition that has grown long gets the
-older ones of its rows again, and loses its head.
+are bytes here. Kafka leaves it to compaction to drop what is overwritten, which waits until a segment has 100 MB; here
+a partition that has grown long gets the older ones of its rows again, and loses its head.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import contextlib
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from kafka_share.broker.refusals import Refusal
-from kafka_share.broker.storage.appending import is_commit
+from kafka_share.broker.storage.transaction_index import is_commit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -117,7 +117,8 @@ class RecordTable:
 
     def _replay(self, home: int, batch: RecordBatch) -> None:
         if batch.is_control:
-            self._end(home, batch.producer_id, committed=is_commit(batch))
+            # Compaction leaves an empty marker only where nothing is left of the transaction.
+            self._end(home, batch.producer_id, committed=batch.record_count > 0 and is_commit(batch))
             return
         for offset, key, value in self._log.records_of(home, batch):
             if not batch.is_transactional:

@@ -1,8 +1,9 @@
-"""The segments of a log: which batches lie together, when a new one is begun, and which ones are old enough to go.
+"""The segments of a log: which batches lie together, when a new one is begun, which are old enough to go, and which are
+to be compacted.
 
 Owned by `Log`. A segment is named by its base offset; only the last one, the active one, grows. In memory a segment is
-no more than these numbers; on disk it is a file (`segment_files`). Source of the rules: Kafka 4.3's `LogSegment` and
-`UnifiedLog`.
+no more than these numbers; on disk it is a file (`segment_files`). Source of the rules: Kafka 4.3's `LogSegment`,
+`UnifiedLog`, `LogCleanerManager` and `Cleaner`.
 """
 
 from __future__ import annotations
@@ -72,3 +73,41 @@ def old_segments(segments: Sequence[Segment], settings: LogSettings, now_ms: int
         if segment.size_bytes == 0 or not (too_old or too_much):
             return count
     return len(segments)
+
+
+def dirty_segments(
+    segments: Sequence[Segment], dirty_from: int, stable_offset: int, settings: LogSettings, now_ms: int
+) -> int:
+    """How many segments from the first one on have to be compacted now; 0 if that can wait.
+
+    `dirty_from` is where the records begin that were never compacted. The active segment is not compacted, nor what is
+    behind the last stable offset or younger than min.compaction.lag.ms. The rest waits until it is enough by
+    min.cleanable.dirty.ratio, or too old by max.compaction.lag.ms.
+    """
+    first = max(0, sum(segment.base_offset <= dirty_from for segment in segments) - 1)
+    stop, lag_ms = len(segments) - 1, settings.min_compaction_lag_ms
+    for index in range(first, stop):
+        is_young = lag_ms > 0 and now_ms - segments[index].newest_ms < lag_ms
+        if segments[index + 1].base_offset > stable_offset or is_young:
+            stop = index
+            break
+    dirty_bytes = sum(segment.size_bytes for segment in segments[first:stop])
+    clean_bytes = sum(segment.size_bytes for segment in segments[:first])
+    is_overdue = any(
+        0 < segment.first_timestamp < now_ms - settings.max_compaction_lag_ms for segment in segments[first:-1]
+    )
+    is_enough = dirty_bytes > settings.min_cleanable_dirty_ratio * (clean_bytes + dirty_bytes)
+    return stop if dirty_bytes and (is_overdue or is_enough) else 0
+
+
+def joined(segments: Sequence[Segment], settings: LogSettings) -> list[list[Segment]]:
+    """Neighbours that become one segment when they are compacted, because they are small enough."""
+    groups: list[list[Segment]] = []
+    for segment, behind in zip(segments, [*segments[1:], None], strict=True):
+        last = segment.base_offset if behind is None else behind.base_offset - 1
+        size = segment.size_bytes + (sum(one.size_bytes for one in groups[-1]) if groups else 0)
+        if groups and size <= settings.segment_bytes and last - groups[-1][0].base_offset <= _MAX_OFFSETS:
+            groups[-1].append(segment)
+        else:
+            groups.append([segment])
+    return groups

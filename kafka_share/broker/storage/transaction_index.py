@@ -11,7 +11,7 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
     from kafka_share.protocol.record_batches import RecordBatch
 
@@ -33,7 +33,7 @@ def _last(aborted: _Aborted) -> int:
 
 
 def is_commit(marker: RecordBatch) -> bool:
-    """How the transaction ended of which this is the marker."""
+    """How the transaction ended of which this is the marker; it has its record still."""
     key = marker.records()[0][2]
     assert key is not None, "a control record has a key"
     _, kind = _CONTROL_KEY.unpack_from(key)
@@ -71,7 +71,7 @@ class TransactionIndex:
     def ended(self, marker: RecordBatch, last_offset: int, end_offset: int) -> None:
         """A marker was appended, which is the last offset of its transaction. `end_offset` is the log's before it."""
         first = self._open.pop(marker.producer_id, None)
-        if first is not None and not is_commit(marker):
+        if first is not None and marker.record_count and not is_commit(marker):
             stable = self.stable_offset(end_offset)
             self._aborted.append(_Aborted(marker.producer_id, first, last_offset, stable))
 
@@ -85,6 +85,10 @@ class TransactionIndex:
             if one.stable > last:
                 break
         return found
+
+    def cleaned(self, gone: Container[tuple[int, int, int]]) -> None:
+        """Nothing is left of the records of these aborted transactions (producer_id, first_offset, last_offset)."""
+        self._aborted = [one for one in self._aborted if (one.producer_id, one.first, one.last) not in gone]
 
     def start_moved(self, start_offset: int) -> None:
         """What lies below the log's new start counts no more."""

@@ -38,6 +38,10 @@ class TearingDisk:
         """How likely a write finds no room."""
         self.sync_fails: bool = False
 
+    def crash_in(self, operations: int) -> None:
+        """Have the power fail in the middle of the operation after so many more."""
+        self._crash_at = self._operations + operations
+
     def after_crash(self, crash_at: int | None = None) -> TearingDisk:
         """The disk that the next broker finds: of each file what was synced, and a part of what was written since."""
         disk = TearingDisk(self._random, crash_at)
@@ -97,8 +101,10 @@ class TearingDisk:
         self._step()
 
     def replace(self, path: str, data: bytes) -> None:
-        self._files.setdefault(path, _File()).versions.append(data)
+        if self._random.random() < self.full_chance:
+            raise DiskError(f"{path}: no space left on device")
         self._step()
+        self._files[path] = _File(data)
 
     def delete(self, path: str) -> None:
         self._doomed.append(path)

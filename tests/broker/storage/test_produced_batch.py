@@ -10,15 +10,23 @@ from typing import Any
 import pytest
 from broker.cluster_world import START_MS, World, batch
 
+from kafka_share.broker.configs.configs import ResourceType
 from kafka_share.broker.events import RequestArrived, RequestContext
-from kafka_share.broker.refusals import Refusal
-from kafka_share.broker.storage.produced_batch import AT_ONCE_BYTES, AT_ONCE_RECORDS, checking
+from kafka_share.broker.refusals import RecordsRefusedError, Refusal
+from kafka_share.broker.storage.produced_batch import (
+    AT_ONCE_BYTES,
+    AT_ONCE_RECORDS,
+    MOST_RECORD_ERRORS,
+    RecordRules,
+    checking,
+)
 from kafka_share.errors import CorruptMessageError, InvalidRecordError, MessageTooLargeError
 from kafka_share.native import crc32c
 from kafka_share.protocol.compression import compress
 from kafka_share.protocol.handshake import ApiVersionsRequest
 from kafka_share.protocol.logs import ProduceRequest
 from kafka_share.protocol.record_batches import RecordBatch, control_batch, encode_batch, iter_batches
+from kafka_share.protocol.record_encoder import RecordToWrite
 from kafka_share.protocol.record_format import Codec
 from kafka_share.protocol.varint import zigzag
 from kafka_share.records import TimestampType
@@ -29,7 +37,7 @@ LIMIT = 1_048_588
 
 def run(records: bytes, max_bytes: int = LIMIT) -> tuple[RecordBatch, int]:
     """The batch, and in how many turns it was checked."""
-    turns, number = checking(records, max_bytes), 1
+    turns, number = checking(records, RecordRules(max_bytes)), 1
     while True:
         try:
             next(turns)
@@ -154,7 +162,7 @@ def test_small_batches_are_checked_in_one_turn() -> None:
 
 def test_nothing_large_is_opened_in_the_first_turn() -> None:
     data = sealed(record(value=bytes(20 * AT_ONCE_BYTES)), "zstd")
-    turns = checking(data, LIMIT)
+    turns = checking(data, RecordRules(LIMIT))
     tracemalloc.start()
     try:
         next(turns)
@@ -282,3 +290,94 @@ def test_random_bytes_are_refused_or_taken_and_nothing_else() -> None:
         except Refusal as refusal:
             refused.append(refusal.code)
     assert set(refused) == {CorruptMessageError.code, InvalidRecordError.code}
+
+
+def refused(records: bytes, **rules: Any) -> tuple[int, list[int]]:
+    """The code of the refusal, and the indexes of the records that it names."""
+    turns = checking(records, RecordRules(LIMIT, **rules))
+    with pytest.raises(RecordsRefusedError) as caught:
+        for _ in turns:
+            pass
+    return caught.value.code, [index for index, _ in caught.value.errors]
+
+
+def accepted(records: bytes, **rules: Any) -> bool:
+    return all(turn is None for turn in checking(records, RecordRules(LIMIT, **rules)))
+
+
+KEYED: list[RecordToWrite] = [
+    (0, START_MS, b"k", b"v", []),
+    (1, START_MS, None, b"v", []),
+    (2, START_MS, b"", b"v", []),
+]
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+def test_a_compacted_topic_takes_no_record_without_a_key(codec: Codec) -> None:
+    assert refused(encode_batch(KEYED, codec=codec), needs_keys=True) == (InvalidRecordError.code, [1])
+    assert accepted(encode_batch(KEYED, codec=codec))
+    assert accepted(encode_batch([KEYED[0]], codec=codec), needs_keys=True)
+
+
+def _at(*timestamps: int) -> bytes:
+    return encode_batch([(index, timestamp, b"k", b"v", []) for index, timestamp in enumerate(timestamps)])
+
+
+def test_timestamps_have_to_be_near_enough() -> None:
+    bounds = (START_MS - 10, START_MS + 5)
+    assert accepted(_at(START_MS, START_MS - 10, START_MS + 5), timestamps=bounds)
+    assert accepted(_at(-1, -1), timestamps=bounds), "none at all"
+    assert refused(_at(START_MS, START_MS + 6, START_MS, START_MS - 11), timestamps=bounds) == (32, [1, 3])
+    assert refused(_at(START_MS + 6, START_MS), timestamps=bounds) == (32, [0])
+    assert refused(_at(START_MS + 1_000_000), timestamps=bounds) == (32, [0])
+
+
+def test_the_code_is_that_of_the_timestamp_where_keys_are_missing_too() -> None:
+    records: list[RecordToWrite] = [
+        (0, START_MS, b"k", b"v", []),
+        (1, START_MS, None, b"v", []),
+        (2, 5, None, b"v", []),
+        (3, 5, b"k", b"v", []),
+    ]
+    assert refused(encode_batch(records), needs_keys=True, timestamps=(START_MS, START_MS)) == (32, [1, 2, 3])
+
+
+def test_the_header_of_a_batch_is_not_believed() -> None:
+    """It says that no record is younger; the producer may have written anything there."""
+    data = bytearray(_at(START_MS, START_MS + 100_000))
+    struct.pack_into(">q", data, 35, START_MS)
+    data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
+    assert refused(bytes(data), timestamps=(START_MS, START_MS)) == (32, [1])
+
+
+def test_a_batch_of_wrong_records_is_looked_at_in_turns_and_some_are_named() -> None:
+    data = encode_batch([(index, START_MS, None, b"", []) for index in range(3 * AT_ONCE_RECORDS)])
+    turns = checking(data, RecordRules(LIMIT, needs_keys=True))
+    with pytest.raises(RecordsRefusedError) as caught:
+        for number, _ in enumerate(turns):  # noqa: B007
+            pass
+    assert number == 3, "two pauses in each of the two looks"
+    assert len(caught.value.errors) == MOST_RECORD_ERRORS
+
+
+def test_the_answer_to_a_producer_names_the_records() -> None:
+    world = World()
+    topic = world.topic("jobs")
+    world.cluster.configs.set_values(ResourceType.TOPIC, "jobs", {"cleanup.policy": "compact"})
+
+    def answer(records: bytes) -> Any:
+        data = ProduceRequest.TopicProduceData.PartitionProduceData(index=0, records=records)
+        asked = ProduceRequest.TopicProduceData(topic_id=topic.id, partition_data=[data])
+        response = world.ask(ProduceRequest(transactional_id=None, acks=-1, timeout_ms=1, topic_data=[asked]))
+        (found,) = response.responses[0].partition_responses
+        return found
+
+    found = answer(encode_batch(KEYED))
+    assert (found.error_code, found.base_offset, found.log_start_offset) == (InvalidRecordError.code, -1, 0)
+    assert [one.batch_index for one in found.record_errors] == [1]
+    found = answer(_at(START_MS + 3_600_001))
+    assert (found.error_code, [one.batch_index for one in found.record_errors]) == (32, [0])
+    assert answer(_at(START_MS + 3_600_000)).error_code == 0
+    world.cluster.configs.set_values(ResourceType.TOPIC, "jobs", {"message.timestamp.type": "LogAppendTime"})
+    assert answer(_at(START_MS + 3_600_001)).error_code == 0, "the broker gives it another one"
+    assert topic.partitions[0].log.high_watermark == 2
