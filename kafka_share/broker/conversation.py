@@ -2,7 +2,8 @@
 
 Owned by the connection of `server.py` or by the simulation's broker. Requests are worked on one after the other, as in
 Kafka, so that answers keep their order and effects too; while one is in work the next ones wait here as bytes. A
-request that is not offered ends the connection; only ApiVersions is answered whatever its version is.
+request that is not offered ends the connection, and so does one that has no answer; only ApiVersions is answered
+whatever its version is.
 
 What it must not do: know what a request means, or who answers it.
 """
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_share.broker.events import ANONYMOUS, RequestArrived, RequestContext
 from kafka_share.broker.handlers.api_versions import unsupported
+from kafka_share.broker.handlers.unanswerable import require_answerable
 from kafka_share.broker.limits import Limits
 from kafka_share.errors import RemoteProtocolError
 from kafka_share.protocol.messages import (
@@ -158,7 +160,9 @@ class Conversation:
             client_id=header.client_id or "",
             principal=self.principal,
         )
-        return RequestArrived(context, decode_request_body(header, frame))
+        request = decode_request_body(header, frame)
+        require_answerable(request)
+        return RequestArrived(context, request)
 
     def awaits(self, context: RequestContext) -> bool:
         """Whether this is the request in work."""

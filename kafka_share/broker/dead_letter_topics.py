@@ -11,12 +11,13 @@ headers of the original are not. Source: running brokers 4.4.0.
 
 from __future__ import annotations
 
-from contextlib import suppress
+import logging
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafka_share.broker.configs.configs import ResourceType
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.storage.topics import topic_name_problem
+from kafka_share.errors import InvalidTopicError, UnknownTopicOrPartitionError
 from kafka_share.protocol.record_batches import RecordBatch, encode_batch
 from kafka_share.protocol.record_format import RecordBatchError
 
@@ -27,32 +28,54 @@ if TYPE_CHECKING:
 
     _Content: TypeAlias = tuple[bytes | None, bytes | None]
 
+logger: logging.Logger = logging.getLogger(__name__)
+
 _ENABLE: Final = "errors.deadletterqueue.group.enable"
 _HEADER: Final = "__dlq.errors."
 
 
 def write(cluster: Cluster, letter: DeadLetter, now_ms: int) -> None:
-    """Write a dead letter, as far as that is possible."""
-    topic = _destination(cluster, letter)
-    if topic is None:
-        return
+    """Write a dead letter, as far as that is possible; what is not is an ERROR in the log."""
     settings = cluster.configs.group_settings(letter.key.group_id)
-    contents = _contents(cluster, letter) if settings.copies_dead_letters else {}
-    partition = topic.partitions[letter.key.partition % len(topic.partitions)]
-    _append(cluster, partition, letter, (letter.first, letter.last), contents, now_ms)
+    if not settings.dead_letter_topic:
+        return  # the group wants none any more
+    try:
+        topic = _destination(cluster, settings.dead_letter_topic)
+        contents = _contents(cluster, letter) if settings.copies_dead_letters else {}
+        partition = topic.partitions[letter.key.partition % len(topic.partitions)]
+        _append(cluster, partition, letter, (letter.first, letter.last), contents, now_ms)
+    except Refusal as refusal:
+        _report(cluster, letter, (letter.first, letter.last), refusal.message)
 
 
-def _destination(cluster: Cluster, letter: DeadLetter) -> Topic | None:
+def _report(cluster: Cluster, letter: DeadLetter, offsets: tuple[int, int], problem: str) -> None:
+    """Say that records of a letter are archived without it."""
+    logger.error(
+        "offsets %d to %d of %s-%d, which group %r has given up, get no dead letter: %s",
+        *offsets,
+        cluster.topic_name(letter.key.topic_id) or letter.key.topic_id,
+        letter.key.partition,
+        letter.key.group_id,
+        problem,
+    )
+
+
+def _destination(cluster: Cluster, name: str) -> Topic:
+    """The dead-letter topic, which is made if it may be. Raises `Refusal` if no letter can go there."""
     configs = cluster.configs
-    name = configs.group_settings(letter.key.group_id).dead_letter_topic
-    if not name or not name.startswith(configs.broker_value("errors.deadletterqueue.topic.name.prefix")):
-        return None
+    prefix = configs.broker_value("errors.deadletterqueue.topic.name.prefix")
+    if not name.startswith(prefix):
+        raise Refusal(InvalidTopicError, f"the name of the dead-letter topic {name} does not begin with {prefix!r}")
     topic = cluster.topics.by_name(name)
     if topic is not None:
-        return topic if configs.topic_value(name, _ENABLE).strip().lower() == "true" else None
-    may_create = configs.broker_flag("errors.deadletterqueue.auto.create.topics.enable")
-    if not may_create or topic_name_problem(name) is not None:
-        return None
+        if configs.topic_value(name, _ENABLE).strip().lower() != "true":
+            raise Refusal(InvalidTopicError, f"the topic {name} does not have {_ENABLE}=true")
+        return topic
+    if not configs.broker_flag("errors.deadletterqueue.auto.create.topics.enable"):
+        raise Refusal(UnknownTopicOrPartitionError, f"there is no topic {name}, and the broker may not make it")
+    problem = topic_name_problem(name)
+    if problem is not None:
+        raise Refusal(InvalidTopicError, problem)
     topic = cluster.create_topic(name)
     configs.set_values(ResourceType.TOPIC, name, {_ENABLE: "true"})
     return topic
@@ -100,8 +123,12 @@ def _append(
         for half in ((first, middle), (middle + 1, last)):
             _append(cluster, partition, letter, half, contents, now_ms)
         return
-    with suppress(Refusal):  # too large alone, or nobody leads the partition
+    try:
         cluster.append(partition, batch, now_ms)
+    except Refusal as refusal:  # too large alone, say, or nobody leads the partition
+        _report(
+            cluster, letter, offsets, f"{partition.topic}-{partition.partition} does not take it: {refusal.message}"
+        )
 
 
 def _headers(cluster: Cluster, letter: DeadLetter, offset: int) -> list[tuple[str, bytes]]:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kafka_share.broker.conversation import Conversation
 from kafka_share.broker.events import RequestArrived
 from kafka_share.errors import RemoteProtocolError
+from kafka_share.protocol.configs import AlterConfigsRequest
 from kafka_share.protocol.handshake import ApiVersionsRequest
 from kafka_share.protocol.messages import API_VERSIONS, encode_request
 
@@ -55,3 +56,19 @@ def test_an_impossible_length_ends_the_connection_as_soon_as_it_is_known(size: i
     with pytest.raises(RemoteProtocolError, match="a frame of"):
         conversation.received(data[cut - 4 :] if cut < 4 else data[-4:], LARGEST)
     assert conversation.whole_frames == 1
+
+
+@pytest.mark.parametrize(("names", "ends"), [(["a", "b"], False), (["a", "b", "a"], True)])
+def test_an_alter_configs_that_names_a_resource_twice_ends_the_connection(names: list[str], ends: bool) -> None:
+    """As Kafka 4.3.1, which finds no answer to it."""
+    resource = AlterConfigsRequest.AlterConfigsResource
+    asked = AlterConfigsRequest(
+        resources=[resource(resource_type=2, resource_name=name, configs=[]) for name in names], validate_only=False
+    )
+    conversation = Conversation(1, 0, "127.0.0.1")
+    conversation.received(encode_request(asked, 2, 1, "c"), LARGEST)
+    if ends:
+        with pytest.raises(RemoteProtocolError, match="names a resource twice"):
+            conversation.next_request({asked.API_KEY: (0, 2)}, 0)
+    else:
+        assert isinstance(conversation.next_request({asked.API_KEY: (0, 2)}, 0), RequestArrived)

@@ -13,8 +13,9 @@ Of topics, brokers, groups and clients' metrics.
 - Describe names every key that this broker knows, or those asked for; unknown ones are left out silently. The default
   of all nodes has only what was set.
 - AlterConfigs replaces all values of a resource: those that it does not name fall back to their defaults.
-- Kafka applies changes about 100 ms later; here they apply at once. To an AlterConfigs that names a resource twice it
-  closes the connection; here that is INVALID_REQUEST, as in IncrementalAlterConfigs.
+- Kafka applies changes about 100 ms later; here they apply at once.
+- An IncrementalAlterConfigs that names a resource twice is INVALID_REQUEST for it; such an AlterConfigs ends its
+  connection (`unanswerable`).
 - ListConfigResources lists topics, nodes (as brokers and as loggers), and the groups and subscriptions that have values
   of their own; another type is UNSUPPORTED_VERSION. Version 0 lists subscriptions to clients' metrics only.
 

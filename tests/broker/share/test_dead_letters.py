@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
@@ -85,3 +86,37 @@ def test_the_letter_is_written_when_the_state_is_loaded(
 def test_kafka_4_3_takes_a_state_with_dead_letters_for_damaged() -> None:
     world = World()
     assert fetch(world, stored(world, 1)).error_code == UnknownServerError.code
+
+
+ENABLED = {"errors.deadletterqueue.group.enable": "true"}
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "problem"),
+    [
+        ("dlq.t", None, "there is no topic dlq.t, and the broker may not make it"),
+        ("dlq.t", {}, "does not have errors.deadletterqueue.group.enable=true"),
+        ("other", ENABLED, "does not begin with 'dlq.'"),
+        ("dlq.t", {**ENABLED, "max.message.bytes": "10"}, "dlq.t-0 does not take it"),
+        ("dlq.t", {**ENABLED, "cleanup.policy": "compact"}, "takes no record without a key"),
+    ],
+)
+def test_a_letter_that_cannot_be_written_is_an_error_in_the_log_and_its_record_is_archived(
+    name: str, settings: dict[str, str] | None, problem: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(kafka_version="4.4", share_version=2)
+    configs = world.cluster.configs
+    if settings is not None:
+        world.topic(name)
+        configs.set_values(ResourceType.TOPIC, name, settings)
+    configs.set_values(ResourceType.GROUP, "g", {"errors.deadletterqueue.topic.name": name})
+    topic_id = stored(world, 1)
+    with caplog.at_level(logging.ERROR):
+        acquired = fetch(world, topic_id).acquired_records
+    assert [(one.first_offset, one.last_offset) for one in acquired] == [(1, 2)]
+    (line,) = caplog.messages
+    assert line.startswith("offsets 0 to 0 of t-0, which group 'g' has given up, get no dead letter: ")
+    assert problem in line
+    share_partition = world.cluster.share_nodes[1].share_partition("g", topic_id, 0)
+    assert share_partition is not None
+    assert share_partition.window.start_offset == 1
