@@ -356,7 +356,7 @@ def test_a_batch_of_wrong_records_is_looked_at_in_turns_and_some_are_named() -> 
     with pytest.raises(RecordsRefusedError) as caught:
         for number, _ in enumerate(turns):  # noqa: B007
             pass
-    assert number == 3, "two pauses in each of the two looks"
+    assert number == 4, "a pause before it is opened, and two in each of the two looks"
     assert len(caught.value.errors) == MOST_RECORD_ERRORS
 
 
