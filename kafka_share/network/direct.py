@@ -167,48 +167,41 @@ class DirectSession:
         """Send a fetch that carries these; False if that is not plain, and nothing was sent."""
         if self._lend.acknowledgements and not self._has_sent:
             acknowledgements = (*self._lend.acknowledgements, *acknowledgements)
-        pieces = self._pieces(acknowledgements)
-        if pieces is None:
-            return False
-        frame = self._fetches.frame(self._next_correlation_id, self._epoch(), pieces)
-        return self._send(frame, Flight(tuple(acknowledgements), self._now_ms(), self._lend.limits[0]))
+        flight = Flight(tuple(acknowledgements), self._now_ms(), self._lend.limits[0])
+        return self._send(self._fetches, flight)
 
     def acknowledge(self, acknowledgements: Sequence[GatheredAcknowledgements], retry_until_ms: int) -> bool:
         """Send these by themselves. The core may try them again until then if the answer is not plain."""
         if self.line.awaits or (self._lend.acknowledgements and not self._has_sent):
             return False
-        pieces = self._pieces(acknowledgements)
-        if pieces is None:
-            return False
-        frame = self._commits.frame(self._next_correlation_id, self._epoch(), pieces)
         flight = Flight(tuple(acknowledgements), self._now_ms(), 0, is_fetch=False, retry_until_ms=retry_until_ms)
-        return self._send(frame, flight)
+        return self._send(self._commits, flight)
 
     def _pieces(self, acknowledgements: Sequence[GatheredAcknowledgements]) -> Acknowledged | None:
         """What is to be encoded; None if there is more to do with one of these than to send it."""
+        session_id, node_id = self._lend.session_id, self._lend.node.id
         pieces: list[Any] = []
         for gathered in acknowledgements:
-            is_here = gathered.session_id == self._lend.session_id and gathered.node_id == self._lend.node.id
-            if not is_here or gathered.is_late or gathered.is_own:
+            runs = gathered.runs
+            if gathered.session_id != session_id or gathered.node_id != node_id or gathered.is_late or gathered.is_own:
                 return None
-            for run in gathered.runs:
-                if run.type not in PLAIN_TYPES:
+            for _, _, kind in runs:
+                if kind not in PLAIN_TYPES:
                     return None
             topic_id, _, partition = gathered.partition
-            pieces.append((topic_id, partition, encode_runs(list(gathered.runs))))
+            pieces.append((topic_id, partition, encode_runs(runs)))
         if len(pieces) > 1 and len({piece[:2] for piece in pieces}) < len(pieces):
             return None
         return pieces
 
-    @property
-    def _next_correlation_id(self) -> int:
-        return (self.correlation_id + 1) & 0x7FFFFFFF
-
-    def _send(self, frame: bytes | None, flight: Flight) -> bool:
+    def _send(self, template: FetchTemplate | AcknowledgeTemplate, flight: Flight) -> bool:
+        pieces = self._pieces(flight.acknowledgements)
+        correlation_id = (self.correlation_id + 1) & 0x7FFFFFFF
+        frame = None if pieces is None else template.frame(correlation_id, self._epoch(), pieces)
         if frame is None:
             return False
         self._taken = []
-        self.correlation_id = self._next_correlation_id
+        self.correlation_id = correlation_id
         if log.isEnabledFor(logging.DEBUG):
             name = "ShareFetch" if flight.is_fetch else "ShareAcknowledge"
             node_id = self._lend.node.id
@@ -240,18 +233,19 @@ class DirectSession:
     def _read_acknowledge(self, flight: Flight, answer: bytes) -> list[ReportOutcomes | Deliver]:
         """What it means, in the order of the answer; nothing if it is not plain."""
         read = read_plain_acknowledge(answer, self.correlation_id, self._lent.acknowledge_version)
-        open_ = {(g.partition.topic_id.bytes, g.partition.partition): g for g in flight.acknowledgements}
-        if read is None or len(read[1]) != len(open_):
+        if read is None or len(read[1]) != len(flight.acknowledgements):
             return []
         lock_ms, named = read
-        new_lock = (lock_ms, flight.sent_at_ms) if lock_ms > 0 else (None, None)
+        lock = (lock_ms, flight.sent_at_ms) if lock_ms > 0 else (None, None)
+        left = {g.partition[1:]: g for g in flight.acknowledgements}
         outcomes: list[AcknowledgementOutcome] = []
-        for place in named:
-            g = open_.pop(place, None)
-            if g is None:
+        for topic_id_and_number in named:
+            place = self._places.get(topic_id_and_number)
+            g = None if place is None else left.pop(place[0][1:], None)
+            if place is None or g is None or g.partition != place[0]:
                 return []
             ended = (EndedAcknowledgements(g.number, g.runs),)
-            outcomes.append(AcknowledgementOutcome(g.partition, ended, None, *new_lock))
+            outcomes.append(AcknowledgementOutcome(g.partition, ended, None, *lock))
         return [ReportOutcomes(tuple(outcomes))]
 
     def _read_fetch(self, flight: Flight, answer: bytes) -> list[ReportOutcomes | Deliver]:
@@ -310,11 +304,13 @@ class DirectSession:
         if not isinstance(latest, Deliver):
             tally.commits += 1
             tally.commit_latency_ms += took_ms
-            tally.highest_commit_latency_ms = max(tally.highest_commit_latency_ms, took_ms)
+            if took_ms > tally.highest_commit_latency_ms:
+                tally.highest_commit_latency_ms = took_ms
             return
         tally.fetches += 1
         tally.latency_ms += took_ms
-        tally.highest_latency_ms = max(tally.highest_latency_ms, took_ms)
+        if took_ms > tally.highest_latency_ms:
+            tally.highest_latency_ms = took_ms
         for p in latest.batch.partitions:
             tally.records += count_of(p.acquired)
             tally.record_bytes += len(p.records)

@@ -289,6 +289,7 @@ class DirectWait:
         self._bell, self._hearing = socket.socketpair()
         self._bell.setblocking(False)
         self._hearing.setblocking(False)
+        self._hearing_fd = self._hearing.fileno()
         self._is_listening = self._has_rung = False
 
     def ring(self) -> None:
@@ -302,13 +303,14 @@ class DirectWait:
         """`lines` are `DirectLine`s."""
         # Listen first, look second: whoever has news after that rings.
         self._is_listening = True
-        ends_at = time.monotonic() + min(timeout_ms, LONGEST_DIRECT_WAIT_MS) / 1000
+        left_ms = min(timeout_ms, LONGEST_DIRECT_WAIT_MS)
+        ends_at = time.monotonic() + left_ms / 1000
         is_over = any(map(_has_come, lines))  # beside the answer that the last poll has taken
         while not (is_over or has_news() or self._has_rung):
-            left_ms = int((ends_at - time.monotonic()) * 1000)
-            wait_for_lines(lines, self._hearing.fileno(), max(0, left_ms))
-            # A large answer comes in many pieces.
+            wait_for_lines(lines, self._hearing_fd, left_ms)
             is_over = any(map(_receive, lines)) or left_ms <= 0
+            if not is_over:  # a large answer comes in many pieces
+                left_ms = max(0, int((ends_at - time.monotonic()) * 1000))
         self._is_listening = False
         if self._has_rung:
             with contextlib.suppress(OSError):

@@ -18,6 +18,8 @@ _HEAD: Final = struct.Struct(">ihhi").pack
 _NUMBER: Final = struct.Struct(">i").pack
 _BATCH: Final = struct.Struct(">qqb").pack
 _ONE_TYPE: Final = struct.Struct(">qqbbb").pack
+_ALL: Final = struct.Struct(">B16sBiBqqBBBBB").pack
+"""One topic, one partition, one batch, one type."""
 _SHARE_FETCH: Final = 78
 _SHARE_ACKNOWLEDGE: Final = 79
 _HEAD_BYTES: Final = 8
@@ -91,6 +93,12 @@ def _before(client_id: str, group_id: str, member_id: str) -> bytes:
 
 def _put(acknowledged: Acknowledged, parts: list[bytes]) -> bool:
     """Encode the topics of a request; False: too much for a short message."""
+    if len(acknowledged) == 1:  # the rule
+        topic_id, partition, batches = acknowledged[0]
+        if len(batches) == 1 and len(batches[0][2]) == 1:
+            first, last, types = batches[0]
+            parts.append(_ALL(2, topic_id.bytes, 2, partition, 2, first, last, 2, types[0], 0, 0, 0))
+            return True
     by_topic: dict[bytes, list[tuple[int, Sequence[Batch]]]] = {}
     for topic_id, partition, batches in acknowledged:
         by_topic.setdefault(topic_id.bytes, []).append((partition, batches))
