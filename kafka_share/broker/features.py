@@ -1,7 +1,9 @@
 """The features of the cluster, with their finalized levels: what admins can switch on and off for all nodes at once.
 
 Owned by the cluster; UpdateFeatures changes it, ApiVersions tells clients. `share.version` 0 switches share groups off,
-2 allows dead-letter queues; `group.version` 0 switches the protocol of consumer groups (KIP-848) off.
+2 allows dead-letter queues; `group.version` 0 switches the protocol of consumer groups (KIP-848) off;
+`transaction.version` 2 tells clients that they may use the second protocol of transactions (KIP-890). As in Kafka 4.3
+requests of both protocols are offered and worked on at any level of it.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 SHARE_VERSION: Final = "share.version"
 GROUP_VERSION: Final = "group.version"
+TRANSACTION_VERSION: Final = "transaction.version"
 
 
 class UpgradeType(enum.IntEnum):
@@ -51,7 +54,8 @@ class Features:
             raise ConfigurationError(
                 f"share.version of Kafka {behaviour.version} is 0 to {highest}, not {share_version}"
             )
-        return cls({SHARE_VERSION: highest, GROUP_VERSION: 1}, {SHARE_VERSION: share_version, GROUP_VERSION: 1})
+        others = {GROUP_VERSION: 1, TRANSACTION_VERSION: 2}
+        return cls({SHARE_VERSION: highest, **others}, {SHARE_VERSION: share_version, **others})
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
         """The features that are on, with their levels."""

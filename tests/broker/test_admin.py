@@ -312,10 +312,11 @@ def test_the_offered_versions_are_those_of_kafka_and_all_can_be_decoded() -> Non
     for key, (_, highest) in offered.items():
         assert MESSAGES[key][0].valid_versions[1] >= highest
     levels = [(one.name, one.min_version_level, one.max_version_level) for one in answer.finalized_features]
-    assert levels == [("share.version", 1, 1), ("group.version", 1, 1)]
+    assert levels == [("share.version", 1, 1), ("group.version", 1, 1), ("transaction.version", 2, 2)]
     off = World(share_version=0).ask(ApiVersionsRequest(client_software_name="x", client_software_version="1"))
-    assert [feature.name for feature in off.finalized_features] == ["group.version"]
-    assert [(f.name, f.max_version) for f in off.supported_features] == [("share.version", 1), ("group.version", 1)]
+    assert [feature.name for feature in off.finalized_features] == ["group.version", "transaction.version"]
+    supported = {feature.name: feature.max_version for feature in off.supported_features}
+    assert supported == {"share.version": 1, "group.version": 1, "transaction.version": 2}
 
 
 def find(world: World, key: str, kind: int = 2, version: int = 6) -> int:

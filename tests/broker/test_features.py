@@ -13,6 +13,7 @@ from kafka_share.protocol.controllers import DescribeQuorumRequest, UpdateFeatur
 from kafka_share.protocol.handshake import ApiVersionsRequest
 from kafka_share.protocol.share_group import ShareGroupDescribeRequest
 
+FINALIZED = {"share.version": 1, "group.version": 1, "transaction.version": 2}
 REFUSED = 95
 UPGRADE, SAFE, UNSAFE = 1, 2, 3
 
@@ -32,7 +33,7 @@ def update(world: World, *updates: tuple[str, int, int], version: int = 2, only:
 
 def finalized(world: World) -> dict[str, int]:
     answer = world.ask(ApiVersionsRequest(client_software_name="x", client_software_version="1"))
-    assert {one.name: one.max_version for one in answer.supported_features} == {"share.version": 1, "group.version": 1}
+    assert {one.name: one.max_version for one in answer.supported_features} == FINALIZED
     return {one.name: one.max_version_level for one in answer.finalized_features}
 
 
@@ -57,16 +58,16 @@ def test_features_change_all_or_none(version: int, updates: list[tuple[str, int,
     assert answer.error_code == code
     assert bool(answer.error_message) == (code != 0)
     assert len(answer.results) == (len(updates) if version == 1 and code == 0 else 0)
-    assert finalized(world) == {"share.version": 1, "group.version": 1}
+    assert finalized(world) == FINALIZED
 
 
 @pytest.mark.parametrize("kind", [SAFE, UNSAFE])
 def test_a_feature_is_switched_off_and_on_again(kind: int) -> None:
     world = World()
     assert update(world, ("share.version", 0, kind), ("group.version", 0, kind), only=True).error_code == 0
-    assert finalized(world) == {"share.version": 1, "group.version": 1}
+    assert finalized(world) == FINALIZED
     assert update(world, ("share.version", 0, kind), ("group.version", 0, kind)).error_code == 0
-    assert finalized(world) == {}
+    assert finalized(world) == {"transaction.version": 2}
     off = UnsupportedVersionError.code
     assert world.ask(ShareGroupDescribeRequest(group_ids=["g"])).groups[0].error_code == off
     assert world.ask(ConsumerGroupDescribeRequest(group_ids=["g"])).groups[0].error_code == off
@@ -74,8 +75,20 @@ def test_a_feature_is_switched_off_and_on_again(kind: int) -> None:
     assert world.ask(beat).error_code == off
     assert update(world, ("share.version", 1, kind)).error_code == REFUSED
     assert update(world, ("share.version", 1, UPGRADE)).error_code == 0
-    assert finalized(world) == {"share.version": 1}
+    assert finalized(world) == {"share.version": 1, "transaction.version": 2}
     assert world.ask(ShareGroupDescribeRequest(group_ids=["g"])).groups[0].error_code != off
+
+
+def test_both_protocols_of_transactions_are_offered_at_any_level_of_their_feature() -> None:
+    """As by Kafka 4.3.1: the level tells clients which one to use, and the version of a request says which it is."""
+    world = World()
+    offered = world.cluster.api_versions
+    assert update(world, ("transaction.version", 0, SAFE)).error_code == 0
+    assert "transaction.version" not in finalized(world)
+    assert world.cluster.api_versions == offered
+    assert update(world, ("transaction.version", 3, UPGRADE)).error_code == REFUSED
+    assert update(world, ("transaction.version", 2, UPGRADE)).error_code == 0
+    assert finalized(world) == FINALIZED
 
 
 def test_version_0_can_say_only_whether_a_downgrade_is_allowed() -> None:

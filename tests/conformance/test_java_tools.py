@@ -25,8 +25,10 @@ from conformance.java_tools import (
     chosen_version,
 )
 from support.waiting import poll_until
+from support.wire_connection import WireConnection
 
 from kafka_share import KafkaShareConsumer
+from kafka_share.protocol.producers import DescribeTransactionsRequest
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 
@@ -132,6 +134,25 @@ def test_all_records_are_counted_when_the_performance_tools_run(tools: JavaTools
     row = dict(zip(columns, values, strict=True))
     assert row["data.consumed.in.nMsg"] == "2000"
     assert float(row["data.consumed.in.MB"]) == pytest.approx(2_000 * 100 / 2**20, rel=0.01)
+
+
+def test_the_transactions_of_a_producer_raise_its_epoch_each(tools: JavaTools, unique: Names) -> None:
+    """transaction.version is 2: Java's producer uses the second protocol of transactions (KIP-890)."""
+    topic, transactional_id = unique("topic"), unique("transactions")
+    create_topic(tools.bootstrap, topic)
+    sent = ["--topic", topic, "--num-records", "60", "--record-size", "10", "--throughput", "100"]
+    transactions = ["--transactional-id", transactional_id, "--transaction-duration-ms", "100"]
+    tools.run_plain(PRODUCER_PERFORMANCE, *sent, *transactions, "--bootstrap-server", tools.bootstrap)
+    with WireConnection(tools.bootstrap) as connection:
+        connection.send(DescribeTransactionsRequest(transactional_ids=[transactional_id]), 0)
+        (found,) = connection.receive().transaction_states
+    assert found.transaction_state == "CompleteCommit"
+    assert found.producer_epoch > 0
+    group = unique("group")
+    read_from_start(tools.bootstrap, group)
+    consumer = KafkaShareConsumer(topic, bootstrap_servers=tools.bootstrap, group_id=group)
+    with consumer:
+        assert len(poll_until(consumer, 60)) == 60
 
 
 def test_records_are_printed_and_only_those_accepted_when_the_console_consumer_stops(

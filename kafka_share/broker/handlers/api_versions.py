@@ -1,8 +1,8 @@
 """ApiVersions (18): what this broker can do.
 
 - The list is the handler table, cut to what the chosen version of Kafka offers.
-- Features: `share.version`, supported 0 to 1 (4.4: 2), and `group.version`, 0 to 1; what is off is not among the
-  finalized ones. Kafka's other features, which this broker does not have, are left out.
+- Features: `share.version`, supported 0 to 1 (4.4: 2), `group.version`, 0 to 1, and `transaction.version`, 0 to 2; what
+  is off is not among the finalized ones. Kafka's other features, which this broker does not have, are left out.
 - From version 5 on (4.4) a client may say which node of which cluster it means, both or none (else INVALID_REQUEST);
   another one's is REBOOTSTRAP_REQUIRED.
 - An unsupported version of ApiVersions itself is answered with a version 0 body and UNSUPPORTED_VERSION; the server
