@@ -25,10 +25,14 @@ from conformance.kafka_settings import Security
 
 REFERENCE: Final = "reference"
 SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
-    {"group.share.min.record.lock.duration.ms": "1000", "group.consumer.min.heartbeat.interval.ms": "500"}
+    {
+        "group.share.min.record.lock.duration.ms": "1000",
+        "group.consumer.min.heartbeat.interval.ms": "500",
+        "log.cleaner.backoff.ms": "1000",
+    }
 )
-"""A group may then have a lock short enough to wait for, and members that learn of each other soon. Everything else is
-as Kafka comes."""
+"""A group may then have a lock short enough to wait for, members learn of each other soon, and logs are compacted soon.
+Everything else is as Kafka comes."""
 
 _NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
 _STOP_TIMEOUT_S: Final = 30

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from support.wire_connection import WireConnection
+
 from kafka_share import AcknowledgeType, KafkaShareConsumer, ShareRecord
 from kafka_share.broker import BrokerClock, ReferenceBroker
+from kafka_share.protocol.logs import ProduceRequest
+from kafka_share.protocol.record_batches import encode_batch
 
 SETTINGS = {"cleanup.policy": "compact", "segment.ms": "1000", "min.cleanable.dirty.ratio": "0.01"}
 
@@ -75,3 +79,32 @@ def test_a_group_that_begins_on_a_compacted_topic_gets_what_is_left_and_acknowle
             _put(broker, "y1")
             assert _seen(consumer.poll(timeout_ms=10_000)) == [(8, b"1", 1)]
         broker.check()
+
+
+def test_batches_that_have_lost_all_records_are_passed_over() -> None:
+    """They stay because they say how far a producer's sequence numbers have come."""
+    clock = BrokerClock(manual=True)
+    with ReferenceBroker(clock=clock) as broker, WireConnection(broker.bootstrap_servers) as connection:
+        broker.create_topic("prices", config=SETTINGS)
+        broker.set_group_config("g", share_auto_offset_reset="earliest")
+        asked = ProduceRequest.TopicProduceData
+        for producer_id in (5, 6):
+            broker.advance(2_000)
+            records = encode_batch(
+                [(0, clock.now_ms(), b"a", b"1", ()), (1, clock.now_ms(), b"a", b"2", ())],
+                producer_id=producer_id,
+                producer_epoch=0,
+                base_sequence=0,
+            )
+            data = asked(name="prices", partition_data=[asked.PartitionProduceData(index=0, records=records)])
+            connection.call(ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=[data]), 12)
+        _put(broker, "a3")
+        _put(broker, "z0")
+        broker.advance(15_000)
+        assert [record.offset for record in broker.records("prices")] == [4, 5]
+        with KafkaShareConsumer("prices", bootstrap_servers=broker.bootstrap_servers, group_id="g") as consumer:
+            assert _seen(consumer.poll(timeout_ms=10_000)) == [(4, b"3", 1), (5, b"0", 1)]
+            assert set(consumer.commit_sync().values()) == {None}
+            window = broker.share_partition("g", "prices")
+            assert window is not None
+            assert window.start_offset == 6, "the offsets of the empty batches were acknowledged as gaps"
