@@ -12,6 +12,7 @@ from support.waiting import offsets, poll_until, wait_until
 from kafka_share import AcknowledgeType
 from kafka_share.broker import ReferenceBroker
 from kafka_share.errors import ConsumerClosedError, InvalidArgumentError, OperationTimeoutError
+from kafka_share.native import DirectLine
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
 
 
@@ -45,6 +46,26 @@ def test_each_commit_names_its_partition_when_committing_in_steps(
         assert only_result(consumer.commit_sync()) is None
         assert consumer.commit_sync() == {}
     assert len(broker.requests(ShareAcknowledgeRequest.API_KEY)) == 5
+    consumer.close()
+    assert left_for_others(broker, make_consumer, topic) == []
+
+
+@pytest.mark.skipif(DirectLine is None, reason="the application's thread uses a socket in the compiled module only")
+def test_a_commit_is_sent_by_the_thread_that_calls_it_when_the_session_is_lent(
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A loan ends after 100 ms, so this is tried until a commit was in time. The polls after it have their records."""
+    caplog.set_level("DEBUG", logger="kafka_share.network.direct")
+    consumer = make_consumer(topic)
+
+    def commits() -> bool:
+        produce_values(broker, topic, 1)
+        poll_until(consumer, 1)
+        assert only_result(consumer.commit_sync()) is None
+        return "sent api=ShareAcknowledge" in caplog.text
+
+    wait_until(commits)
+    commits()
     consumer.close()
     assert left_for_others(broker, make_consumer, topic) == []
 

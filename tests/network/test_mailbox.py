@@ -231,6 +231,17 @@ def test_one_batch_at_a_time_can_be_taken_and_the_others_taken_back() -> None:
     assert mailbox.reclaim(2)
 
 
+def test_records_are_no_news_for_who_waits_for_an_answer_only() -> None:
+    """A commit does not end because another broker's records came by the core; it does when its session is wanted."""
+    mailbox = Mailbox()
+    direct: Any = SimpleNamespace(is_recalled=False)
+    mailbox.put(deliver(1))
+    assert mailbox.has_direct_news([direct], with_records=True)
+    assert not mailbox.has_direct_news([direct], with_records=False)
+    direct.is_recalled = True
+    assert mailbox.has_direct_news([direct], with_records=False)
+
+
 @pytest.mark.skipif(not IS_COMPILED, reason="polls wait for sockets in the compiled module only")
 def test_a_wait_for_a_socket_ends_when_something_is_put_or_an_answer_comes() -> None:
     """However long it may last: what poll(2) takes is an int."""
