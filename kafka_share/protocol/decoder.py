@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import struct
-import uuid
 from collections.abc import Callable
 from typing import Any, Final, NoReturn, TypeAlias
 
@@ -18,6 +17,7 @@ from kafka_share.errors import RemoteProtocolError
 from kafka_share.protocol.api_message import VersionedMessage
 from kafka_share.protocol.codegen import FIXED_FORMATS, FIXED_SIZES, Source, fields_in, is_plain_number, runs_of_numbers
 from kafka_share.protocol.schema import Field, Struct, schema_of
+from kafka_share.protocol.uuids import uuid_of
 from kafka_share.protocol.varint import read_unsigned
 
 MAX_TAGGED_FIELDS: Final = 1_000
@@ -234,8 +234,7 @@ class _DecoderWriter:
         source.indent("if stop > end:")
         source.line("raise IndexError")
         source.dedent()
-        source.line("raw = bytes(data[position:stop])")
-        source.line(f"{target} = UUID(bytes=raw) if raw != ZERO else None")
+        source.line(f"{target} = uuid_of(bytes(data[position:stop]))")
         source.line("position = stop")
 
     def _smallest_element(self, field: Field) -> int:
@@ -330,7 +329,7 @@ _TEXT_FORMS: Final = {
 
 _CONSTANTS: Final = {
     "view": memoryview,
-    "UUID": uuid.UUID,
+    "uuid_of": uuid_of,
     "new": object.__new__,
     "unpack_from": struct.unpack_from,
     "read_unsigned": read_unsigned,

@@ -19,6 +19,7 @@ from kafka_share.errors import RemoteProtocolError
 from kafka_share.protocol.api_message import ApiMessage
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest, ShareAcknowledgeResponse
 from kafka_share.protocol.share_fetch import ShareFetchRequest, ShareFetchResponse
+from kafka_share.protocol.uuids import uuid_of
 from kafka_share.protocol.varint import read_unsigned
 
 ShortEncoder: TypeAlias = "Callable[[Any, int, str | None], bytes | None]"
@@ -31,7 +32,7 @@ _MOST: Final = 126
 _MOST_PARTITIONS: Final = 1_000
 """Topics and partitions of an answer together: those with the longest lists of ranges take 20 MB."""
 _REMEMBERED: Final = 1_000
-"""Group, member and topic ids."""
+"""Group and member ids."""
 _TOPIC_ID_BYTES: Final = 16
 _NO_NODES_AND_TAGS: Final = b"\x01\0"
 
@@ -180,16 +181,11 @@ SHORT_ENCODERS: Final[Mapping[tuple[type, int], ShortEncoder]] = MappingProxyTyp
 # ---- answers
 
 
-@functools.lru_cache(_REMEMBERED)
-def _topic_id(content: bytes) -> UUID | None:
-    return UUID(bytes=content) if any(content) else None
-
-
 def _read_topic_id(frame: bytes | memoryview, position: int) -> UUID | None:
     content = bytes(frame[position : position + _TOPIC_ID_BYTES])
     if len(content) < _TOPIC_ID_BYTES:
         raise ValueError
-    return _topic_id(content)
+    return uuid_of(content)
 
 
 def _read_length(frame: bytes | memoryview, position: int) -> tuple[int, int]:

@@ -39,6 +39,8 @@ RecordToWrite: TypeAlias = "tuple[int, int, bytes | None, bytes | None, Sequence
 
 
 _NO_TIMESTAMP: Final = -1
+_NO_DELTAS: Final = bytes(3)
+"""Attributes, and the differences in time and offset, of a batch's first record."""
 _MAX_TIMESTAMP_AT: Final = 35
 """Where the highest timestamp stands in a batch."""
 
@@ -75,7 +77,7 @@ def encode_batch(
             records,
             attributes,
             (base_offset, records[-1][0]),
-            (records[0][1], max(timestamp for _, timestamp, *_ in records)),
+            (records[0][1], max([record[1] for record in records])),
             (producer_id, producer_epoch, base_sequence),
             partition_leader_epoch,
         )
@@ -201,10 +203,13 @@ def _encode_records(records: Sequence[RecordToWrite], base_offset: int, base_tim
         if offset <= previous:
             raise LocalProtocolError(f"offset {offset} does not ascend from {previous}")
         previous = offset
-        fields = [b"\x00", zigzag(timestamp - base_timestamp), zigzag(offset - base_offset)]
+        if offset == base_offset and timestamp == base_timestamp:
+            fields = [_NO_DELTAS]
+        else:
+            fields = [b"\x00", zigzag(timestamp - base_timestamp), zigzag(offset - base_offset)]
         fields += _nullable(key)
         fields += _nullable(value)
-        fields.append(zigzag(len(headers)))
+        fields.append(zigzag(len(headers)) if headers else b"\x00")
         for name, header_value in headers:
             fields += _nullable(name.encode())
             fields += _nullable(header_value)

@@ -19,6 +19,7 @@ from kafka_share.broker.quotas.client_quotas import entity_of
 from kafka_share.broker.security.acls import Acl
 from kafka_share.broker.security.scram import ScramCredential, ScramMechanism
 from kafka_share.broker.storage.topics import Topic
+from kafka_share.protocol.uuids import same_uuid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +61,7 @@ def _topic(cluster: Cluster, topic_id: str) -> Json:
 def _restore_topic(cluster: Cluster, topic_id: str, entry: Json) -> None:
     partitions = entry["partitions"]
     cluster.topics.restore(
-        Topic(entry["name"], UUID(topic_id), entry["replication_factor"]),
+        Topic(entry["name"], same_uuid(UUID(topic_id)), entry["replication_factor"]),
         [one["replicas"] for one in partitions],
         [(one["leader"], one["leader_epoch"]) for one in partitions],
     )

@@ -40,7 +40,7 @@ class FetchLimits:
     read_committed: bool
 
     def with_mode(self, mode: AcquireMode) -> FetchLimits:
-        return attrs.evolve(self, mode=mode)
+        return self if mode is self.mode else attrs.evolve(self, mode=mode)
 
 
 @attrs.frozen(eq=False)

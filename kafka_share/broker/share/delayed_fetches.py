@@ -201,11 +201,15 @@ class DelayedShareFetches:
 
     def look_where_fetches_ended(self, now_ms: int) -> None:
         """A fetch that ended may have left records to those that wait. Ends, because every round answers a fetch."""
+        if not self._watched:
+            self._touched.clear()  # nobody waits
         while self._touched:
             partition = next(iter(self._touched))
             del self._touched[partition]
             self.look_again(partition, now_ms)
-            if self._still_unseen():  # what ended was of one group: others can only find what they have not seen
+            if (
+                self._unseen and self._still_unseen()
+            ):  # what ended was of one group: others can only find what they have not seen
                 self.look_all(partition.key.topic_id, partition.key.partition, now_ms)
 
     def fail_all(self, partition: PartitionKey, code: int, now_ms: int) -> None:

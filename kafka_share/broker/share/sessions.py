@@ -77,12 +77,10 @@ class ShareSession:
         It does if there are records or an error, or if the last answer left something open: the partition is new in
         the session, or was in error. A partition that gave records goes to the end of the order.
         """
-        listed = has_records or has_error or self.partitions[partition]
-        self.partitions[partition] = has_error
-        if has_records:
-            del self.partitions[partition]
+        was_open = self.partitions.pop(partition) if has_records else self.partitions[partition]
+        if has_records or was_open is not has_error:
             self.partitions[partition] = has_error
-        return listed
+        return has_records or has_error or was_open
 
 
 def rotated(partitions: Sequence[T], epoch: int) -> list[T]:

@@ -8,6 +8,7 @@ for the same change. Source: KIP-932, Kafka 4.3's `ShareCoordinatorRecordHelpers
 from __future__ import annotations
 
 from functools import lru_cache
+from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from kafka_share.broker.share.state_batches import StateBatch
@@ -19,6 +20,7 @@ from kafka_share.protocol.share_state_records import (
     ShareUpdateKey,
     ShareUpdateValue,
 )
+from kafka_share.protocol.varint import unsigned
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -28,6 +30,13 @@ TYPES: Final[RecordTypes] = {
     ShareUpdateKey.API_KEY: (ShareUpdateKey, ShareUpdateValue),
 }
 _VALUE_VERSION: Final = 0
+_UPDATE: Final = Struct(">hiiq")
+_UPDATED_BATCH: Final = Struct(">qqbhB")
+"""With the number of its tagged fields, which is 0."""
+_DEFAULT_COUNT: Final = -1
+_TAGGED_COUNT: Final = Struct(">BBBi")
+"""One tagged field, whose number is 0, of four bytes."""
+_NO_TAGS: Final = b"\0"
 _MAX_CACHED_KEYS: Final = 1_000
 """Every acknowledgement writes a record: the keys of the busiest states are not encoded each time."""
 
@@ -80,37 +89,36 @@ def encode(record: StateRecord) -> tuple[bytes, bytes | None]:
         return _encoded_key(ShareSnapshotKey, record.key), None
     value: ShareSnapshotValue | ShareUpdateValue
     if isinstance(record, Update):
-        key = _encoded_key(ShareUpdateKey, record.key)
-        value = ShareUpdateValue(
-            snapshot_epoch=record.snapshot_epoch,
-            leader_epoch=record.leader_epoch,
-            start_offset=record.start_offset,
-            delivery_complete_count=record.delivery_complete_count,
-            state_batches=[
-                ShareUpdateValue.StateBatch(
-                    first_offset=first, last_offset=last, delivery_state=state, delivery_count=count
-                )
-                for first, last, state, count in record.batches
-            ],
+        return _encoded_key(ShareUpdateKey, record.key), _encoded_update(record)
+    value = ShareSnapshotValue(
+        snapshot_epoch=record.snapshot_epoch,
+        state_epoch=record.state_epoch,
+        leader_epoch=record.leader_epoch,
+        start_offset=record.start_offset,
+        delivery_complete_count=record.delivery_complete_count,
+        create_timestamp=record.created_at_ms,
+        write_timestamp=record.written_at_ms,
+        state_batches=[
+            ShareSnapshotValue.StateBatch(
+                first_offset=first, last_offset=last, delivery_state=state, delivery_count=count
+            )
+            for first, last, state, count in record.batches
+        ],
+    )
+    return _encoded_key(ShareSnapshotKey, record.key), encode_value(value, _VALUE_VERSION)
+
+
+def _encoded_update(record: Update) -> bytes:
+    """A `ShareUpdateValue` from what the record has, with no objects of messages: one for each acknowledgement."""
+    count = record.delivery_complete_count
+    return b"".join(
+        (
+            _UPDATE.pack(_VALUE_VERSION, record.snapshot_epoch, record.leader_epoch, record.start_offset),
+            unsigned(len(record.batches) + 1),
+            *[_UPDATED_BATCH.pack(first, last, state, times, 0) for first, last, state, times in record.batches],
+            _NO_TAGS if count == _DEFAULT_COUNT else _TAGGED_COUNT.pack(1, 0, 4, count),
         )
-    else:
-        key = _encoded_key(ShareSnapshotKey, record.key)
-        value = ShareSnapshotValue(
-            snapshot_epoch=record.snapshot_epoch,
-            state_epoch=record.state_epoch,
-            leader_epoch=record.leader_epoch,
-            start_offset=record.start_offset,
-            delivery_complete_count=record.delivery_complete_count,
-            create_timestamp=record.created_at_ms,
-            write_timestamp=record.written_at_ms,
-            state_batches=[
-                ShareSnapshotValue.StateBatch(
-                    first_offset=first, last_offset=last, delivery_state=state, delivery_count=count
-                )
-                for first, last, state, count in record.batches
-            ],
-        )
-    return key, encode_value(value, _VALUE_VERSION)
+    )
 
 
 @lru_cache(maxsize=_MAX_CACHED_KEYS)

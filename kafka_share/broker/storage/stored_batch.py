@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import Final, overload
 
 import attrs
@@ -55,11 +56,9 @@ class BatchSpan(Sequence[StoredBatch]):
 
     def at_or_before(self, offset: int) -> int:
         """The index of the last batch that begins at the offset or before it; -1 if all begin behind it."""
-        return bisect_right(self, offset, key=_base_offset) - 1
+        first, stop = self._indexes.start, self._indexes.stop
+        return bisect_right(self._batches, offset, first, stop, key=_base_offset) - 1 - first
 
 
-def _base_offset(batch: StoredBatch) -> int:
-    return batch.base_offset
-
-
+_base_offset: Final = attrgetter("base_offset")
 NO_BATCHES: Final = BatchSpan((), 0, 0)

@@ -15,6 +15,7 @@ import attrs
 from kafka_share.broker.changes import nobody
 from kafka_share.broker.storage.log import Log
 from kafka_share.broker.storage.producers import ProducerStates
+from kafka_share.protocol.uuids import same_uuid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -120,7 +121,8 @@ class Topics:
     def create(self, name: str, replicas: Sequence[Sequence[int]]) -> Topic:
         """Make a topic with one partition per entry of `replicas`; the names and node ids have been validated."""
         assert name not in self._by_name, f"topic {name} exists"
-        topic = Topic(name, UUID(int=self._random.getrandbits(128), version=4), len(replicas[0]))
+        topic_id = UUID(int=self._random.getrandbits(128), version=4)
+        topic = Topic(name, same_uuid(topic_id), len(replicas[0]))
         self._add(topic)
         self._append_partitions(topic, replicas)
         return topic

@@ -18,6 +18,8 @@ from kafka_share.broker.share.state_batches import StateBatch
 from kafka_share.broker.share.state_records import Snapshot, StateKey, StateRecord, Tombstone, Update, decode, encode
 from kafka_share.broker.storage.internal_topic import InternalTopic
 from kafka_share.errors import CoordinatorNotAvailableError, RemoteProtocolError, UnknownServerError
+from kafka_share.protocol.coordinator_records import encode_value
+from kafka_share.protocol.share_state_records import ShareUpdateValue
 
 NOW = 1_000_000
 TOPIC_ID = UUID("62456f4d-9707-4499-90f9-1b304942490d")
@@ -89,6 +91,30 @@ def test_each_change_is_one_record_when_it_is_made() -> None:
         Update(KEY, 1, 3, -1, 0, (StateBatch(10, 10, 4, 1),)),
         Tombstone(KEY),
     ]
+
+
+def test_an_update_has_the_bytes_of_its_schema() -> None:
+    """They are written without it."""
+    for count, batches in (
+        (-1, ()),
+        (0, (StateBatch(0, 4, 2, 1), StateBatch(2**40, 2**41, 4, 300))),
+        (2**31 - 1, [StateBatch(at, at, -1, -1) for at in range(200)]),
+    ):
+        record = Update(KEY, 3, -1, 2**40, count, tuple(batches))
+        value = ShareUpdateValue(
+            snapshot_epoch=3,
+            leader_epoch=-1,
+            start_offset=2**40,
+            delivery_complete_count=count,
+            state_batches=[
+                ShareUpdateValue.StateBatch(
+                    first_offset=first, last_offset=last, delivery_state=state, delivery_count=times
+                )
+                for first, last, state, times in batches
+            ],
+        )
+        assert encode(record)[1] == encode_value(value, 0)
+        assert decode(*encode(record)) == record
 
 
 def test_a_raised_state_epoch_is_a_snapshot_when_writes_raise_epochs() -> None:
