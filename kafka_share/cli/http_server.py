@@ -2,16 +2,20 @@
 
 `export-lag`, the probe of `worker` and the ports of the reference broker run it. A path is there for GET, or for POST
 with a body of JSON, which no web site can send. The head of a request has to come within a time limit, an answer has to
-be taken within one, and there is a bound on clients; who comes beyond it is told to come back."""
+be taken within one, and there is a bound on clients; who comes beyond it is told to come back. A page that fails is
+answered 500, and its error is logged."""
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
 import json
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Final, NamedTuple
+
+logger: logging.Logger = logging.getLogger(__name__)
 
 MAX_CLIENTS: Final = 32
 TIME_LIMIT_S: Final = 5.0
@@ -113,7 +117,11 @@ class HttpServer:
             raise _RefusedError(HTTPStatus.REQUEST_TIMEOUT) from None
         except asyncio.LimitOverrunError:
             raise _RefusedError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE) from None
-        return await (self._actions[head.path](body) if page is None else page())
+        try:
+            return await (self._actions[head.path](body) if page is None else page())
+        except Exception:  # a defect costs one answer, and not the connection
+            logger.exception("%s %s could not be answered", head.method, head.path)
+            raise _RefusedError(HTTPStatus.INTERNAL_SERVER_ERROR, why="what went wrong stands in the log") from None
 
     def _page(self, head: _Head) -> Callable[[], Awaitable[Answer]] | None:
         """What answers a GET; None if an action answers a POST. Raises `_RefusedError`."""
@@ -128,11 +136,10 @@ class HttpServer:
         return self._pages[head.path] if asked is None else lambda: asked(head.query)
 
     def _failure(self, refused: _RefusedError) -> Answer:
-        phrase = refused.status.phrase
         if self._failures_as_json:
-            body = json.dumps({"error": phrase}).encode() + b"\n"
+            body = json.dumps({"error": str(refused)}).encode() + b"\n"
             return Answer(body, "application/json", refused.status, refused.headers)
-        return Answer(f"{phrase}\n".encode(), status=refused.status, headers=refused.headers)
+        return Answer(f"{refused}\n".encode(), status=refused.status, headers=refused.headers)
 
     def _is_own_name(self, host: str) -> bool:
         if host in ("localhost", self._address[0]):
@@ -145,10 +152,10 @@ class HttpServer:
 
 
 class _RefusedError(Exception):
-    """The request gets no more than this status."""
+    """The request gets no more than this status, and in a few words why."""
 
-    def __init__(self, status: HTTPStatus, *headers: tuple[str, str]) -> None:
-        super().__init__(status.phrase)
+    def __init__(self, status: HTTPStatus, *headers: tuple[str, str], why: str = "") -> None:
+        super().__init__(f"{status.phrase}: {why}" if why else status.phrase)
         self.status = status
         self.headers = headers
 

@@ -5,24 +5,21 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
-import os
-import shutil
-import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cli.chromium import CHROMIUM, NO_CHROMIUM, Chromium
 from support.waiting import poll_until
 
 from kafka_share import AcknowledgeType, KafkaShareConsumer
 from kafka_share.broker import ReferenceBroker
 from kafka_share.cli.broker_page.server import page_server
-from kafka_share.cli.broker_page.state import MAX_RUNS, PARTITIONS_ON_A_PAGE, state_of
+from kafka_share.cli.broker_page.state import MAX_ROWS, MAX_RUNS, PARTITIONS_ON_A_PAGE, state_of
 
 GROUP, TOPIC = "workers", "orders"
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 @pytest.fixture
@@ -125,21 +122,97 @@ def test_the_page_loads_nothing_from_elsewhere_and_the_data_is_json(port: int) -
     assert get(port, "/page.html")[0] == 404
 
 
+needs_browser = pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM)
+CELL = "document.activeElement.getAttribute('aria-valuetext')"
+DETAIL = "document.getElementById('detail').textContent"
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Chromium]:
+    with Chromium(tmp_path) as browser:
+        yield browser
+
+
+def tab_to(browser: Chromium, wanted: str) -> None:
+    """Press Tab until the element that has the focus has what is wanted."""
+    for _ in range(30):
+        browser.press("Tab")
+        if browser.value(f"document.activeElement.{wanted}") is True:
+            return
+    pytest.fail(f"Tab does not lead to {wanted}")
+
+
 @pytest.mark.timeout(120)  # it starts a browser
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome in PATH")
-def test_a_browser_shows_members_and_windows_when_it_opens_the_page(port: int, tmp_path: Path) -> None:
-    assert CHROMIUM is not None
-    sandbox = ["--no-sandbox"] if os.getuid() == 0 else []
-    command = [CHROMIUM, "--headless=new", "--disable-gpu", f"--user-data-dir={tmp_path}", *sandbox]
-    found = subprocess.run(
-        [*command, "--virtual-time-budget=3000", "--dump-dom", f"http://127.0.0.1:{port}/?group={GROUP}"],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=True,
-    ).stdout
+@needs_browser
+def test_a_browser_shows_members_and_windows_when_it_opens_the_page(port: int, browser: Chromium) -> None:
+    browser.open(f"http://127.0.0.1:{port}/?group={GROUP}")
+    browser.wait_for("document.querySelectorAll('canvas[role=slider]').length === 1")
+    found = browser.value("document.body.innerHTML")
     assert ">shop</td>" in found
     assert "start offset 0, end offset 3, log end 5, lag 3, leader 1" in found
     assert "1 Acquired, 1 Acknowledged, 1 Archived, 1 Available" in found
     assert 'aria-label="Window of orders-0"' in found
     assert 'aria-valuetext="offset 0, Acquired"' in found
+
+
+@pytest.mark.timeout(120)  # it starts a browser
+@needs_browser
+def test_each_record_of_a_window_can_be_looked_at_when_there_is_only_a_keyboard(port: int, browser: Chromium) -> None:
+    browser.open(f"http://127.0.0.1:{port}/?group={GROUP}")
+    browser.wait_for("document.querySelectorAll('canvas[role=slider]').length === 1")
+    tab_to(browser, "id === 'pause'")
+    browser.press("Enter")
+    browser.wait_for("document.getElementById('live').textContent === 'paused'")
+    tab_to(browser, f"textContent === '{GROUP}'")
+    tab_to(browser, "matches('canvas[role=slider]')")
+    assert browser.value(CELL) == "offset 0, Acquired"
+    assert "Offset 0 of orders-0: Acquired by member 1 (shop), delivery count 1." in browser.value(DETAIL)
+    shown = []
+    for key in ("ArrowRight", "ArrowRight", "End", "ArrowRight", "ArrowLeft", "Home", "PageDown"):
+        browser.press(key)
+        shown.append(browser.value(CELL))
+    assert shown == [
+        "offset 1, Acknowledged",
+        "offset 2, Archived",
+        "offset 3, Available",
+        "offset 3, Available",
+        "offset 2, Archived",
+        "offset 0, Acquired",
+        "offset 3, Available",
+    ]
+    assert "Offset 3 of orders-0: Available, delivery count 1." in browser.value(DETAIL)
+    browser.press("Tab")
+    assert browser.value("document.activeElement === document.body") is True
+
+
+@pytest.mark.timeout(120)  # it starts a browser
+@needs_browser
+def test_the_page_stays_complete_and_says_what_it_cuts_when_there_is_much(
+    broker: ReferenceBroker, port: int, browser: Chromium
+) -> None:
+    """300 topics, 45 share partitions, and a window of 3,000 records."""
+    for number in range(MAX_ROWS + 98):
+        broker.create_topic(f"topic-{number}")
+    broker.create_topic("many", partitions=45)
+    broker.set_group_config("big", share_auto_offset_reset="earliest", share_partition_max_record_locks=4_000)
+    for partition in range(45):
+        broker.produce_batch("many", [b"work"] * (3_000 if partition == 44 else 1), partition=partition)
+    with KafkaShareConsumer(
+        "many", bootstrap_servers=broker.bootstrap_servers, group_id="big", max_poll_records=3_000
+    ) as consumer:
+        poll_until(consumer, 3_044)
+        browser.open(f"http://127.0.0.1:{port}/?group=big")
+        browser.wait_for(f"document.querySelectorAll('canvas[role=slider]').length === {PARTITIONS_ON_A_PAGE}")
+        assert browser.value("document.getElementById('topics-note').textContent") == "200 of 300 topics are shown."
+        for _ in range(2):
+            tab_to(browser, "textContent === 'Next'")
+            browser.press("Enter")
+        browser.wait_for("document.querySelectorAll('canvas[role=slider]').length === 5")
+        assert "page 3 of 3, 45 share partitions" in browser.value("document.getElementById('pages').textContent")
+        browser.wait_for("document.body.textContent.includes('3000 Acquired')")
+        tab_to(browser, "getAttribute('aria-label') === 'Window of many-44'")
+        browser.press("End")
+        assert browser.value(CELL) == "offset 2999, Acquired"
+        broker.produce("topic-0", b"more")
+        browser.wait_for("document.getElementById('topics').rows[1].cells[2].textContent === '1'")
+        assert browser.value(CELL) == "offset 2999, Acquired"

@@ -159,6 +159,19 @@ def test_bad_input_gets_a_clear_error_and_changes_nothing(
     assert (broker.topics(), broker.clock.now_ms(), broker.faults.pending()) == ({}, now_ms, 0)
 
 
+def test_a_defect_is_answered_and_logged(
+    broker: ReferenceBroker, port: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def break_down() -> None:
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr(broker, "topics", break_down)
+    assert ask(port, "GET", "/topics") == (500, "Internal Server Error: what went wrong stands in the log")
+    assert "GET /topics could not be answered" in caplog.text
+    assert "ZeroDivisionError: a defect" in caplog.text
+    assert ask(port, "GET", "/groups")[0] == 200
+
+
 @pytest.mark.parametrize(
     ("headers", "status"),
     [

@@ -18,18 +18,32 @@ PASSWORDS = {"alice": "alice-secret", "admin": "admin-secret"}
 SUPER_USERS = {"super.users": "User:ANONYMOUS;User:admin"}
 
 
+def answers_of(address: str) -> list[str]:
+    denials = Denials(address, PASSWORDS)
+    try:
+        return list(denials.lines())
+    finally:
+        denials.close()
+
+
 @pytest.mark.timeout(300)
 def test_kafka_still_answers_as_recorded(real_version: str) -> None:
     if not real_version.startswith("4.3"):
         pytest.skip("the answers of Kafka 4.3 are recorded")
     security = RealSecurity(PASSWORDS, acls=True)
     with controlled(real_version, security=security, settings=SUPER_USERS) as kafka:
-        denials = Denials(kafka.bootstrap("SASL_PLAINTEXT"), PASSWORDS)
-        try:
-            answers = list(denials.lines())
-        finally:
-            denials.close()
+        answers = answers_of(kafka.bootstrap("SASL_PLAINTEXT"))
     assert answers == ANSWERS_OF_KAFKA.read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.timeout(300)
+def test_the_reference_broker_answers_as_kafka_of_the_same_version(real_version: str) -> None:
+    """Requests that this Kafka offers, under eleven sets of ACLs."""
+    with controlled(real_version, security=RealSecurity(PASSWORDS, acls=True), settings=SUPER_USERS) as kafka:
+        expected = answers_of(kafka.bootstrap("SASL_PLAINTEXT"))
+    security = Security("SASL_PLAINTEXT", PASSWORDS, super_users=["User:admin"])
+    with ReferenceBroker(security=security, kafka_version=real_version.rpartition(".")[0]) as broker:
+        assert answers_of(broker.bootstrap_servers) == expected
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from kafka_share.broker.security.acls import Acl, AclOperation, AclPattern, AclP
 from kafka_share.protocol.acls import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 from kafka_share.protocol.cluster import FindCoordinatorRequest, MetadataRequest
 from kafka_share.protocol.committed_offsets import OffsetFetchRequest
-from kafka_share.protocol.handshake import SaslAuthenticateRequest, SaslHandshakeRequest
+from kafka_share.protocol.handshake import ApiVersionsRequest, SaslAuthenticateRequest, SaslHandshakeRequest
 from kafka_share.protocol.share_group import ShareGroupHeartbeatRequest
 from kafka_share.protocol.share_offsets import DescribeShareGroupOffsetsRequest
 from kafka_share.protocol.topics import CreateTopicsRequest, DeleteTopicsRequest
@@ -79,6 +79,8 @@ class Denials:
         self._admin = self._connect(address, "admin", passwords)
         self._alice = self._connect(address, "alice", passwords)
         self._names: dict[uuid.UUID, str] = {}
+        apis = self._admin.call(ApiVersionsRequest(), 0).api_keys
+        self._offered: dict[int, tuple[int, int]] = {one.api_key: (one.min_version, one.max_version) for one in apis}
 
     def close(self) -> None:
         self._admin.close()
@@ -168,13 +170,16 @@ class Denials:
     # ---- what alice does
 
     def lines(self) -> Iterator[str]:
-        """One for each request under each set of ACLs."""
+        """One for each request, under each set of ACLs, that the broker offers."""
         for title, acls in ALLOWED.items():
             self.allow([])
             self._set_up()
             self.allow(acls)
             ids = {name: topic_id for topic_id, name in self._names.items()}
             for name, version, request in requests(ids):
+                low, high = self._offered.get(request.API_KEY, (0, -1))
+                if not low <= version <= high:
+                    continue
                 answer = self._alice.call(request, version)
                 if isinstance(request, ShareGroupHeartbeatRequest) and answer.assignment is not None:
                     self._wait_until_initialised(request)
@@ -186,9 +191,10 @@ class Denials:
             group_id=beat.group_id, topics=None
         )
         request = DescribeShareGroupOffsetsRequest(groups=[asked])
+        version = min(1, self._offered[request.API_KEY][1])
 
         def is_initialised() -> bool:
-            topics = {topic.topic_name for topic in self._admin.call(request, 1).groups[0].topics}
+            topics = {topic.topic_name for topic in self._admin.call(request, version).groups[0].topics}
             return topics >= set(beat.subscribed_topic_names or ())
 
         wait_until(is_initialised, "the share state is there")

@@ -2,7 +2,8 @@
 
 What changes something is a POST with a JSON object as its body, whose names are those of the method of
 `ReferenceBroker` that has the operation's name; what only looks is a GET with these names in its query. An answer is
-`{"result": …}` with 200, or `{"error": "…"}`: 400 for input that cannot be, 409 for what is not possible now.
+`{"result": …}` with 200, or `{"error": "…"}`: 400 for input that cannot be, 409 for what is not possible now;
+500 is a defect, which `HttpServer` logs.
 
 Who may ask: requests that name the host by an address or as localhost, and no web site (see `HttpServer`).
 """
