@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from kafka_share.admin_values import AclOperation
 from kafka_share.broker.classic.classic_groups import ClassicGroups
 from kafka_share.broker.classic.committed_offsets import CommittedOffsets
 from kafka_share.broker.classic.delayed_fetch import DelayedFetches
@@ -27,7 +28,7 @@ from kafka_share.broker.group_journal import GroupJournal
 from kafka_share.broker.kafka_version import KAFKA_4_3, advertised_versions
 from kafka_share.broker.quotas.client_quotas import ClientQuotas
 from kafka_share.broker.refusals import Refusal
-from kafka_share.broker.security.acls import AclOperation, AclResource, Acls
+from kafka_share.broker.security.acls import AclResource, Acls
 from kafka_share.broker.security.scram_users import ScramUsers
 from kafka_share.broker.share.node import ShareNode
 from kafka_share.broker.share.share_coordinator import ShareCoordinator, ShareStateSettings

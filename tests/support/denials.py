@@ -17,7 +17,8 @@ from support.denied_requests import requests
 from support.waiting import wait_until
 from support.wire_connection import WireConnection
 
-from kafka_share.broker.security.acls import Acl, AclOperation, AclPattern, AclPermission, AclResource
+from kafka_share.admin_values import AclOperation
+from kafka_share.broker.security.acls import Acl, AclPattern, AclPermission, AclResource
 from kafka_share.protocol.acls import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 from kafka_share.protocol.cluster import FindCoordinatorRequest, MetadataRequest
 from kafka_share.protocol.committed_offsets import OffsetFetchRequest

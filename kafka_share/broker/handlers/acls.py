@@ -14,16 +14,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from kafka_share.admin_values import AclOperation
 from kafka_share.broker.refusals import ErrorCode, Refusal
-from kafka_share.broker.security.acls import (
-    MAX_ACLS,
-    Acl,
-    AclFilter,
-    AclOperation,
-    AclPattern,
-    AclPermission,
-    AclResource,
-)
+from kafka_share.broker.security.acls import MAX_ACLS, Acl, AclFilter, AclPattern, AclPermission, AclResource
 from kafka_share.errors import InvalidArgumentError, InvalidRequestError
 from kafka_share.protocol.acls import (
     CreateAclsRequest,
@@ -166,5 +159,5 @@ def _filter(asked: Any) -> AclFilter:
             permission=AclPermission(asked.permission_type),
             host=asked.host_filter,
         )
-    except ValueError as error:
+    except (ValueError, InvalidArgumentError) as error:
         raise Refusal(InvalidRequestError, str(error)) from None

@@ -12,13 +12,14 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from kafka_share.admin_values import AclOperation
 from kafka_share.broker.api_keys import ApiKey
 from kafka_share.broker.configs.configs import ResourceType
 from kafka_share.broker.error_answers import error_answer
 from kafka_share.broker.handlers import topic_clearance
 from kafka_share.broker.handlers.clearance import Clearance, Denial, keep
 from kafka_share.broker.refusals import ErrorCode
-from kafka_share.broker.security.acls import AclOperation, AclResource
+from kafka_share.broker.security.acls import AclResource
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from copy import copy
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from kafka_share.admin_values import AclOperation
 from kafka_share.broker.error_answers import error_answer
 from kafka_share.broker.refusals import ErrorCode
-from kafka_share.broker.security.acls import CLUSTER_NAME, AclOperation, AclResource
+from kafka_share.broker.security.acls import CLUSTER_NAME, AclResource
 from kafka_share.errors import (
     ClusterAuthorizationFailedError,
     GroupAuthorizationFailedError,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafka_share.broker.security.acls import AclOperation
+from kafka_share.admin_values import AclOperation
 
 GROUP_OPERATIONS: Final = frozenset(
     (

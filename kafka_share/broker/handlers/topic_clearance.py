@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kafka_share.admin_values import AclOperation
 from kafka_share.broker.handlers.clearance import keep
-from kafka_share.broker.security.acls import AclOperation, AclResource
+from kafka_share.broker.security.acls import AclResource
 from kafka_share.broker.storage.topics import topic_name_problem
 from kafka_share.errors import TopicAuthorizationFailedError
 from kafka_share.protocol.cluster import DescribeTopicPartitionsRequest

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
+from kafka_share.admin_values import AclOperation
 from kafka_share.broker.changes import nobody
 from kafka_share.errors import InvalidArgumentError
 
@@ -50,26 +51,6 @@ class AclPattern(enum.IntEnum):
     PREFIXED = 4
 
 
-class AclOperation(enum.IntEnum):
-    """What is done; ANY stands in filters only."""
-
-    ANY = 1
-    ALL = 2
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-    TWO_PHASE_COMMIT = 15
-
-
 class AclPermission(enum.IntEnum):
     """ANY stands in filters only."""
 
@@ -89,7 +70,7 @@ def _member(kind: type[_E], value: _E | str) -> _E:
     for member in kind:
         if member.name.replace("_", "") == plain:
             return member
-    raise InvalidArgumentError(f"{value!r} is none of {', '.join(member.name for member in kind)}")
+    raise InvalidArgumentError(f"{value!r} is none of {', '.join(member.name for member in kind if member)}")
 
 
 def _operation(value: AclOperation | str) -> AclOperation:
@@ -109,8 +90,13 @@ def _permission(value: AclPermission | str) -> AclPermission:
 
 
 def _not_any(acl: Acl, attribute: attrs.Attribute[Any], value: enum.IntEnum) -> None:
-    if value.name in ("ANY", "MATCH"):
-        raise InvalidArgumentError(f"{value.name} stands in filters, and in no ACL")
+    if value.name in ("UNKNOWN", "ANY", "MATCH"):
+        raise InvalidArgumentError(f"{value.name} stands in no ACL")
+
+
+def _not_unknown(chosen: AclFilter, attribute: attrs.Attribute[AclOperation], value: AclOperation) -> None:
+    if value is AclOperation.UNKNOWN:
+        raise InvalidArgumentError("no ACL is about an unknown operation")
 
 
 def _principal(acl: Acl, attribute: attrs.Attribute[str], value: str) -> None:
@@ -158,10 +144,10 @@ class Acl:
 
 @attrs.frozen(kw_only=True)
 class AclFilter:
-    """Chooses ACLs; None, and ANY, choose all."""
+    """Chooses ACLs; None, and ANY, choose all. Raises `InvalidArgumentError` for an operation that is UNKNOWN."""
 
     principal: str | None = None
-    operation: AclOperation = AclOperation.ANY
+    operation: AclOperation = attrs.field(default=AclOperation.ANY, validator=_not_unknown)
     resource: AclResource = AclResource.ANY
     name: str | None = None
     pattern: AclPattern = AclPattern.ANY

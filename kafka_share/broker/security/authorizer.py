@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_share.broker.security.acls import WILDCARD, AclOperation, AclPattern, AclPermission
+from kafka_share.admin_values import AclOperation
+from kafka_share.broker.security.acls import WILDCARD, AclPattern, AclPermission
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

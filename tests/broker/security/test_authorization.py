@@ -10,10 +10,10 @@ from broker.cluster_world import START_MS, World
 from support.waiting import poll_until, wait_until
 
 from kafka_share import KafkaShareConsumer
+from kafka_share.admin_values import AclOperation
 from kafka_share.broker import Acl, ReferenceBroker, Security
 from kafka_share.broker.handlers.authorization import RULES
 from kafka_share.broker.handlers.handler_table import HANDLERS
-from kafka_share.broker.security.acls import AclOperation
 from kafka_share.broker.security.authorizer import Authorizer
 from kafka_share.errors import (
     ConfigurationError,

@@ -7,16 +7,8 @@ from typing import Any
 
 import pytest
 
-from kafka_share.broker.security.acls import (
-    CLUSTER_NAME,
-    Acl,
-    AclFilter,
-    AclOperation,
-    AclPattern,
-    AclPermission,
-    AclResource,
-    Acls,
-)
+from kafka_share.admin_values import AclOperation
+from kafka_share.broker.security.acls import CLUSTER_NAME, Acl, AclFilter, AclPattern, AclPermission, AclResource, Acls
 from kafka_share.broker.security.authorizer import Authorizer
 from kafka_share.errors import InvalidArgumentError
 
