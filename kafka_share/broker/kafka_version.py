@@ -83,6 +83,9 @@ class Behaviour:
     evens_out_copies: bool = True
     """Where partitions are shared, members own all copies together, in sizes that differ by one at most. Without:
     every member owns the whole part of that number, so that some partitions have fewer owners."""
+    bumps_while_state_is_unassigned: bool = False
+    """Each heartbeat moves the epoch of a share group while partitions with share state are assigned to nobody, also
+    those of topics that nobody subscribes to any more."""
     assigns_empty_groups: bool = False
     """When the last member leaves, the assignment epoch follows the group epoch at once."""
     revokes_unsubscribed: bool = True
@@ -178,6 +181,7 @@ KAFKA_4_1: Final = Behaviour(
     names_piggybacked_refusals=False,
     absent_config_keys=_SINCE_4_3,
     describes_broker_layers=False,
+    bumps_while_state_is_unassigned=True,
     first_group_epoch=0,
     max_member_id_chars=None,
     rejoins_at_any_epoch=False,

@@ -233,6 +233,23 @@ def test_a_member_is_fenced_when_it_rejoins_far_behind_in_4_1(version: str, expe
     assert beat(world, "m", 0, ["t"]).error_code == expected
 
 
+@pytest.mark.behaviour("membership")
+@each_version(3, 0, 0, 0)
+def test_the_epoch_moves_on_while_share_state_is_assigned_to_nobody_in_4_1(version: str, expected: int) -> None:
+    """Members that gave up a topic stay in their epoch; in Kafka 4.1 each heartbeat moves it on."""
+    world = World(kafka_version=version)
+    world.topic("t")
+    epoch = 0
+    for names in (["t"], None, None, [], None):
+        epoch = beat(world, "m", epoch, names).member_epoch
+        world.advance(1_000)
+    before = epoch
+    for _ in range(3):
+        epoch = beat(world, "m", epoch).member_epoch
+        world.advance(1_000)
+    assert epoch - before == expected
+
+
 @pytest.mark.parametrize("even", [True, False])
 @pytest.mark.parametrize(("members", "partitions"), [(3, 2), (4, 2), (5, 3), (2, 3), (7, 3), (1, 4)])
 def test_every_partition_has_an_owner_whether_or_not_copies_are_evened_out(

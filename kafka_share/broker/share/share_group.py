@@ -84,6 +84,15 @@ class ShareGroup(ServerAssignedGroup):
         super().bump()
         self.pending_partitions = False
 
+    @property
+    def wants_another_target(self) -> bool:
+        """Whether partitions with share state wait for a group epoch that assigns them."""
+        if not self.behaviour.bumps_while_state_is_unassigned:
+            return self.pending_partitions
+        assigned = {partition for target in self.target.values() for partition in target}
+        initialised = {(topic_id, index) for topic_id, indexes in self.initialised.items() for index in indexes}
+        return bool(self.initialised) and initialised != assigned
+
     def update_target(self, topics: Topics, interval_ms: int, now_ms: int) -> None:
         """Compute the target assignment if the group epoch has moved, at most once per `interval_ms` (0: always)."""
         if not self.must_assign(interval_ms, now_ms):

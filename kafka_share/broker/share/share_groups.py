@@ -162,7 +162,7 @@ class ShareGroups(ServerAssignedGroups[ShareGroup]):
             member.rack_id = beat.rack_id
         names = member.subscribed if beat.subscribed is None else tuple(sorted(set(beat.subscribed)))
         if names == member.subscribed:
-            if group.metadata_changed(self._topics) or group.pending_partitions:
+            if group.metadata_changed(self._topics) or group.wants_another_target:
                 group.bump()
             return False
         joined = member.epoch == 0
