@@ -41,10 +41,14 @@ class GroupJournal:
     def __init__(self, table: RecordTable) -> None:
         self._table = table
 
+    def home_of(self, group_id: str) -> int:
+        """The partition of the log that the group is kept in."""
+        return self._table.home_of(group_id)
+
     def write(self, group_id: str, records: Iterable[Record], now_ms: int) -> None:
         """Write what differs from before, all or nothing. Raises `Refusal`, if the log does."""
         changes = [(encode_key(key), None if value is None else _encoded(value)) for key, value in records]
-        self._table.write(self._table.home_of(group_id), changes, now_ms)
+        self._table.write(self.home_of(group_id), changes, now_ms)
 
     def forget(
         self, group_id: str, kinds: Iterable[type[RecordMessage]], now_ms: int, *, instead: Iterable[Record] = ()
@@ -59,7 +63,7 @@ class GroupJournal:
 
     def held(self, group_id: str) -> Held:
         """What is held of a group."""
-        found = (self._decoded(key, value) for key, value in self._table.rows(self._table.home_of(group_id)))
+        found = (self._decoded(key, value) for key, value in self._table.rows(self.home_of(group_id)))
         return [(key, value) for key, value in found if group_of(key) == group_id]
 
     def all(self) -> Mapping[str, Held]:
@@ -85,15 +89,19 @@ class GroupJournal:
     ) -> None:
         """Write what holds once the producer's (id, epoch) transaction is committed. Raises `Refusal`."""
         rows = {encode_key(key): _encoded(value) for key, value in records}
-        self._table.write_pending(self._table.home_of(group_id), producer, rows, now_ms)
+        self._table.write_pending(self.home_of(group_id), producer, rows, now_ms)
 
     def end_transaction(self, group_id: str, producer: tuple[int, int], *, committed: bool, now_ms: int) -> Held:
         """The producer's transaction has ended, for all groups that lie beside this one; returns what holds by that.
 
         Raises `Refusal`.
         """
-        home = self._table.home_of(group_id)
-        found = self._table.end_transaction(home, producer, committed=committed, now_ms=now_ms)
+        found = self._table.end_transaction(self.home_of(group_id), producer, committed=committed, now_ms=now_ms)
+        return [self._decoded(key, value) for key, value in found]
+
+    def marker_written(self, home: int, producer_id: int, *, committed: bool) -> Held:
+        """As `end_transaction`, for a marker that is in this partition of the log already."""
+        found = self._table.marker_written(home, producer_id, committed=committed)
         return [self._decoded(key, value) for key, value in found]
 
     def pending(self) -> list[tuple[int, RecordMessage, RecordMessage]]:

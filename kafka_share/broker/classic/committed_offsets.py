@@ -107,11 +107,22 @@ class CommittedOffsets:
 
         An offset that somebody has committed after it stays.
         """
-        set_now = self._journal.end_transaction(group_id, producer, committed=committed, now_ms=now_ms)
+        self._ended(self._journal.end_transaction(group_id, producer, committed=committed, now_ms=now_ms))
+        self._forget_pending(group_id, producer[0])
+
+    def marker_written(self, home: int, producer_id: int, *, committed: bool) -> None:
+        """An admin has ended the producer's transaction in this partition of the log, for all groups there."""
+        self._ended(self._journal.marker_written(home, producer_id, committed=committed))
+        for group_id in [group_id for group_id in self._pending if self._journal.home_of(group_id) == home]:
+            self._forget_pending(group_id, producer_id)
+
+    def _ended(self, set_now: Held) -> None:
         for key, value in set_now:
             self._put(self._offsets.setdefault(group_of(key), {}), key, value)
+
+    def _forget_pending(self, group_id: str, producer_id: int) -> None:
         of_group = self._pending.get(group_id, {})
-        of_group.pop(producer[0], None)
+        of_group.pop(producer_id, None)
         if not of_group:
             self._pending.pop(group_id, None)
 

@@ -4,7 +4,8 @@
   its last marker (-1 if there was none), and the first offset of its open transaction.
 - A marker of an old producer epoch is INVALID_PRODUCER_EPOCH, one of an old coordinator epoch
   TRANSACTION_COORDINATOR_FENCED. The transaction coordinator is not told: an admin ends a transaction that hangs so,
-  and the producer itself has to end it for its own.
+  and the producer itself has to end it for its own. A marker in `__consumer_offsets` ends the offset commits of the
+  transaction, too: they count, or are forgotten. There an old producer epoch is UNKNOWN_SERVER_ERROR.
 
 Versions: WriteTxnMarkers (27) 1 to 2, DescribeProducers (61) 0.
 """
@@ -15,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from kafka_share.broker.refusals import ErrorCode, Refusal
 from kafka_share.broker.storage.producers import MarkerVerdict
-from kafka_share.errors import InvalidProducerEpochError
+from kafka_share.broker.storage.topics import CONSUMER_OFFSETS
+from kafka_share.errors import InvalidProducerEpochError, UnknownServerError
 from kafka_share.protocol.producers import DescribeProducersRequest, DescribeProducersResponse
 from kafka_share.protocol.transactions import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
@@ -101,7 +103,7 @@ def _write(cluster: Cluster, context: RequestContext, marker: _Marker, name: str
         return refusal.code
     verdict = partition.producers.judge_marker(*producer, marker.coordinator_epoch)
     if verdict is MarkerVerdict.PRODUCER_FENCED:
-        return InvalidProducerEpochError.code
+        return (UnknownServerError if name == CONSUMER_OFFSETS else InvalidProducerEpochError).code
     if verdict is MarkerVerdict.COORDINATOR_FENCED:
         return ErrorCode.TRANSACTION_COORDINATOR_FENCED
     try:
@@ -114,4 +116,6 @@ def _write(cluster: Cluster, context: RequestContext, marker: _Marker, name: str
         )
     except Refusal as refusal:
         return refusal.code
+    if name == CONSUMER_OFFSETS:
+        cluster.offsets.marker_written(index, marker.producer_id, committed=marker.transaction_result)
     return 0

@@ -83,7 +83,11 @@ class InternalTopic:
             producer_epoch=producer_epoch,
             is_transactional=producer is not None,
         )
-        return self._append(index, batch, now_ms)
+        first = self._append(index, batch, now_ms)
+        topic = self._host.internal_topic(self.name)
+        if producer is not None and topic is not None:
+            topic.partitions[index].producers.wrote(*producer)
+        return first
 
     def append_marker(self, index: int, producer: tuple[int, int], *, committed: bool, now_ms: int) -> None:
         """Append the end of a producer's transaction. Raises `Refusal`."""

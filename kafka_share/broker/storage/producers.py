@@ -133,6 +133,10 @@ class ProducerStates:
             return MarkerVerdict.COORDINATOR_FENCED
         return MarkerVerdict.APPEND
 
+    def wrote(self, producer_id: int, epoch: int) -> None:
+        """A coordinator has appended what belongs to the producer's transaction."""
+        self._touched(producer_id, epoch)
+
     def transaction_ended(self, producer_id: int, epoch: int, coordinator_epoch: int, timestamp: int) -> None:
         """A marker has been appended: earlier epochs are fenced from now on."""
         producer = self._touched(producer_id, epoch)

@@ -94,10 +94,12 @@ class RecordTable:
         if (home, producer[0]) not in self._pending:
             return []
         self._log.append_marker(home, producer, committed=committed, now_ms=now_ms)
-        return self._end(home, producer[0], committed=committed)
+        return self.marker_written(home, producer[0], committed=committed)
 
-    def _end(self, home: int, producer_id: int, *, committed: bool) -> list[tuple[bytes, bytes]]:
-        """What was written to a key after the transaction had written it stays."""
+    def marker_written(self, home: int, producer_id: int, *, committed: bool) -> list[tuple[bytes, bytes]]:
+        """Somebody else has appended the end of the producer's transaction; returns the keys that it has set.
+
+        What was written to a key after the transaction had written it stays."""
         pending = self._pending.pop((home, producer_id), {})
         if not committed:
             return []
@@ -118,7 +120,7 @@ class RecordTable:
     def _replay(self, home: int, batch: RecordBatch) -> None:
         if batch.is_control:
             # Compaction leaves an empty marker only where nothing is left of the transaction.
-            self._end(home, batch.producer_id, committed=batch.record_count > 0 and is_commit(batch))
+            self.marker_written(home, batch.producer_id, committed=batch.record_count > 0 and is_commit(batch))
             return
         for offset, key, value in self._log.records_of(home, batch):
             if not batch.is_transactional:

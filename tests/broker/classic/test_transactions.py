@@ -15,6 +15,7 @@ from kafka_share.errors import (
     InvalidRecordError,
     InvalidRequestError,
     NotCoordinatorError,
+    UnknownServerError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
@@ -25,6 +26,7 @@ from kafka_share.protocol.transactions import (
     EndTxnRequest,
     InitProducerIdRequest,
     TxnOffsetCommitRequest,
+    WriteTxnMarkersRequest,
 )
 
 INVALID_STATE, NOT_MAPPED, INVALID_TIMEOUT, NOT_ATTEMPTED, UNSTABLE, FENCED = 48, 49, 50, 55, 88, 90
@@ -361,3 +363,41 @@ def test_offsets_are_committed_by_topic_id_from_kafka_4_4_on() -> None:
     assert producer.commit_offset("g", 5, version=6, topic_id=topic.id) == 0
     assert producer.end(True) == 0
     assert fetch_offsets(world, "g", {"t": [0]}, stable=True) == {("t", 0): (5, 0)}
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_marker_that_an_admin_sends_to_the_offsets_topic_ends_the_commits_of_all_its_groups(committed: bool) -> None:
+    world, producer = started()
+    offsets = world.cluster.journal
+    beside = next(name for name in map(str, range(1_000)) if offsets.home_of(name) == offsets.home_of("g"))
+    elsewhere = next(name for name in map(str, range(1_000)) if offsets.home_of(name) != offsets.home_of("g"))
+    for group in ("g", beside, elsewhere):
+        assert producer.add_group(group) == 0
+        assert producer.commit_offset(group, 5) == 0
+
+    def mark(epoch: int, coordinator_epoch: int = 0) -> int:
+        kind = WriteTxnMarkersRequest.WritableTxnMarker
+        topic = kind.WritableTxnMarkerTopic(name="__consumer_offsets", partition_indexes=[offsets.home_of("g")])
+        marker = kind(
+            producer_id=producer.producer_id,
+            producer_epoch=epoch,
+            transaction_result=committed,
+            topics=[topic],
+            coordinator_epoch=coordinator_epoch,
+        )
+        (result,) = world.ask(WriteTxnMarkersRequest(markers=[marker])).markers
+        return int(result.topics[0].partitions[0].error_code)
+
+    assert mark(producer.epoch - 1) == UnknownServerError.code
+    assert fetch_offsets(world, "g", {"t": [0]}, stable=True) == {("t", 0): (-1, UNSTABLE)}
+    assert mark(producer.epoch) == 0
+    assert mark(producer.epoch, -5) == 52
+    expected = (5 if committed else -1, 0)
+    for group in ("g", beside):
+        assert fetch_offsets(world, group, {"t": [0]}, stable=True) == {("t", 0): expected}
+    assert fetch_offsets(world, elsewhere, {"t": [0]}, stable=True) == {("t", 0): (-1, UNSTABLE)}
+    world.cluster.load_coordinators(world.now_ms)
+    assert fetch_offsets(world, "g", {"t": [0]}, stable=True) == {("t", 0): expected}
+    assert producer.end(True) == 0
+    assert fetch_offsets(world, elsewhere, {"t": [0]}, stable=True) == {("t", 0): (5, 0)}
+    assert fetch_offsets(world, "g", {"t": [0]}, stable=True) == {("t", 0): expected}
