@@ -15,10 +15,10 @@ LONGEST = 120
 
 
 @unmeasured()
-def test_every_behaviour_has_a_row_that_is_a_sentence_below_a_heading() -> None:
-    """One test for all, since collecting takes seconds and each worker would do it."""
+def test_every_behaviour_has_a_row_that_is_a_sentence_below_a_heading(request: pytest.FixtureRequest) -> None:
+    """One test for all. To collect takes seconds, so a run of everything need not do it again."""
     try:
-        found = behaviours.collect()
+        found = behaviours.collected_by(request.session) or behaviours.collect()
     except IncompleteError as error:
         pytest.skip(str(error))
     by_name = {f"{one.file}::{one.name}": one for one in found}

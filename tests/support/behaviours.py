@@ -117,12 +117,16 @@ class Collector:
         if report.skipped:
             self.skipped.append(report.nodeid)
 
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+    def pytest_collection_modifyitems(self, items: Iterable[pytest.Item]) -> None:
         for item in items:
             assert isinstance(item, pytest.Function)
             mark = item.get_closest_marker("behaviour")
             if mark is not None:
                 self._note(item, *mark.args)
+
+    def in_order(self) -> list[Shown]:
+        """What was noted, in the order of the files."""
+        return sorted(self.found.values(), key=lambda shown: (shown.file, shown.name))
 
     def _note(self, item: pytest.Function, heading: str) -> None:
         file = item.path.relative_to(ROOT).as_posix()
@@ -174,7 +178,16 @@ def collect() -> list[Shown]:
         raise RuntimeError(f"the tests could not be collected:\n{printed.getvalue()[-2000:]}")
     if collector.skipped:
         raise IncompleteError(f"not everything is installed that the tests need: {', '.join(collector.skipped)}")
-    return sorted(collector.found.values(), key=lambda shown: (shown.file, shown.name))
+    return collector.in_order()
+
+
+def collected_by(session: pytest.Session) -> list[Shown] | None:
+    """The same of a session that has collected all files of tests; None of others."""
+    if set((ROOT / "tests").rglob("test_*.py")) - {item.path for item in session.items}:
+        return None
+    collector = Collector()
+    collector.pytest_collection_modifyitems(session.items)
+    return collector.in_order()
 
 
 def _yes(value: bool) -> str:
