@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import signal
 import subprocess
 import sys
@@ -47,9 +48,15 @@ def test_no_example_is_without_a_test() -> None:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_an_example_says_how_to_run_it(name: str) -> None:
-    text = "\n".join(example(name, "--help"))
-    assert f"python examples/{name} --bootstrap-server" in text
+def test_an_example_says_how_to_run_it(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In this process: the tests below run each as a program."""
+    monkeypatch.setattr("sys.argv", [str(EXAMPLES / name), "--help"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    assert not ended.value.code
+    assert f"python examples/{name} --bootstrap-server" in capsys.readouterr().out
 
 
 def test_order_worker_packs_what_can_be_packed() -> None:

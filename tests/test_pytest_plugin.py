@@ -28,8 +28,8 @@ def run(session: pytest.Pytester, *options: str) -> pytest.RunResult:
 
 
 def run_in_a_process(session: pytest.Pytester, *options: str) -> pytest.RunResult:
-    """Where what is imported matters, or the session has workers."""
-    return session.runpytest_subprocess(*options)
+    """Where what is imported matters, or the session has workers; without plugins that take long to import."""
+    return session.runpytest_subprocess("-pno:timeout", "-pno:anyio", "-pno:hypothesispytest", *options)
 
 
 def test_pytest_finds_the_plugin_by_itself_where_the_package_is_installed() -> None:
@@ -52,8 +52,7 @@ def test_nothing_is_imported_and_started_when_no_test_uses_it(session: pytest.Py
             assert threading.active_count() == 1
         """
     )
-    others = ("timeout", "xdist", "anyio", "hypothesispytest")
-    run_in_a_process(session, *(f"-pno:{name}" for name in others)).assert_outcomes(passed=1)
+    run_in_a_process(session, "-pno:xdist").assert_outcomes(passed=1)
 
 
 def test_the_broker_is_the_same_for_all_tests_and_empty_for_each(session: pytest.Pytester) -> None:

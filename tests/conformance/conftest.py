@@ -88,7 +88,7 @@ def _without_kafka(item: pytest.Item) -> Iterator[None]:
 
 
 def _started(target_id: str, nodes: int, settings: Mapping[str, str] = SETTINGS) -> Iterator[Target]:
-    with running(target_id, nodes=nodes, settings=settings) as target:
+    with running(target_id, nodes=nodes, settings=settings, starts_quickly=True) as target:
         yield target
 
 

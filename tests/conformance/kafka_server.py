@@ -54,6 +54,7 @@ _CHANCE: Final = random.SystemRandom()
 """Not the generator that tests seed alike in each process: two clusters would try the same ports."""
 _ATTEMPTS: Final = 3
 _LOG_TAIL_LINES: Final = 15
+_LIGHT_COMPILER: Final = "-XX:TieredStopAtLevel=1"
 
 
 class KafkaFailedError(RuntimeError):
@@ -72,14 +73,16 @@ class KafkaServer:
         security: Security | None = None,
         features: Sequence[str] = FEATURES,
         heap: str = "512m",
+        starts_quickly: bool = False,
     ) -> None:
+        """`starts_quickly`: for a minute of tests, a third of which Java would spend on compiling thoroughly."""
         if not 1 <= nodes <= 3:
             raise ValueError(f"a test cluster has 1 to 3 nodes, not {nodes}")
         self.version = version
         self.nodes = nodes
         self.certificates: Certificates | None = None
         """Of the listeners SASL_SSL and SSL, if the cluster is secured."""
-        self._heap = heap
+        self._options = [f"-Xmx{heap}", "-XX:+UseSerialGC", *([_LIGHT_COMPILER] if starts_quickly else [])]
         self._jars = class_path(version)
         for attempt in range(1, _ATTEMPTS + 1):
             self._folder = Path(tempfile.mkdtemp(prefix=f"kafka-{version}-"))
@@ -120,9 +123,8 @@ class KafkaServer:
 
     def run_class(self, name: str, *arguments: str) -> str:
         """Run one of Kafka's own classes, such as a command-line tool; returns what it printed."""
-        done = subprocess.run(
-            [*self._java(), name, *arguments], capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False
-        )
+        command = [*self._java(_LIGHT_COMPILER), name, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False)
         if done.returncode != 0:
             raise KafkaFailedError(f"{name} ended with {done.returncode}: {(done.stdout + done.stderr)[-2000:]}")
         return done.stdout
@@ -168,8 +170,7 @@ class KafkaServer:
         self.run_class("kafka.tools.StorageTool", "format", *where, quorum, *wanted, *scram_credentials(security))
 
     def _launch(self, node: int) -> None:
-        memory = [f"-Xmx{self._heap}", "-XX:+UseSerialGC"]
-        command = [*self._java(*memory), "kafka.Kafka", str(self._folder / f"node{node}.properties")]
+        command = [*self._java(*self._options), "kafka.Kafka", str(self._folder / f"node{node}.properties")]
         self._keeper.start(str(node), command, self._log_file(node))
 
     def _java(self, *options: str) -> list[str]:

@@ -64,13 +64,15 @@ def target_name(target_id: str) -> str:
 
 
 @contextlib.contextmanager
-def running(target_id: str, *, nodes: int = 1, settings: Mapping[str, str] = SETTINGS) -> Iterator[Target]:
-    """Start the reference broker, or this version of Apache Kafka."""
+def running(
+    target_id: str, *, nodes: int = 1, settings: Mapping[str, str] = SETTINGS, starts_quickly: bool = False
+) -> Iterator[Target]:
+    """Start the reference broker, or this version of Apache Kafka; `starts_quickly` as for `KafkaServer`."""
     if target_id == REFERENCE:
         with _reference_broker(nodes, settings) as (bootstrap_servers, pid):
             yield Target(bootstrap_servers, None, nodes, pid)
     else:
-        with _from_jars_or_docker(target_id, nodes, settings) as kafka:
+        with _from_jars_or_docker(target_id, nodes, settings, starts_quickly) as kafka:
             yield Target(kafka.bootstrap_servers, target_id, nodes)
 
 
@@ -84,9 +86,11 @@ def controlled(
         raise _without_jars(error, "the test kills nodes or logs in") from error
 
 
-def _from_jars_or_docker(version: str, nodes: int, settings: Mapping[str, str]) -> KafkaServer | KafkaContainer:
+def _from_jars_or_docker(
+    version: str, nodes: int, settings: Mapping[str, str], starts_quickly: bool
+) -> KafkaServer | KafkaContainer:
     try:
-        return KafkaServer(version, nodes=nodes, settings=settings)
+        return KafkaServer(version, nodes=nodes, settings=settings, starts_quickly=starts_quickly)
     except KafkaUnavailableError as error:
         no_jars = error
     if nodes > 1:

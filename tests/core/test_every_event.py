@@ -506,7 +506,7 @@ def test_promises_hold_when_any_event_comes_in_any_state(situation: Callable[[],
         story.end()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(st.sampled_from(SITUATIONS), st.data())
 def test_promises_hold_when_any_events_follow_one_another(situation: Callable[[], Story], data: st.DataObject) -> None:
     """Up to a dozen events of any kind, from any state: invariants hold, and each acknowledgement has one outcome."""

@@ -221,7 +221,7 @@ class Chaos:
 
 
 @pytest.mark.timeout(120)  # two hundred stories of up to sixty steps
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data(), st.booleans())
 def test_every_acknowledgement_gets_one_outcome_when_anything_happens(data: st.DataObject, record_limit: bool) -> None:
     chaos = Chaos(data.draw, record_limit)

@@ -27,8 +27,8 @@ from kafka_share.protocol.messages import (
 from kafka_share.protocol.share_group import ShareGroupHeartbeatResponse
 from kafka_share.protocol.varint import unsigned
 
-thorough = settings(max_examples=200, suppress_health_check=list(HealthCheck))
-quick = settings(max_examples=40, suppress_health_check=list(HealthCheck))
+thorough = settings(max_examples=100, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=20, suppress_health_check=list(HealthCheck))
 
 A_LONG_NUMBER = b"\xff" * 1_000_000
 

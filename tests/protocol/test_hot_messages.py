@@ -43,7 +43,7 @@ def test_a_usual_answer_is_read_by_hand_field_for_field_when_it_comes(kind: Any,
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("kind", REQUESTS)
 def test_any_request_is_written_as_the_schema_says_when_it_is_sent(kind: Any, version: int) -> None:
-    @settings(max_examples=60)
+    @settings(max_examples=30)
     @given(messages(kind, version, unknown_tags=True), st.none() | st.text(max_size=4))
     def check(request: Any, client_id: str | None) -> None:
         same_bytes(request, version, client_id)
@@ -54,7 +54,7 @@ def test_any_request_is_written_as_the_schema_says_when_it_is_sent(kind: Any, ve
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("kind", RESPONSES)
 def test_any_answer_is_read_as_the_schema_says_when_it_comes(kind: Any, version: int) -> None:
-    @settings(max_examples=60)
+    @settings(max_examples=30)
     @given(messages(kind, version, unknown_tags=True))
     def check(response: Any) -> None:
         same_values(kind.API_KEY, version, encode_response(7, response, version)[4:])

@@ -22,7 +22,7 @@ from kafka_share.protocol.messages import (
 )
 from kafka_share.protocol.schema import schema_of
 
-quick = settings(max_examples=5, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=3, suppress_health_check=list(HealthCheck))
 
 
 def through_the_wire(message: Any, version: int, frame_type: type = bytes) -> Any:

@@ -26,7 +26,7 @@ from kafka_share.protocol.record_batches import (
 from kafka_share.protocol.record_format import CODEC_NAMES, Codec
 from kafka_share.records import TimestampType
 
-many = settings(max_examples=100, suppress_health_check=list(HealthCheck))
+many = settings(max_examples=60, suppress_health_check=list(HealthCheck))
 
 codecs = st.sampled_from(CODEC_NAMES)
 blobs = st.none() | st.binary(max_size=100) | st.integers(0, 20_000).map(bytes)
@@ -241,7 +241,7 @@ def test_records_are_refused_when_the_codec_is_unknown(number: int) -> None:
     codec=codecs,
     damages=st.lists(st.tuples(st.integers(0, 2**31), st.integers(0, 255)), min_size=1, max_size=4),
 )
-@settings(many, max_examples=300)
+@settings(many, max_examples=150)
 def test_nothing_but_a_record_batch_error_is_raised_when_a_batch_was_damaged(
     records: list[RecordTuple], codec: Codec, damages: list[tuple[int, int]]
 ) -> None:
@@ -257,7 +257,7 @@ def test_nothing_but_a_record_batch_error_is_raised_when_a_batch_was_damaged(
 
 
 @given(body=st.binary(max_size=60), count=st.integers(-1, 5), attributes=st.integers(0, 15))
-@settings(many, max_examples=300)
+@settings(many, max_examples=150)
 def test_nothing_but_a_record_batch_error_is_raised_when_the_records_are_random(
     body: bytes, count: int, attributes: int
 ) -> None:

@@ -20,7 +20,7 @@ from kafka_share.protocol.record_batches import (
 )
 from kafka_share.protocol.record_format import CODEC_NAMES, CODEC_NUMBERS, Codec
 
-some = settings(max_examples=60, suppress_health_check=list(HealthCheck))
+some = settings(max_examples=30, suppress_health_check=list(HealthCheck))
 
 blobs = st.none() | st.binary(max_size=300) | st.integers(0, 70_000).map(bytes)
 records = st.lists(

@@ -23,6 +23,8 @@ Story = str | Callable[[], str]
 _MOST_S: Final = 120
 _SHARE_OF_THE_LIMIT: Final = 0.8
 _LOOK_EVERY_S: Final = 0.005
+_REST_FOR_EACH_LOOK: Final = 4
+"""A look that takes the processor long is not taken as often: what is waited for needs it, too."""
 _POLL_MS: Final = 100
 
 
@@ -40,9 +42,9 @@ def patience_s() -> float:
     return _Patience.seconds
 
 
-def pause() -> None:
-    """The time between two looks."""
-    threading.Event().wait(_LOOK_EVERY_S)
+def pause(look_took_s: float = 0) -> None:
+    """The time between two looks, of which the last one took the processor so long."""
+    threading.Event().wait(max(_LOOK_EVERY_S, _REST_FOR_EACH_LOOK * look_took_s))
 
 
 def rest(span_s: float) -> None:
@@ -64,10 +66,12 @@ def rest(span_s: float) -> None:
 def happens_within(happened: Callable[[], object], limit_s: float) -> bool:
     """Look again and again; False: it has not happened within the limit."""
     end_at_s = time.monotonic() + limit_s
+    began_at_s = time.thread_time()
     while not happened():
         if time.monotonic() >= end_at_s:
             return False
-        pause()
+        pause(time.thread_time() - began_at_s)
+        began_at_s = time.thread_time()
     return True
 
 
@@ -75,10 +79,11 @@ def looks(story: Story = "what the test waited for did not happen") -> Iterator[
     """For a loop that looks, and that is left when it has found what it looked for; fails with the story if not."""
     end_at_s = time.monotonic() + patience_s()
     while True:
+        began_at_s = time.thread_time()
         yield
         if time.monotonic() >= end_at_s:
             pytest.fail(story if isinstance(story, str) else story())
-        pause()
+        pause(time.thread_time() - began_at_s)
 
 
 def wait_until(look: Callable[[], T | None], story: Story = "what the test waited for did not happen") -> T:
