@@ -385,7 +385,7 @@ class ShareGroupBroker(_ShareGroupRegistrator, KafkaBroker):
         **options: Any,
     ) -> None:
         servers = bootstrap_servers if isinstance(bootstrap_servers, str) else list(bootstrap_servers)
-        given = {name: options[name] for name in _OF_BOTH if name in options}
+        given: dict[str, Any] = {name: options[name] for name in _OF_BOTH if name in options}
         given |= {name: value for name, value in parse_security(security).items() if value is not None}
         if nack_delay_ms:
             given["release_backoff_ms"] = 0  # released records wait by themselves, and hold up no others
