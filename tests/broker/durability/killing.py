@@ -25,7 +25,7 @@ from typing import Final
 
 from broker.durability.kill_account import KillAccount, Place
 from broker.durability.killed_broker import CONFIG, Life
-from broker.durability.nursery import PATIENCE_S, Nursery
+from broker.durability.nursery import PATIENCE_S, Living, Nursery
 from support.wire_connection import WireConnection
 
 from kafka_share import AcknowledgeType, KafkaShareConsumer, ShareRecord
@@ -44,7 +44,9 @@ TRANSACTIONS: Final = "transactions"
 GROUP: Final = "g"
 PARTITIONS: Final = 2
 CONSUMERS: Final = 2
-LONGEST_LIFE_S: Final = 0.35
+LONGEST_MOMENT_S: Final = 0.35
+LONGEST_LIFE_S: Final = 3
+MOST_DELIVERIES: Final = 40
 MOST_OPERATIONS: Final = 250
 BULKY_BYTES: Final = 100_000
 """Of some runs' largest records: segments of a mebibyte come to their end."""
@@ -107,11 +109,19 @@ class Killing:
                 ended = threading.Event()
                 clients = self._start_clients(living.servers, ended)
                 try:
-                    living.lives_for(self._random.uniform(0.05, LONGEST_LIFE_S))
+                    self._let_live(living)
+                    living.kill()
                 finally:
                     ended.set()
                     _join(clients)
         self.account.killed()
+
+    def _let_live(self, living: Living) -> None:
+        """For a moment, and then until some records have been consumed: the machine may have been busy elsewhere."""
+        numbers = self.account.numbers
+        wanted = numbers["delivered"] + self._random.randint(0, MOST_DELIVERIES)
+        living.lives_for(self._random.uniform(0.05, LONGEST_MOMENT_S))
+        living.lives_until(lambda: numbers["delivered"] >= wanted, LONGEST_LIFE_S)
 
     def _start_clients(self, servers: str, ended: threading.Event) -> list[threading.Thread]:
         writers = [self._produce, self._commit_transactions, self._commit_offsets, self._administer]

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, Self
 
 import attrs
@@ -22,6 +22,7 @@ from broker.durability.killed_broker import DEAD, FAILED, PID, READY, REAP, SHOW
 from support.documentation import environment
 
 PATIENCE_S: Final = 60
+_LOOK_EVERY_S: Final = 0.01
 
 
 class BrokerFailedError(Exception):
@@ -111,14 +112,16 @@ class Living:
             self._died(line)
 
     def lives_for(self, limit_s: float) -> None:
-        """Let it live so long, unless it kills itself before, and kill it.
-
-        Raises `BrokerFailedError` and `TimeoutError`.
-        """
+        """Let it live so long, unless it kills itself before. Raises `BrokerFailedError`."""
         if not self._is_dead:
             with contextlib.suppress(TimeoutError):
                 self._died(self._nursery.line(limit_s))
-        self.kill()
+
+    def lives_until(self, enough: Callable[[], bool], limit_s: float) -> None:
+        """Let it live until that is true, or so long. Raises `BrokerFailedError`."""
+        end_at_s = time.monotonic() + limit_s
+        while not (self._is_dead or enough() or time.monotonic() > end_at_s):
+            self.lives_for(_LOOK_EVERY_S)
 
     def kill(self) -> None:
         """Raises `BrokerFailedError` and `TimeoutError`."""

@@ -25,6 +25,7 @@ def test_what_was_answered_is_there_when_the_broker_was_killed(seed: int, nurser
     assert account.complaints == []
     assert account.numbers["kills"] >= 2
     assert account.numbers["produced"] > 0
+    assert account.numbers["delivered"] > 0
 
 
 def delivered_once() -> KillAccount:
