@@ -52,6 +52,8 @@ class Mutation:
     complaint: str
     first_seed: int = 0
     """Where the histories begin that meet it soon; it saves the test time, nothing else."""
+    is_direct: bool = False
+    """It shows on sessions that are lent, which are only where the extension is compiled."""
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -348,13 +350,22 @@ MUTATIONS = {
         ConsumerCalls, "_wait_for_commit", _does_not_wait_for_outcomes, "returned before the outcome"
     ),
     "return from commit_sync while its own request is in flight": Mutation(
-        DirectPolls, "outcomes", _leaves_a_commit_in_flight, "returned before the outcome"
+        DirectPolls, "outcomes", _leaves_a_commit_in_flight, "returned before the outcome", is_direct=True
     ),
     "lose the outcomes that a commit has read by itself": Mutation(
-        DirectSession, "_read_acknowledge", _loses_the_outcomes_of_a_commit, "returned before the outcome"
+        DirectSession,
+        "_read_acknowledge",
+        _loses_the_outcomes_of_a_commit,
+        "returned before the outcome",
+        is_direct=True,
     ),
     "return a session without the commit that is in flight": Mutation(
-        DirectSession, "_returned", _returns_a_session_without_its_commit, "returned before the outcome", 60
+        DirectSession,
+        "_returned",
+        _returns_a_session_without_its_commit,
+        "returned before the outcome",
+        60,
+        is_direct=True,
     ),
     "close without the last acknowledgements": Mutation(
         ApplicationSide,
