@@ -167,7 +167,7 @@ class _Round:
             except OffsetOutOfRangeError:
                 self._reads[source] = None
                 continue
-            size = source.log.bytes_between(batches[0].base_offset, batches[-1].last_offset + 1) if batches else 0
+            size = batches.size_bytes
             if size > allowed and not unread:
                 batches, size = NO_BATCHES, 0
             unread = unread and not size
@@ -175,7 +175,7 @@ class _Round:
             self._reads[source] = LogRead(offset, batches, self._aborted(source.log, batches))
 
     def _aborted(self, log: PartitionLog, batches: Sequence[StoredBatch]) -> Sequence[tuple[int, int, int]]:
-        if not batches or not self._fetch.limits.read_committed:
+        if not self._fetch.limits.read_committed or not batches:
             return ()
         return log.aborted_ranges(batches[0].base_offset, batches[-1].last_offset)
 

@@ -232,7 +232,8 @@ class Log:
         first = bisect_left(self._last_offsets, offset)
         before = self._sizes[first - 1] if first else self._gone_bytes
         fit = bisect_right(self._sizes, before + max_bytes)
-        return BatchSpan(self._batches, first, min(max(fit, first + 1), self._behind(end_offset)))
+        stop = min(max(fit, first + 1), self._behind(end_offset))
+        return BatchSpan(self._batches, first, stop, self._sizes[stop - 1] - before if stop > first else 0)
 
     def bytes_between(self, offset: int, end_offset: int) -> int:
         """See `PartitionLog.bytes_between`."""

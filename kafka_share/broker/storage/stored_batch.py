@@ -27,12 +27,13 @@ class StoredBatch:
 class BatchSpan(Sequence[StoredBatch]):
     """Neighbouring batches of a log, as they lie there: none is copied, however many they are.
 
-    To be used before the log changes.
+    To be used before the log changes. `size_bytes` is that of all of them together.
     """
 
-    __slots__ = ("_batches", "_indexes")
+    __slots__ = ("_batches", "_indexes", "size_bytes")
 
-    def __init__(self, batches: Sequence[StoredBatch], first: int, stop: int) -> None:
+    def __init__(self, batches: Sequence[StoredBatch], first: int, stop: int, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
         self._batches = batches
         self._indexes = range(first, stop)
 
@@ -61,4 +62,4 @@ class BatchSpan(Sequence[StoredBatch]):
 
 
 _base_offset: Final = attrgetter("base_offset")
-NO_BATCHES: Final = BatchSpan((), 0, 0)
+NO_BATCHES: Final = BatchSpan((), 0, 0, 0)

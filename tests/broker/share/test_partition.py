@@ -85,7 +85,7 @@ class Bench:
             for first, last in batches
         ]  # fmt: skip
         offset = self.partition.window.next_fetch_offset() if at is None else at
-        span = BatchSpan(read, 0, len(read))
+        span = BatchSpan(read, 0, len(read), 0)
         found = acquire(self.partition, member, mode, size, records, LogRead(offset, span, aborted), now_ms)
         self.partition.check()
         return [(one[0], one[1], one[2]) for one in found]

@@ -62,7 +62,9 @@ def test_a_read_gives_the_batches_that_fit_and_begin_before_the_end() -> None:
                     if b.base_offset >= end or not fits:
                         break
                     expected.append(b)
-                assert list(log.read(offset, max_bytes, end)) == expected, (offset, max_bytes, end)
+                found = log.read(offset, max_bytes, end)
+                assert list(found) == expected, (offset, max_bytes, end)
+                assert found.size_bytes == sum(len(b.data) for b in expected)
 
 
 def test_the_bytes_between_offsets_are_those_that_a_read_would_give() -> None:
@@ -76,7 +78,9 @@ def test_the_bytes_between_offsets_are_those_that_a_read_would_give() -> None:
 def test_the_start_moves_and_whole_batches_go_when_records_are_deleted() -> None:
     log = filled(2, 3, 1)
     assert log.delete_records(3) == 3
-    assert [b.base_offset for b in log.read(3, 1_000_000, 6)] == [2, 5]
+    found = log.read(3, 1_000_000, 6)
+    assert [b.base_offset for b in found] == [2, 5]
+    assert found.size_bytes == sum(len(b.data) for b in found)
     assert log.delete_records(1) == 3
     assert log.bytes_between(0, 6) == sum(len(b.data) for b in log.read(3, 1_000_000, 6))
     assert log.delete_records(100) == 6
