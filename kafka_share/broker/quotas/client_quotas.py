@@ -2,7 +2,8 @@
 
 Owned by the cluster; the handlers of AlterClientQuotas and DescribeClientQuotas change and list them, those of Produce,
 Fetch and ShareFetch ask how long to throttle. `producer_byte_rate` and `consumer_byte_rate` have an effect. The other
-keys are checked and kept: a request takes no time of this broker's clock (`request_percentage`).
+keys are checked and kept: a request takes no time of this broker's clock (`request_percentage`). A machine asks no
+resolver: of host names only "localhost" is an address.
 
 The first of these that has the key counts: user and client, user and any client, user, any user and client, any user
 and any client, any user, client, any client. What shares a quota of a user shares its rate, too. Source: KIP-55,
@@ -35,6 +36,9 @@ Entity: TypeAlias = tuple[tuple[str, str | None], ...]
 _WHOLE: Final = frozenset((PRODUCED, CONSUMED, "connection_creation_rate"))
 _OF_CLIENTS: Final = frozenset((PRODUCED, CONSUMED, "request_percentage", "controller_mutation_rate"))
 _OF_ADDRESSES: Final = frozenset(("connection_creation_rate",))
+_IPV4_BYTES: Final = 4
+_IPV4_CHARS: Final = len("255.255.255.255")
+_BYTE: Final = 256
 MAX_ENTITIES: Final = 10_000
 _MAX_RATES: Final = 10_000
 """Anybody may name any client id: above this the rates begin anew."""
@@ -148,10 +152,25 @@ def _require_entity(entity: Entity) -> None:
 
 
 def _require_address(name: str | None) -> None:
+    if name is not None and not _is_address(name):
+        raise Refusal(InvalidRequestError, f"{name!r} is not an address")
+
+
+def _is_address(name: str) -> bool:
+    """As Java reads them: 1.2 is 1.0.0.2, and IPv6 may stand in brackets. Of host names only that of every machine."""
+    if name.lower() == "localhost":
+        return True
+    parts = name.split(".")
+    if len(name) <= _IPV4_CHARS and all(part.isascii() and part.isdecimal() for part in parts):
+        *first, last = map(int, parts)
+        return (
+            len(parts) <= _IPV4_BYTES and all(n < _BYTE for n in first) and last < _BYTE ** (_IPV4_BYTES - len(first))
+        )
+    bare = name[1:-1] if name.startswith("[") and name.endswith("]") else name
     try:
-        ipaddress.ip_address(name or "::")
+        return ipaddress.IPv6Address(bare).scope_id is None
     except ValueError:
-        raise Refusal(InvalidRequestError, f"{name!r} is not an address") from None
+        return False
 
 
 def _require_value(entity: Entity, key: str, value: float) -> None:

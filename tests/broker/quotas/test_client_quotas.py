@@ -102,6 +102,43 @@ def test_a_quota_is_refused_as_a_whole_when_it_makes_no_sense(
     assert described(world) == []
 
 
+KAFKAS_ADDRESSES = (
+    "localhost",
+    "LOCALHOST",
+    "1",
+    "127.1",
+    "1.2.3",
+    "[::1]",
+    "::1",
+    "::ffff:1.2.3.4",
+    "4294967295",
+    "1.16777215",
+)
+NO_ADDRESSES = (
+    *(
+        "nohost.invalid",
+        "256.1.1.1",
+        "1.2.3.4.5",
+        "a b",
+        "0x7f.1",
+        "fe80::1%lo",
+        "4294967296",
+        "1..2",
+        "9" * 5_000,
+        "[::1",
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("address", "code"), [*((one, 0) for one in KAFKAS_ADDRESSES), *((one, INVALID) for one in NO_ADDRESSES)]
+)
+def test_an_address_is_written_as_kafka_reads_it(address: str, code: int) -> None:
+    world = World()
+    assert alter(world, [("ip", address)], connection_creation_rate=5.0) == code
+    assert len(described(world)) == (code == 0)
+
+
 @pytest.mark.parametrize(
     ("components", "code"),
     [

@@ -184,6 +184,29 @@ public class GroupProbe {
         say(assignor + " gone", failure(() -> described(g)));
     }
 
+    /** A classic consumer and one of the consumer protocol in the same group, which changes its type and back. */
+    static void migrates() throws Exception {
+        String t = topic("migrates", 4), g = group("migrates");
+        TopicPartition part = new TopicPartition(t, 0);
+        produce(t, 3);
+        Member old = new Member(g, "group.protocol", "classic", "heartbeat.interval.ms", "300", "partition.assignment.strategy",
+            "org.apache.kafka.clients.consumer.CooperativeStickyAssignor").subscribe(t);
+        say("migrates read", old.read(3));
+        old.consumer.commitSync();
+        say("migrates classic", described(g));
+        Member young = new Member(g).subscribe(t);
+        balance(List.of(old, young), 2, 2);
+        until(() -> { old.consumer.poll(Duration.ofMillis(50)); young.consumer.poll(Duration.ofMillis(50)); return failure(() -> described(g)).contains("Stable"); });
+        say("migrates both", described(g));
+        old.consumer.commitSync(Map.of(old.consumer.assignment().iterator().next(), new OffsetAndMetadata(1)));
+        young.close();
+        balance(List.of(old), 4);
+        say("migrates back", described(g));
+        say("migrates committed", old.consumer.committed(Set.of(part)).get(part).offset() > 0);
+        old.close();
+        say("migrates empty", described(g));
+    }
+
     static void refusals() throws Exception {
         String t = topic("refusals", 1);
         try (Member m = new Member(group("refusals"), "group.remote.assignor", "nobody").subscribe(t)) {
@@ -203,6 +226,7 @@ public class GroupProbe {
         statics();
         rebalances("uniform");
         rebalances("range");
+        migrates();
         refusals();
         admin.close();
     }
