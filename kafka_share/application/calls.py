@@ -141,7 +141,7 @@ class ConsumerCalls:
         if request_id is not None:
             deadline_at_ms = self._deadline(self._api_timeout_ms)
             yield from self._wait(
-                deadline_at_ms, lambda: self._application.reports.pop_completion(request_id) is not None
+                deadline_at_ms, lambda: self._application.reports.completion_of(request_id) is not None
             )
         self._application.end_call()
 
@@ -373,7 +373,7 @@ class ConsumerCalls:
 
         def ended() -> bool:
             self._raise_wakeup()
-            timed_out = self._application.reports.pop_completion(request_id)
+            timed_out = self._application.reports.completion_of(request_id)
             if timed_out is not None:
                 completion.append(timed_out)
             return timed_out is not None

@@ -18,7 +18,8 @@ class Reports:
     def __init__(self) -> None:
         self._errors: deque[KafkaShareError] = deque()
         self._outcomes: deque[AcknowledgementOutcome] = deque()
-        self._completed: dict[int, bool] = {}
+        self._completed: tuple[int, bool] = (0, False)
+        """The latest request that has ended, and whether it ran out of time: nobody waits for an earlier one."""
 
     # ---- taken over
 
@@ -31,7 +32,7 @@ class Reports:
             self._errors.append(error)
 
     def complete(self, request_id: int, *, timed_out: bool) -> None:
-        self._completed[request_id] = timed_out
+        self._completed = max(self._completed, (request_id, timed_out))
 
     # ---- given to the calls
 
@@ -63,6 +64,7 @@ class Reports:
     def peek_outcomes(self) -> tuple[AcknowledgementOutcome, ...]:
         return tuple(self._outcomes)
 
-    def pop_completion(self, request_id: int) -> bool | None:
-        """None until a commit or unsubscribe has been completed, then whether it ran out of time."""
-        return self._completed.pop(request_id, None)
+    def completion_of(self, request_id: int) -> bool | None:
+        """Of the latest commit or unsubscribe: None until it has been completed, then whether it ran out of time."""
+        latest_id, timed_out = self._completed
+        return timed_out if latest_id == request_id else None

@@ -461,11 +461,18 @@ def test_errors_are_raised_in_order_and_once_when_the_background_side_met_some()
 
 def test_completions_are_told_apart_by_their_request() -> None:
     application = side()
-    application.take_all([CompleteCommit(1, timed_out=True), CompleteUnsubscribe(2)])
-    assert application.reports.pop_completion(3) is None
-    assert application.reports.pop_completion(2) is False
-    assert application.reports.pop_completion(1) is True
-    assert application.reports.pop_completion(1) is None
+    application.take_all([CompleteCommit(1, timed_out=True)])
+    assert application.reports.completion_of(2) is None
+    assert application.reports.completion_of(1) is True
+    application.take_all([CompleteUnsubscribe(2)])
+    assert application.reports.completion_of(2) is False
+
+
+def test_a_completion_that_comes_when_its_call_has_given_up_is_not_kept() -> None:
+    application = side()
+    application.take_all([CompleteUnsubscribe(2), CompleteCommit(1, timed_out=True)])
+    assert application.reports.completion_of(1) is None
+    assert application.reports.completion_of(2) is False
 
 
 def test_the_end_is_known_when_the_core_has_finished() -> None:
