@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parent.parent.parent
-COLLECT: Final = ("-m", "pytest", "--collect-only", "-qqq", "-o", "addopts=--import-mode=importlib")
+COLLECT: Final = ("-P", "-m", "pytest", "--collect-only", "-qqq", "-o", "addopts=--import-mode=importlib")
+"""As the workers do, on the installed package: a compiled module in this folder may be an old one."""
 
 
 def main() -> int:
