@@ -65,8 +65,8 @@ def classic(world: World, connection: int = 1, **fields: Any) -> Peer:
     return Peer(world, connection, metadata=fields.pop("metadata", subscription("t")), **fields)
 
 
-def stable_consumers(world: World, size: int = 1) -> list[Peer]:
-    """A stable classic group whose members have the partitions of "t" in turns; the first one leads."""
+def stable_consumers(world: World, size: int = 1, everybody_has: list[int] | None = None) -> list[Peer]:
+    """A stable classic group whose members have the partitions of "t" in turns, or all these; the first one leads."""
     peers: list[Peer] = []
     for number in range(1, size + 1):
         peer = classic(world, number)
@@ -77,7 +77,7 @@ def stable_consumers(world: World, size: int = 1) -> list[Peer]:
         for one in peers:
             late = one.late()
             one.joined(answer if late is None and one is peer else late)
-    shares = {peer.member_id: assignment(t=list(range(4))[at::size]) for at, peer in enumerate(peers)}
+    shares = {peer.member_id: assignment(t=everybody_has or list(range(4))[at::size]) for at, peer in enumerate(peers)}
     for peer in peers[1:]:
         peer.sync()
     assert peers[0].sync(shares).error_code == 0
@@ -343,6 +343,13 @@ def test_groups_of_other_protocol_types_and_too_large_ones_are_not_upgraded() ->
     assert other.join(protocol_type="connect").error_code == MEMBER_ID_REQUIRED
     other.join(protocol_type="connect")
     assert Member(world, "k", group="connect").join("t").error_code == GroupIdNotFoundError.code
+
+
+def test_a_group_whose_members_have_the_same_partition_is_not_upgraded(world: World) -> None:
+    """Kafka trips over it."""
+    peers = stable_consumers(world, 2, everybody_has=[0])
+    assert Member(world, "k").join("t").error_code == UnknownServerError.code
+    assert [peer.heartbeat() for peer in peers] == [0, 0]
 
 
 @pytest.mark.parametrize("direction", ["upgrade", "downgrade"])
