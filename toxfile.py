@@ -18,7 +18,7 @@ from tox.tox_env.api import ToxEnv
 from tox.tox_env.python.api import Python
 
 SUPPORTED: Final = ("3.11", "3.12", "3.13", "3.14")
-TESTS: Final = ("oldest", "covered", "newest", *(f"py{version.replace('.', '')}" for version in SUPPORTED))
+TESTS: Final = ("oldest", "newest", *(f"py{version.replace('.', '')}" for version in SUPPORTED))
 """The environments that run the tests."""
 
 _ran: dict[str, str] = {}

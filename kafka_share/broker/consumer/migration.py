@@ -96,7 +96,7 @@ def upgraded(group: ClassicGroup, topics: Topics, behaviour: Behaviour) -> Consu
                 subscribed=tuple(sorted(set(subscription.topics))),
                 epoch=group.generation,
                 previous_epoch=group.generation,
-                assigned=dict.fromkeys(partitions, group.generation),
+                assigned=dict.fromkeys(sorted(partitions), group.generation),
                 classic=ClassicProtocol(join.session_timeout_ms, join.protocols),
             )
         )
