@@ -33,7 +33,7 @@ class BatchSpan(Sequence[StoredBatch]):
     __slots__ = ("_batches", "_indexes", "size_bytes")
 
     def __init__(self, batches: Sequence[StoredBatch], first: int, stop: int, size_bytes: int) -> None:
-        self.size_bytes = size_bytes
+        self.size_bytes: int = size_bytes
         self._batches = batches
         self._indexes = range(first, stop)
 
