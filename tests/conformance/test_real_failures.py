@@ -176,17 +176,17 @@ class Consumption:
                 return
             self.take(holding)
 
-    def finish(self) -> None:
-        """Until every record was delivered, and no record is left to anybody."""
+    def finish(self, held: set[At]) -> None:
+        """Until every record was delivered, and no record is left to anybody; of those `held` no broker has heard."""
         self.take_until(lambda: len(self.account.delivered) == len(EVERYTHING))
         if self._kafka.version > "4.2":
             self.take_until(lambda: lag(self._kafka, self._topic, self._group) == 0)
         else:
-            self.take_until(self._is_quiet)
+            self.take_until(lambda: self._is_quiet(held))
 
-    def _is_quiet(self) -> bool:
+    def _is_quiet(self, held: set[At]) -> bool:
         """Kafka 4.1 tells no lag: nothing is left if what was not settled may have been, and does not come again."""
-        is_accounted_for = EVERYTHING - set(self.account.settled) <= self.account.unknown
+        is_accounted_for = EVERYTHING - set(self.account.settled) <= self.account.unknown - held
         return is_accounted_for and self._polls_without_records >= QUIET_POLLS
 
     def close(self) -> None:
@@ -228,7 +228,7 @@ def work_through(
         else:
             work.take_until(lambda: delivered.total() >= FAIL_AFTER)
         with in_background(restart):
-            work.finish()
+            work.finish(held)
     finally:
         work.close()
     return work.account, held
