@@ -109,7 +109,8 @@ class TaskDriver(Driver):
         """Once for all handlers that have ended in a turn of the event loop."""
         self._is_telling = False
         self._take_ended()
-        if self._is_due and self._waits:
+        is_due = self._is_due
+        if is_due and self._waits:
             self._bell.set()
-        elif self._is_due:
+        elif is_due:
             self._wake()
