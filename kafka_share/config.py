@@ -54,8 +54,8 @@ class ClientConfig:
     connections_max_idle_ms: int = attrs.field(default=540_000, validator=checks.whole_number(1))
     socket_connection_setup_timeout_ms: int = attrs.field(default=10_000, validator=checks.whole_number(1))
     """For everything until the first request can leave: address look-up, TCP, TLS, versions, SASL."""
-    receive_buffer_bytes: int = attrs.field(default=65_536, validator=checks.whole_number(-1))
-    """Of the socket; -1: what the operating system gives."""
+    receive_buffer_bytes: int = attrs.field(default=-1, validator=checks.whole_number(-1))
+    """Of the socket; -1: what the operating system gives, and lets grow while answers are larger."""
     send_buffer_bytes: int = attrs.field(default=131_072, validator=checks.whole_number(-1))
 
     security_protocol: str = attrs.field(
