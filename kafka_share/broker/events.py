@@ -47,6 +47,14 @@ class RequestArrived:
 
 
 @attrs.frozen
+class RequestWorkedOn:
+    """What the request that has just arrived took of the driver's thread. Of use only while a quota limits that."""
+
+    context: RequestContext
+    spent_ns: int
+
+
+@attrs.frozen
 class Reply:
     """The only output: send this answer. The driver keeps the order of a connection's requests."""
 
@@ -54,4 +62,4 @@ class Reply:
     response: Message
 
 
-Event: TypeAlias = ConnectionClosed | RequestArrived
+Event: TypeAlias = ConnectionClosed | RequestArrived | RequestWorkedOn

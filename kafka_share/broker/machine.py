@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from kafka_share.broker import dead_letter_topics
 from kafka_share.broker.api_keys import ApiKey
-from kafka_share.broker.events import ConnectionClosed, Reply, RequestArrived
+from kafka_share.broker.events import ConnectionClosed, Reply, RequestArrived, RequestWorkedOn
 from kafka_share.broker.handlers import classic_group, fetch, share_fetch
 from kafka_share.broker.handlers.authorization import clear
 from kafka_share.broker.handlers.handler_table import HANDLERS
-from kafka_share.broker.handlers.throttling import throttle_fetch, throttle_share_fetch
+from kafka_share.broker.handlers.throttling import throttle_fetch, throttle_request, throttle_share_fetch
 from kafka_share.protocol.logs import FetchResponse
 
 if TYPE_CHECKING:
@@ -35,15 +35,20 @@ class BrokerMachine:
         self._replies: list[Reply] = []
         self._unfinished: dict[RequestContext, Clearance] = {}
         """Requests whose answers come later, and lack what was denied."""
+        self._spent_ns: dict[RequestContext, int] = {}
+        """What requests have taken whose answers are to come."""
 
     def handle(self, event: Event, now_ms: int) -> None:
         """Take an event."""
         if isinstance(event, RequestArrived):
             self._request(event.context, event.request, now_ms)
+        elif isinstance(event, RequestWorkedOn):
+            self._spent_ns[event.context] = event.spent_ns
         else:
             assert isinstance(event, ConnectionClosed)
-            for context in [one for one in self._unfinished if one.connection_id == event.connection_id]:
-                del self._unfinished[context]
+            for by_request in (self._unfinished, self._spent_ns):
+                for context in [one for one in by_request if one.connection_id == event.connection_id]:
+                    del by_request[context]
             self.cluster.connection_closed(event.connection_id, now_ms)
 
     def _request(self, context: RequestContext, request: Message, now_ms: int) -> None:
@@ -89,6 +94,7 @@ class BrokerMachine:
             self._replies.append(Reply(*produced))
         replies, self._replies = self._replies, []
         for reply in replies:
+            self._throttle_request(reply.context, reply.response, now_ms)
             if isinstance(reply.response, FetchResponse):
                 throttle_fetch(cluster, reply.context, reply.response, now_ms)
         if self._unfinished:
@@ -97,6 +103,12 @@ class BrokerMachine:
                 if clearance is not None:
                     clearance.finish(reply.response)
         return replies
+
+    def _throttle_request(self, context: RequestContext, response: Message, now_ms: int) -> None:
+        """Those between brokers have no time to wait in their answers, and count for nobody."""
+        spent_ns = self._spent_ns.pop(context, None)
+        if spent_ns is not None and hasattr(response, "throttle_time_ms"):
+            throttle_request(self.cluster, context, response, spent_ns, now_ms)
 
     def _write_dead_letters(self, now_ms: int) -> bool:
         """Write the dead letters of all nodes; returns whether there were any."""
@@ -112,6 +124,7 @@ class BrokerMachine:
         for node in self.cluster.share_nodes.values():
             for result in node.poll(now_ms):
                 answer = share_fetch.fetch_answer(self.cluster, result)
+                self._throttle_request(result.context, answer, now_ms)
                 throttle_share_fetch(self.cluster, result, answer, now_ms)
                 self._replies.append(Reply(result.context, answer))
 

@@ -12,6 +12,7 @@ import errno
 import heapq
 import logging
 import socket
+import time
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
@@ -20,10 +21,11 @@ from kafka_share.broker.connection import Connection
 from kafka_share.broker.conversation import DEFAULT_LIMITS
 from kafka_share.broker.durability.held_answers import Answer
 from kafka_share.broker.error_answers import error_answer
-from kafka_share.broker.events import ConnectionClosed, Reply
+from kafka_share.broker.events import ConnectionClosed, Reply, RequestWorkedOn
 from kafka_share.broker.faults import FaultKind, FaultPlan
 from kafka_share.broker.line_budget import LineBudget
 from kafka_share.broker.security.authentication import Authentication
+from kafka_share.broker.turned_away import TurnedAway
 from kafka_share.harmless import excerpt
 
 if TYPE_CHECKING:
@@ -94,6 +96,7 @@ class BrokerServer:
         self._may_warn_from_s = 0.0
         self._present: Counter[str] = Counter()
         """How many are connected, or about to be, by address."""
+        self._turned_away = TurnedAway()
         self._has_room = True
         self._sweep: asyncio.TimerHandle | None = None
         """Set while there are connections, which may become idle."""
@@ -142,7 +145,7 @@ class BrokerServer:
 
     def _accept(self, node_id: int, listener: socket.socket) -> None:
         most = self.cluster.configs.broker_int("max.connections")
-        if self._present.total() >= most:
+        if self._present.total() + len(self._turned_away) >= most:
             self._warn("%d clients are connected: others wait until one of them goes", most)
             self._has_room = False
             self._watch_nobody()
@@ -155,7 +158,12 @@ class BrokerServer:
             elif not isinstance(error, BlockingIOError | ConnectionAbortedError):
                 logger.warning("node %d cannot accept a client: %s", node_id, error)
             return
-        host = address[0]
+        host, now_ms = address[0], self.clock.now_ms()
+        wait_ms = self.cluster.client_quotas.connect(host, now_ms)
+        if wait_ms:
+            self._turned_away.add(client, node_id, now_ms + wait_ms)
+            self._arm_timer()
+            return
         most = self.cluster.configs.broker_int("max.connections.per.ip")
         if self._present[host] >= most:
             self._warn("%d clients of %s are connected: others are turned away", most, host)
@@ -206,6 +214,9 @@ class BrokerServer:
         self._present[host] -= 1
         if not self._present[host]:
             del self._present[host]
+        self._made_room()
+
+    def _made_room(self) -> None:
         if not self._has_room:
             self._has_room = True
             for node_id in self._listeners:
@@ -223,9 +234,13 @@ class BrokerServer:
             self.cluster.set_address(node.id, node.host, node.port)
 
     async def renew(self, machine: BrokerMachine) -> None:
-        """Go on with another machine and without connections, faults and requests; every node runs, where it was."""
+        """Go on with another machine and without connections, faults and requests; every node runs, where it was.
+
+        Raises `OSError` if one that was stopped cannot; then nothing has changed."""
         addresses = list(self.cluster.nodes.values())
+        await self._listen_everywhere()
         self.drop_connections()
+        self._turned_away.close_all()
         self._delayed.clear()
         self.faults.clear()
         self.requests.clear()
@@ -235,9 +250,21 @@ class BrokerServer:
         self.clock.start_again()
         for node in addresses:
             self.cluster.set_address(node.id, node.host, node.port)
-        for node in addresses:
-            await self.start_node(node.id, node.port)
+        self.run()
         await self._let_transports_go()
+
+    async def _listen_everywhere(self) -> None:
+        """All nodes listen, or none more than before. Raises `OSError`."""
+        begun = []
+        try:
+            for node in self.cluster.nodes.values():
+                if not self.is_running(node.id):
+                    self._listen(node.id, node.port)
+                    begun.append(node.id)
+        except OSError:
+            for node_id in begun:
+                await self._close_listener(node_id)
+            raise
 
     async def close(self) -> None:
         """Stop all nodes."""
@@ -256,6 +283,7 @@ class BrokerServer:
         listener.close()
         await asyncio.gather(*self._accepting.pop(node_id), return_exceptions=True)
         self.drop_connections(node_id)
+        self._turned_away.close_all(node_id)
         await self._let_transports_go()
 
     async def _let_transports_go(self) -> None:
@@ -365,7 +393,10 @@ class BrokerServer:
         elif fault is not None and fault.kind is FaultKind.ERROR:
             connection.answer(Reply(context, error_answer(request, context.api_version, fault.error_code)))
         else:
-            self.machine.handle(arrived, self.clock.now_ms())
+            now_ms, began_ns = self.clock.now_ms(), time.thread_time_ns()
+            self.machine.handle(arrived, now_ms)
+            if self.cluster.client_quotas.limit_time:
+                self.machine.handle(RequestWorkedOn(context, time.thread_time_ns() - began_ns), now_ms)
             self.run()
 
     def answer_later(self, connection: Connection, frame: bytes, delay_ms: int) -> None:
@@ -405,6 +436,8 @@ class BrokerServer:
                 connection.unmute()
             else:
                 connection.finish(frame)
+        if self._turned_away.close_due(now_ms):
+            self._made_room()
         replies = self.machine.poll(now_ms)
         if self._held is not None:
             replies = self._held.polled(list(self._answers(replies)), now_ms)
@@ -448,9 +481,9 @@ class BrokerServer:
         return problem
 
     def _arm_timer(self) -> None:
-        at_ms = self.machine.wake_at_ms()
-        if self._delayed:
-            at_ms = self._delayed[0][0] if at_ms is None else min(at_ms, self._delayed[0][0])
+        times = [self.machine.wake_at_ms(), self._turned_away.wake_at_ms()]
+        times += [self._delayed[0][0] if self._delayed else None]
+        at_ms = min((one for one in times if one is not None), default=None)
         now_ms = self.clock.now_ms()
         if at_ms is None or (self.clock.manual and at_ms > now_ms):
             self._stop_timer()

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from kafka_share.broker.cluster import Cluster
-from kafka_share.broker.events import ANONYMOUS, ConnectionClosed, RequestArrived, RequestContext
+from kafka_share.broker.events import ANONYMOUS, ConnectionClosed, RequestArrived, RequestContext, RequestWorkedOn
 from kafka_share.broker.kafka_version import DEFAULT_VERSION, behaviour_of
 from kafka_share.broker.machine import BrokerMachine
 from kafka_share.protocol.messages import MESSAGES, decode_response, encode_response
@@ -48,8 +48,11 @@ class World:
         node: int = 1,
         connection: int = 1,
         principal: str = ANONYMOUS,
+        spent_ns: int | None = None,
     ) -> Any:
-        """The answer, or None if it is still to come (then `late` gets it under `last_id`)."""
+        """The answer, or None if it is still to come (then `late` gets it under `last_id`).
+
+        `spent_ns` is what the request took of the driver's thread, if that was measured."""
         if version is None:
             version = self.cluster.api_versions[request.API_KEY][1]
         self._correlation_id += 1
@@ -57,6 +60,8 @@ class World:
             connection, node, "127.0.0.1", request.API_KEY, version, self._correlation_id, "test", principal
         )
         self.machine.handle(RequestArrived(context, request), self.now_ms)
+        if spent_ns is not None:
+            self.machine.handle(RequestWorkedOn(context, spent_ns), self.now_ms)
         self.take_answers()
         answer = self.late.pop(self._correlation_id, None)
         return answer if request.expect_response() else None

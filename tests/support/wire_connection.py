@@ -29,12 +29,13 @@ class Awaited:
 class WireConnection:
     """Requests in, answers out, in order. Every method that reads or writes raises OSError when the connection ends."""
 
-    def __init__(self, address: str, *, answer_within_s: float | None = None) -> None:
+    def __init__(self, address: str, *, answer_within_s: float | None = None, client_id: str = CLIENT_ID) -> None:
         """To the first of the addresses; raises OSError when nobody listens there."""
         host, port = address.split(",", maxsplit=1)[0].rsplit(":", 1)
         limit_s = patience_s() if answer_within_s is None else answer_within_s
         self._socket = socket.create_connection((host, int(port)), timeout=limit_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._client_id = client_id
         self._awaited: list[Awaited] = []
         self._next_correlation_id = 1
 
@@ -55,7 +56,7 @@ class WireConnection:
         """Send without waiting."""
         awaited = Awaited(request.API_KEY, version, self._next_correlation_id)
         self._next_correlation_id += 1
-        self.send_bytes(encode_request(request, version, awaited.correlation_id, CLIENT_ID), awaited)
+        self.send_bytes(encode_request(request, version, awaited.correlation_id, self._client_id), awaited)
 
     def send_bytes(self, data: bytes, *awaited: Awaited) -> None:
         """Send bytes as they are; `awaited` is as what their answers will be read."""

@@ -15,7 +15,7 @@ import attrs
 
 from kafka_share.broker.classic.transactions import Transaction, TransactionState
 from kafka_share.broker.configs.configs import ResourceType
-from kafka_share.broker.quotas.client_quotas import entity_of
+from kafka_share.broker.quotas.entity import entity_of
 from kafka_share.broker.security.acls import Acl
 from kafka_share.broker.security.scram import ScramCredential, ScramMechanism
 from kafka_share.broker.storage.topics import Topic

@@ -1,9 +1,10 @@
 """DescribeClientQuotas (48) and AlterClientQuotas (49).
 
 - Entities are users, client ids, both together, and addresses; a null name is the default of all others.
-- Alter: each entry is changed by itself. An unknown type or key, an empty name, a value that is not above 0, or a byte
-  rate that is not whole is INVALID_REQUEST. To remove what is not there changes nothing. Of a type that an entity names
-  twice the last name counts; a key that an entry names twice is INVALID_REQUEST.
+- Alter: each entry is changed by itself. An unknown type or key, an empty name, a value that is not above 0, or a rate
+  of bytes or connections that is not whole is INVALID_REQUEST. (So are NaN and infinity, some of which Kafka takes.)
+  To remove what is not there changes nothing. Of a type that an entity names twice the last name counts; a key that an
+  entry names twice is INVALID_REQUEST, and so is an entity that the request names twice: what comes first is done.
 - Describe: all entities that match each component, by a name (0), as the default (1) or with any name (2). With
   `strict` they have no other types. A filter that makes no sense is INVALID_REQUEST, one for an unknown type
   UNSUPPORTED_VERSION.
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_share.broker.quotas.client_quotas import ADDRESS, ENTITY_TYPES
+from kafka_share.broker.quotas.entity import ADDRESS, ENTITY_TYPES
 from kafka_share.broker.refusals import Refusal
 from kafka_share.errors import InvalidRequestError, UnsupportedVersionError
 from kafka_share.protocol.quotas import (
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from kafka_share.broker.cluster import Cluster
     from kafka_share.broker.events import RequestContext
-    from kafka_share.broker.quotas.client_quotas import Entity
+    from kafka_share.broker.quotas.entity import Entity
 
 _Altered = AlterClientQuotasResponse.EntryData
 _Described = DescribeClientQuotasResponse.EntryData
@@ -42,11 +43,13 @@ _MATCH_TYPES: Final = (_EXACT, _DEFAULT, _ANY)
 def handle_alter(
     cluster: Cluster, context: RequestContext, request: AlterClientQuotasRequest, now_ms: int
 ) -> AlterClientQuotasResponse:
-    entries = []
+    answers: dict[Entity, _Altered] = {}
     for asked in request.entries:
         entity = tuple(sorted({one.entity_type: one.entity_name for one in asked.entity}.items()))
         code, message = 0, None
         try:
+            if entity in answers:
+                raise Refusal(InvalidRequestError, "the request names the entity twice")
             changes = {op.key: None if op.remove else op.value for op in asked.ops}
             if len(changes) < len(asked.ops):
                 raise Refusal(InvalidRequestError, "the entry names a key twice")
@@ -54,8 +57,8 @@ def handle_alter(
         except Refusal as refusal:
             code, message = refusal.code, refusal.message
         named = [_Altered.EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
-        entries.append(_Altered(error_code=code, error_message=message, entity=named))
-    return AlterClientQuotasResponse(entries=entries)
+        answers[entity] = _Altered(error_code=code, error_message=message, entity=named)
+    return AlterClientQuotasResponse(entries=list(answers.values()))
 
 
 def handle_describe(

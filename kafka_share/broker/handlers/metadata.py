@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafka_share.broker.handlers.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from kafka_share.broker.handlers.throttling import Mutations
 from kafka_share.broker.storage.topics import NO_LEADER, topic_name_problem
 from kafka_share.errors import (
     InvalidTopicError,
@@ -38,7 +39,8 @@ def handle(cluster: Cluster, context: RequestContext, request: MetadataRequest, 
         topics = [_describe(cluster, topic) for topic in cluster.topics]
     else:
         may_create = request.allow_auto_topic_creation and cluster.configs.broker_flag("auto.create.topics.enable")
-        topics = [_answer(cluster, one, may_create) for one in asked]
+        mutations = Mutations(cluster, context, now_ms, strict_since=0)
+        topics = [_answer(cluster, one, mutations, may_create=may_create) for one in asked]
     if request.include_topic_authorized_operations:
         for topic in topics:
             topic.authorized_operations = None if topic.name is None else set(TOPIC_OPERATIONS)
@@ -55,7 +57,9 @@ def handle(cluster: Cluster, context: RequestContext, request: MetadataRequest, 
     )
 
 
-def _answer(cluster: Cluster, asked: MetadataRequest.MetadataRequestTopic, may_create: bool) -> _Topic:
+def _answer(
+    cluster: Cluster, asked: MetadataRequest.MetadataRequestTopic, mutations: Mutations, *, may_create: bool
+) -> _Topic:
     if asked.topic_id is not None or asked.name is None:
         topic = None if asked.topic_id is None else cluster.topics.by_id(asked.topic_id)
         if topic is None:
@@ -66,7 +70,7 @@ def _answer(cluster: Cluster, asked: MetadataRequest.MetadataRequestTopic, may_c
         return _describe(cluster, topic)
     if topic_name_problem(asked.name) is not None:
         return _Topic(error_code=InvalidTopicError.code, name=asked.name, partitions=[])
-    if not may_create:
+    if not may_create or not mutations.may_add(cluster.configs.broker_int("num.partitions")):
         return _Topic(error_code=UnknownTopicOrPartitionError.code, name=asked.name, partitions=[])
     return _describe(cluster, cluster.create_topic(asked.name))
 

@@ -1,5 +1,8 @@
 """CreateTopics (19), DeleteTopics (20), CreatePartitions (37) and DeleteRecords (21).
 
+- Partitions that are made and deleted count for the quota `controller_mutation_rate`, those of a request that only
+  validates, too, as in Kafka. Beyond it they are refused with THROTTLING_QUOTA_EXCEEDED; versions before 6, 5 and 3
+  (CreateTopics, DeleteTopics, CreatePartitions) are carried out, and throttled.
 - CreateTopics: partitions -1 means `num.partitions`, replication factor -1 `default.replication.factor`; manual
   assignments must name the partitions 0, 1, … and known nodes. Any node takes these requests, as in Kafka.
 - DeleteTopics takes names or, from version 6 on, ids. Share state and delayed fetches of the topic go with it.
@@ -15,6 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafka_share.broker.configs.configs import Change, ConfigRefusedError, ConfigSource, Operation, ResourceType
+from kafka_share.broker.handlers.throttling import Mutations
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.storage.topics import MAX_PARTITIONS, topic_name_problem
 from kafka_share.errors import (
@@ -53,6 +57,9 @@ _CreateResult = CreateTopicsResponse.CreatableTopicResult
 _DeleteResult = DeleteTopicsResponse.DeletableTopicResult
 _IDS_SINCE_VERSION: Final = 6
 _BROKER_DEFAULT: Final = -1
+_CREATE_STRICT_SINCE: Final = 6
+_DELETE_STRICT_SINCE: Final = 5
+_GROW_STRICT_SINCE: Final = 3
 
 
 # ---- CreateTopics
@@ -62,40 +69,44 @@ def handle_create(
     cluster: Cluster, context: RequestContext, request: CreateTopicsRequest, now_ms: int
 ) -> CreateTopicsResponse:
     names = [topic.name for topic in request.topics]
-    return CreateTopicsResponse(
-        topics=[
-            _create_or_refuse(
-                cluster, topic, named_twice=names.count(topic.name) > 1, validate_only=request.validate_only
-            )
-            for topic in request.topics
-        ]
-    )
+    mutations = Mutations(cluster, context, now_ms, strict_since=_CREATE_STRICT_SINCE)
+    topics = [
+        _create_or_refuse(
+            cluster, topic, mutations, named_twice=names.count(topic.name) > 1, validate_only=request.validate_only
+        )
+        for topic in request.topics
+    ]
+    return CreateTopicsResponse(throttle_time_ms=mutations.throttle_ms, topics=topics)
 
 
 def _create_or_refuse(
-    cluster: Cluster, asked: _CreatableTopic, *, named_twice: bool, validate_only: bool
+    cluster: Cluster, asked: _CreatableTopic, mutations: Mutations, *, named_twice: bool, validate_only: bool
 ) -> _CreateResult:
     try:
         if named_twice:
             raise Refusal(InvalidRequestError, "the request names this topic twice")
-        return _create(cluster, asked, validate_only=validate_only)
+        return _create(cluster, asked, mutations, validate_only=validate_only)
     except Refusal as refusal:
         return _CreateResult(name=asked.name, error_code=refusal.code, error_message=refusal.message, configs=[])
 
 
-def _create(cluster: Cluster, asked: _CreatableTopic, *, validate_only: bool) -> _CreateResult:
+def _create(cluster: Cluster, asked: _CreatableTopic, mutations: Mutations, *, validate_only: bool) -> _CreateResult:
     problem = topic_name_problem(asked.name)
     if problem is not None:
         raise Refusal(InvalidTopicError, problem)
     if cluster.topics.by_name(asked.name) is not None:
         raise Refusal(TopicAlreadyExistsError, f"topic {asked.name!r} exists")
-    replicas = _replicas(cluster, asked)
     changes = [Change(config.name, Operation.SET, config.value) for config in asked.configs]
     try:
-        cluster.configs.alter(ResourceType.TOPIC, asked.name, changes, validate_only=validate_only)
+        cluster.configs.alter(ResourceType.TOPIC, asked.name, changes, validate_only=True)
     except ConfigRefusedError as error:
         raise Refusal(InvalidConfigError, str(error)) from None
-    topic = None if validate_only else cluster.create_topic(asked.name, replicas)
+    replicas = _replicas(cluster, asked)
+    mutations.add(len(replicas))
+    topic = None
+    if not validate_only:
+        cluster.configs.alter(ResourceType.TOPIC, asked.name, changes)
+        topic = cluster.create_topic(asked.name, replicas)
     return _CreateResult(
         name=asked.name,
         topic_id=None if topic is None else topic.id,
@@ -168,19 +179,19 @@ def _effective_configs(
 def handle_delete(
     cluster: Cluster, context: RequestContext, request: DeleteTopicsRequest, now_ms: int
 ) -> DeleteTopicsResponse:
+    mutations = Mutations(cluster, context, now_ms, strict_since=_DELETE_STRICT_SINCE)
     if context.api_version >= _IDS_SINCE_VERSION:
-        return DeleteTopicsResponse(responses=[_delete_state(cluster, state, now_ms) for state in request.topics])
-    results = []
-    for name in request.topic_names:
-        topic = cluster.topics.by_name(name)
-        results.append(_delete(cluster, topic, now_ms) if topic is not None else _unknown_name(name))
-    return DeleteTopicsResponse(responses=results)
+        results = [_delete_state(cluster, state, mutations, now_ms) for state in request.topics]
+    else:
+        results = [_delete_name(cluster, name, mutations, now_ms) for name in request.topic_names]
+    return DeleteTopicsResponse(throttle_time_ms=mutations.throttle_ms, responses=results)
 
 
-def _delete_state(cluster: Cluster, state: DeleteTopicsRequest.DeleteTopicState, now_ms: int) -> _DeleteResult:
+def _delete_state(
+    cluster: Cluster, state: DeleteTopicsRequest.DeleteTopicState, mutations: Mutations, now_ms: int
+) -> _DeleteResult:
     if state.name is not None:
-        topic = cluster.topics.by_name(state.name)
-        return _unknown_name(state.name) if topic is None else _delete(cluster, topic, now_ms)
+        return _delete_name(cluster, state.name, mutations, now_ms)
     topic = None if state.topic_id is None else cluster.topics.by_id(state.topic_id)
     if topic is None:
         return _DeleteResult(
@@ -189,16 +200,23 @@ def _delete_state(cluster: Cluster, state: DeleteTopicsRequest.DeleteTopicState,
             error_code=UnknownTopicIdError.code,
             error_message="there is no topic of this id",
         )
-    return _delete(cluster, topic, now_ms)
+    return _delete(cluster, topic, mutations, now_ms)
 
 
-def _unknown_name(name: str) -> _DeleteResult:
+def _delete_name(cluster: Cluster, name: str, mutations: Mutations, now_ms: int) -> _DeleteResult:
+    topic = cluster.topics.by_name(name)
+    if topic is not None:
+        return _delete(cluster, topic, mutations, now_ms)
     return _DeleteResult(
         name=name, error_code=UnknownTopicOrPartitionError.code, error_message="there is no topic of this name"
     )
 
 
-def _delete(cluster: Cluster, topic: Topic, now_ms: int) -> _DeleteResult:
+def _delete(cluster: Cluster, topic: Topic, mutations: Mutations, now_ms: int) -> _DeleteResult:
+    try:
+        mutations.add(len(topic.partitions))
+    except Refusal as refusal:
+        return _DeleteResult(name=topic.name, topic_id=topic.id, error_code=refusal.code, error_message=refusal.message)
     cluster.delete_topic(topic, now_ms)
     return _DeleteResult(name=topic.name, topic_id=topic.id, error_code=0, error_message=None)
 
@@ -210,10 +228,11 @@ def handle_create_partitions(
     cluster: Cluster, context: RequestContext, request: CreatePartitionsRequest, now_ms: int
 ) -> CreatePartitionsResponse:
     results = []
+    mutations = Mutations(cluster, context, now_ms, strict_since=_GROW_STRICT_SINCE)
     for asked in request.topics:
         code, message = 0, None
         try:
-            _grow(cluster, asked, validate_only=request.validate_only)
+            _grow(cluster, asked, mutations, validate_only=request.validate_only)
         except Refusal as refusal:
             code, message = refusal.code, refusal.message
         results.append(
@@ -221,10 +240,16 @@ def handle_create_partitions(
                 name=asked.name, error_code=code, error_message=message
             )
         )
-    return CreatePartitionsResponse(results=results)
+    return CreatePartitionsResponse(throttle_time_ms=mutations.throttle_ms, results=results)
 
 
-def _grow(cluster: Cluster, asked: CreatePartitionsRequest.CreatePartitionsTopic, *, validate_only: bool) -> None:
+def _grow(
+    cluster: Cluster,
+    asked: CreatePartitionsRequest.CreatePartitionsTopic,
+    mutations: Mutations,
+    *,
+    validate_only: bool,
+) -> None:
     topic = cluster.topics.by_name(asked.name)
     if topic is None:
         raise Refusal(UnknownTopicOrPartitionError, f"there is no topic {asked.name!r}")
@@ -234,12 +259,13 @@ def _grow(cluster: Cluster, asked: CreatePartitionsRequest.CreatePartitionsTopic
             InvalidPartitionsError, f"the topic has {present} partitions and can only grow, up to {MAX_PARTITIONS}"
         )
     added = asked.count - present
+    if asked.assignments is not None and len(asked.assignments) != added:
+        raise Refusal(InvalidReplicaAssignmentError, f"{added} new partitions need {added} assignments")
+    mutations.add(added)
     if asked.assignments is None:
         replicas: Sequence[Sequence[int]] = cluster.topics.place(added, topic.replication_factor, start=present)
     else:
         replicas = [list(assignment.broker_ids) for assignment in asked.assignments]
-        if len(replicas) != added:
-            raise Refusal(InvalidReplicaAssignmentError, f"{added} new partitions need {added} assignments")
         _require_nodes(cluster, replicas, topic.replication_factor)
     if not validate_only:
         cluster.topics.grow(topic, replicas)

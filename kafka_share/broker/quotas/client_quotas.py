@@ -1,22 +1,22 @@
-"""The quotas of users, clients and addresses, and which of them a request comes under.
+"""The quotas of users, clients and addresses, and which of them a request or a connection comes under.
 
-Owned by the cluster; the handlers of AlterClientQuotas and DescribeClientQuotas change and list them, those of Produce,
-Fetch and ShareFetch ask how long to throttle. `producer_byte_rate` and `consumer_byte_rate` have an effect. The other
-keys are checked and kept: a request takes no time of this broker's clock (`request_percentage`). A machine asks no
-resolver: of host names only "localhost" is an address.
+Owned by the cluster. The handlers of AlterClientQuotas and DescribeClientQuotas change and list them. Those of Produce,
+Fetch and ShareFetch ask how long to throttle for bytes, those that make or delete partitions for these, the machine for
+the time that requests have taken, and the server for new connections.
 
 The first of these that has the key counts: user and client, user and any client, user, any user and client, any user
 and any client, any user, client, any client. What shares a quota of a user shares its rate, too. Source: KIP-55,
-KIP-546 and a broker 4.3.1."""
+KIP-124, KIP-546, KIP-599, KIP-612 and a broker 4.3.1."""
 
 from __future__ import annotations
 
-import ipaddress
 import math
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from kafka_share.broker.changes import nobody
+from kafka_share.broker.quotas.entity import ADDRESS, CLIENT, USER, Entity, address_of, key_of, require_entity
 from kafka_share.broker.quotas.rate import SHORTEST_MS, Rate
+from kafka_share.broker.quotas.token_bucket import TokenBucket
 from kafka_share.broker.refusals import Refusal
 from kafka_share.errors import InvalidRequestError
 
@@ -25,23 +25,25 @@ if TYPE_CHECKING:
 
     from kafka_share.broker.changes import OnChange
 
-USER, CLIENT, ADDRESS = "user", "client-id", "ip"
-ENTITY_TYPES: Final = (CLIENT, ADDRESS, USER)
 PRODUCED: Final = "producer_byte_rate"
 CONSUMED: Final = "consumer_byte_rate"
+REQUESTS: Final = "request_percentage"
+MUTATIONS: Final = "controller_mutation_rate"
+CONNECTIONS: Final = "connection_creation_rate"
 
-Entity: TypeAlias = tuple[tuple[str, str | None], ...]
-"""(type, name) in the order of types; the name None is the default of all that have no quota of their own."""
-
-_WHOLE: Final = frozenset((PRODUCED, CONSUMED, "connection_creation_rate"))
-_OF_CLIENTS: Final = frozenset((PRODUCED, CONSUMED, "request_percentage", "controller_mutation_rate"))
-_OF_ADDRESSES: Final = frozenset(("connection_creation_rate",))
-_IPV4_BYTES: Final = 4
-_IPV4_CHARS: Final = len("255.255.255.255")
-_BYTE: Final = 256
+_LARGEST: Final = {PRODUCED: 2**63 - 1, CONSUMED: 2**63 - 1, CONNECTIONS: 2**31 - 1}
+"""Of those that are whole numbers."""
+_FRACTION: Final = 1e-6
+"""What a whole number may have behind the point."""
+_OF_CLIENTS: Final = frozenset((PRODUCED, CONSUMED, REQUESTS, MUTATIONS))
+_OF_ADDRESSES: Final = frozenset((CONNECTIONS,))
+_LONGEST_WAIT_MS: Final = 1_000
+"""For requests that take too much time and for connections: one sample, as in Kafka."""
+_NS_OF_A_PERCENT: Final = 10_000_000
+"""Of a second."""
 MAX_ENTITIES: Final = 10_000
 _MAX_RATES: Final = 10_000
-"""Anybody may name any client id: above this the rates begin anew."""
+"""Anybody may name any client id: above this the rates begin anew, and so do the buckets."""
 
 
 class ClientQuotas:
@@ -50,6 +52,10 @@ class ClientQuotas:
     def __init__(self) -> None:
         self._quotas: dict[Entity, dict[str, float]] = {}
         self._rates: dict[tuple[str, Entity], Rate] = {}
+        self._buckets: dict[Entity, TokenBucket] = {}
+        self._connection_rates: dict[str | None, float] = {}
+        """By address. One may have several names: what was set last counts, as in Kafka."""
+        self._of_time: set[Entity] = set()
         self.on_change: OnChange = nobody
         """Called with `key_of` an entity."""
 
@@ -64,7 +70,7 @@ class ClientQuotas:
 
     def alter(self, entity: Entity, changes: Mapping[str, float | None], *, validate_only: bool = False) -> None:
         """Set the keys, or remove those whose value is None; all or none. Raises `Refusal`."""
-        _require_entity(entity)
+        require_entity(entity)
         values = dict(self._quotas.get(entity, {}))
         for key, value in changes.items():
             if value is None:
@@ -83,7 +89,12 @@ class ClientQuotas:
             self._quotas[entity] = dict(values)
         else:
             self._quotas.pop(entity, None)
-        self._rates.clear()
+        (self._of_time.add if REQUESTS in values else self._of_time.discard)(entity)
+        kind, name = entity[0]
+        if kind == ADDRESS:
+            self._connection_rates.pop(name and address_of(name), None)
+            if CONNECTIONS in values:
+                self._connection_rates[name and address_of(name)] = values[CONNECTIONS]
         self.on_change(key_of(entity))
 
     # ---- throttling
@@ -105,18 +116,19 @@ class ClientQuotas:
                 return value, sharing
         return None
 
-    def take(self, key: str, user: str, client: str, size: int, now_ms: int) -> int:
+    def take(self, key: str, user: str, client: str, count: float, now_ms: int) -> int:
         """So many bytes were taken under the quota `key`; returns how long to throttle, in ms."""
-        if not self._quotas:
-            return 0
-        found = self.limit(key, user, client)
+        found = self.limit(key, user, client) if self._quotas else None
         if found is None:
             return 0
         limit, sharing = found
+        return self._taken(key, sharing, count, limit, now_ms)
+
+    def _taken(self, key: str, sharing: Entity, count: float, limit: float, now_ms: int) -> int:
         if len(self._rates) >= _MAX_RATES and (key, sharing) not in self._rates:
             self._rates.clear()
         rate = self._rates.setdefault((key, sharing), Rate())
-        rate.take(size, now_ms)
+        rate.take(count, now_ms)
         return rate.throttle_ms(limit, now_ms)
 
     def at_once(self, key: str, user: str, client: str) -> int | None:
@@ -124,53 +136,42 @@ class ClientQuotas:
         found = self.limit(key, user, client) if self._quotas else None
         return None if found is None else int(found[0] * SHORTEST_MS / 1_000)
 
+    @property
+    def limit_time(self) -> bool:
+        """Whether anybody may take only so much of the broker's thread."""
+        return bool(self._of_time)
 
-def key_of(entity: Entity) -> str:
-    """The entity as text, for `entity_of`: types and names alternate, an empty name is the default."""
-    return "\0".join(text or "" for part in entity for text in part)
+    def worked(self, user: str, client: str, spent_ns: int, now_ms: int) -> int:
+        """A request has taken so much time of the broker's thread; returns how long to throttle, in ms."""
+        return min(self.take(REQUESTS, user, client, spent_ns / _NS_OF_A_PERCENT, now_ms), _LONGEST_WAIT_MS)
 
+    def mutate(self, user: str, client: str, partitions: int, now_ms: int, *, strict: bool) -> int:
+        """So many partitions are about to be made or deleted; returns how long to throttle, in ms.
 
-def entity_of(key: str) -> Entity:
-    """The entity of which `key_of` made this text."""
-    parts = key.split("\0")
-    return tuple((kind, name or None) for kind, name in zip(parts[::2], parts[1::2], strict=True))
+        With `strict` they must not, if that is more than 0; else they may."""
+        found = self.limit(MUTATIONS, user, client) if self._quotas else None
+        if found is None:
+            return 0
+        limit, sharing = found
+        if len(self._buckets) >= _MAX_RATES and sharing not in self._buckets:
+            self._buckets.clear()
+        bucket = self._buckets.setdefault(sharing, TokenBucket(limit, now_ms))
+        wait_ms = bucket.wait_ms(limit, now_ms)
+        if strict and wait_ms:
+            return wait_ms
+        bucket.take(partitions, limit, now_ms)
+        return 0 if strict else bucket.wait_ms(limit, now_ms)
 
-
-def _require_entity(entity: Entity) -> None:
-    kinds = [kind for kind, _ in entity]
-    if not kinds:
-        raise Refusal(InvalidRequestError, "a quota needs an entity")
-    for kind, name in entity:
-        if kind not in ENTITY_TYPES:
-            raise Refusal(InvalidRequestError, f"{kind!r} is no type of entity")
-        if name == "" or "\0" in (name or ""):
-            raise Refusal(InvalidRequestError, f"the name of a {kind} cannot be empty, or hold a zero")
-    if ADDRESS in kinds:
-        if len(kinds) > 1:
-            raise Refusal(InvalidRequestError, "the quota of an address cannot be that of a user or client, too")
-        _require_address(dict(entity)[ADDRESS])
-
-
-def _require_address(name: str | None) -> None:
-    if name is not None and not _is_address(name):
-        raise Refusal(InvalidRequestError, f"{name!r} is not an address")
-
-
-def _is_address(name: str) -> bool:
-    """As Java reads them: 1.2 is 1.0.0.2, and IPv6 may stand in brackets. Of host names only that of every machine."""
-    if name.lower() == "localhost":
-        return True
-    parts = name.split(".")
-    if len(name) <= _IPV4_CHARS and all(part.isascii() and part.isdecimal() for part in parts):
-        *first, last = map(int, parts)
-        return (
-            len(parts) <= _IPV4_BYTES and all(n < _BYTE for n in first) and last < _BYTE ** (_IPV4_BYTES - len(first))
-        )
-    bare = name[1:-1] if name.startswith("[") and name.endswith("]") else name
-    try:
-        return ipaddress.IPv6Address(bare).scope_id is None
-    except ValueError:
-        return False
+    def connect(self, address: str, now_ms: int) -> int:
+        """Somebody has connected from this address; returns after how many ms to turn them away, 0 to let them in."""
+        limit = self._connection_rates.get(address, self._connection_rates.get(None))
+        if limit is None:
+            return 0
+        sharing: Entity = ((ADDRESS, address),)
+        wait_ms = min(self._taken(CONNECTIONS, sharing, 1, limit, now_ms), _LONGEST_WAIT_MS)
+        if wait_ms:
+            self._taken(CONNECTIONS, sharing, -1, limit, now_ms)
+        return wait_ms
 
 
 def _require_value(entity: Entity, key: str, value: float) -> None:
@@ -178,5 +179,5 @@ def _require_value(entity: Entity, key: str, value: float) -> None:
         raise Refusal(InvalidRequestError, f"there is no quota {key!r} here")
     if not 0 < value < math.inf:
         raise Refusal(InvalidRequestError, f"{key} has to be a number greater than 0")
-    if key in _WHOLE and value != int(value):
-        raise Refusal(InvalidRequestError, f"{key} has to be a whole number")
+    if key in _LARGEST and (value % 1 > _FRACTION or value > _LARGEST[key]):
+        raise Refusal(InvalidRequestError, f"{key} has to be a whole number up to {_LARGEST[key]}")

@@ -1,4 +1,4 @@
-"""How many bytes a second somebody takes, as Kafka measures it, and how long a quota makes them wait.
+"""How much a second somebody takes, as Kafka measures it, and how long a quota makes them wait.
 
 Used by `ClientQuotas`. Knows no clock. Kafka counts in eleven samples of a second; the rate is the sum over the time
 since the oldest sample began, taken for ten seconds at least. Source: Kafka's `Rate` and `SampledStat`, and the
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
+import attrs
+
 SAMPLES: Final = 11
 SAMPLE_MS: Final = 1_000
 SHORTEST_MS: Final = (SAMPLES - 1) * SAMPLE_MS
@@ -16,28 +18,34 @@ SHORTEST_MS: Final = (SAMPLES - 1) * SAMPLE_MS
 time may be taken at once."""
 
 
+@attrs.define
+class _Sample:
+    began_at_ms: int
+    taken: float = 0
+
+
 class Rate:
-    """The bytes of one user or client, or of all that share a quota."""
+    """Of one user, client or address, or of all that share a quota."""
 
     def __init__(self) -> None:
-        self._samples: deque[list[int]] = deque()
-        """[when it began, bytes], the oldest first."""
+        self._samples: deque[_Sample] = deque()
+        """The oldest first."""
 
-    def take(self, size: int, now_ms: int) -> None:
-        """So many bytes were taken; a negative number takes them back."""
-        if not self._samples or now_ms - self._samples[-1][0] >= SAMPLE_MS:
-            self._samples.append([now_ms, 0])
-        self._samples[-1][1] += size
+    def take(self, count: float, now_ms: int) -> None:
+        """So much was taken (bytes, connections, …); a negative number takes it back."""
+        if not self._samples or now_ms - self._samples[-1].began_at_ms >= SAMPLE_MS:
+            self._samples.append(_Sample(now_ms))
+        self._samples[-1].taken += count
 
-    def throttle_ms(self, bytes_per_second: float, now_ms: int) -> int:
+    def throttle_ms(self, per_second: float, now_ms: int) -> int:
         """How long to wait until the rate is no more than this; 0 if it is not."""
-        while self._samples and now_ms - self._samples[0][0] >= SAMPLES * SAMPLE_MS:
+        while self._samples and now_ms - self._samples[0].began_at_ms >= SAMPLES * SAMPLE_MS:
             self._samples.popleft()
         if not self._samples:
             return 0
-        span_ms = now_ms - self._samples[0][0]
+        span_ms = now_ms - self._samples[0].began_at_ms
         span_ms += max(0, SHORTEST_MS - span_ms // SAMPLE_MS * SAMPLE_MS)
-        rate = sum(size for _, size in self._samples) * 1_000 / span_ms
-        if rate <= bytes_per_second:
+        rate = sum(sample.taken for sample in self._samples) * 1_000 / span_ms
+        if rate <= per_second:
             return 0
-        return round((rate - bytes_per_second) / bytes_per_second * span_ms)
+        return round((rate - per_second) / per_second * span_ms)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from broker.cluster_world import World, batch
 
-from kafka_share.broker.quotas.client_quotas import ClientQuotas, entity_of, key_of
+from kafka_share.broker.quotas.client_quotas import ClientQuotas
+from kafka_share.broker.quotas.entity import entity_of, key_of
 from kafka_share.broker.quotas.rate import Rate
 from kafka_share.errors import InvalidRequestError, UnsupportedVersionError
 from kafka_share.protocol.logs import FetchRequest, ProduceRequest
