@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kafka_share import KafkaShareConsumer
-from kafka_share.broker import ReferenceBroker
+from kafka_share.broker import Acl, ReferenceBroker, Security
 
 
 def consumer_of(broker: ReferenceBroker) -> KafkaShareConsumer:
@@ -33,3 +33,19 @@ def test_what_was_accepted_stays_so_and_the_rest_comes_again_when_the_broker_sta
         consumer.acknowledge(record, "accept")
         consumer.commit_sync(timeout_ms=20_000)
         again.check()
+
+
+def test_an_acl_that_was_removed_stays_so_when_it_is_given_at_the_next_start(tmp_path: Path) -> None:
+    kept, removed = (Acl("User:alice", "read", "topic", name) for name in ("t", "u"))
+    security = Security("PLAINTEXT", acls=[kept, removed])
+    with ReferenceBroker(data_dir=tmp_path, security=security) as broker:
+        assert broker.acls() == [kept, removed]
+        broker.remove_acls(removed)
+        broker.stop()
+        broker.start()
+        assert broker.acls() == [kept]
+    with ReferenceBroker(data_dir=tmp_path, security=security) as again:
+        assert again.acls() == [kept]
+        again.add_acls(removed)
+    with ReferenceBroker(data_dir=tmp_path, security=security) as last:
+        assert last.acls() == [kept, removed]

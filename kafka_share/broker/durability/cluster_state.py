@@ -94,11 +94,13 @@ def _restore_scram_user(cluster: Cluster, name: str, entry: Json) -> None:
 
 
 def _acl(cluster: Cluster, key: str) -> Json:
-    return True if Acl.of_key(key) in cluster.acls else None
+    """False: it was given by `Security`, and removed."""
+    acl = Acl.of_key(key)
+    return True if acl in cluster.acls else False if cluster.acls.is_withdrawn(acl) else None
 
 
 def _restore_acl(cluster: Cluster, key: str, entry: Json) -> None:
-    cluster.acls.add(Acl.of_key(key))
+    (cluster.acls.add if entry else cluster.acls.withdraw)(Acl.of_key(key))
 
 
 def _feature(cluster: Cluster, name: str) -> Json:

@@ -17,7 +17,7 @@ from kafka_share.broker.changes import nobody
 from kafka_share.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from kafka_share.broker.changes import OnChange
 
@@ -177,6 +177,9 @@ class Acls:
         self._acls: dict[Acl, None] = {}
         self._by_literal: dict[tuple[AclResource, str], list[Acl]] = {}
         self._by_prefix: dict[AclResource, dict[str, list[Acl]]] = {}
+        self._given: set[Acl] = set()
+        self._withdrawn: set[Acl] = set()
+        """Given, and removed since."""
         self.on_change: OnChange = nobody
         """Called with the `key` of an ACL."""
 
@@ -189,10 +192,26 @@ class Acls:
     def __contains__(self, acl: Acl) -> bool:
         return acl in self._acls
 
+    def give(self, acls: Iterable[Acl]) -> None:
+        """Add those that the broker is started with, but for those that were removed after an earlier start."""
+        for acl in acls:
+            self._given.add(acl)
+            if acl not in self._withdrawn:
+                self.add(acl)
+
+    def withdraw(self, acl: Acl) -> None:
+        """Do not add it when it is given."""
+        self._withdrawn.add(acl)
+
+    def is_withdrawn(self, acl: Acl) -> bool:
+        """Whether it was given and then removed."""
+        return acl in self._withdrawn
+
     def add(self, acl: Acl) -> None:
         """Add an ACL, unless it is there."""
         if acl not in self._acls:
             self._acls[acl] = None
+            self._withdrawn.discard(acl)
             self._neighbours(acl).append(acl)
             self.on_change(acl.key)
 
@@ -205,6 +224,8 @@ class Acls:
             del self._by_prefix[acl.resource][acl.name]
         elif not neighbours:
             del self._by_literal[acl.resource, acl.name]
+        if acl in self._given:
+            self.withdraw(acl)
         self.on_change(acl.key)
 
     def _neighbours(self, acl: Acl) -> list[Acl]:

@@ -74,8 +74,7 @@ class Guard:
             self.sasl.mechanisms(cluster.configs, cluster.scram_users)  # says what cannot be offered
         security = self._security
         if security.authorizes:
-            for acl in security.acls or ():
-                cluster.acls.add(acl)
+            cluster.acls.give(security.acls or ())
             cluster.authorizer = Authorizer(
                 cluster.acls, security.super_users, allow_without_acls=security.allow_without_acls
             )

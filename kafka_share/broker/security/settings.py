@@ -70,8 +70,8 @@ class Security:
     With `acls` or `super_users` (principals such as "User:admin") clients may do only what these allow; what no ACL
     covers is denied, unless `allow_without_acls`. Without `tls` a protocol with TLS has certificates that are made for
     this broker and thrown away with it (extra `broker-tls`). With `client_auth="required"` clients have to show a
-    certificate. Users and ACLs are given to the broker at each start, whatever admins made of them before. Raises
-    `ConfigurationError`.
+    certificate. A broker with a data directory has its users at each start, whatever admins made of them before, and
+    those of its ACLs that were not removed after an earlier start. Raises `ConfigurationError`.
     """
 
     protocol: str

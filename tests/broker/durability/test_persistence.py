@@ -145,6 +145,25 @@ def test_acls_are_known_and_those_that_were_removed_are_not() -> None:
     assert list(restarts.again().acls) == [kept]
 
 
+def test_an_acl_that_is_given_at_each_start_stays_removed_until_it_is_added_again() -> None:
+    restarts = Restarts()
+    one, other, late = (Acl("User:a", "read", "topic", name) for name in ("t", "u", "v"))
+    restarts.cluster.acls.give([one, other])
+    acls = restarts.again().acls
+    acls.give([one, other])
+    acls.remove(one)
+    acls = restarts.again().acls
+    acls.give([one, other, late])
+    assert list(acls) == [other, late]
+    acls = restarts.again().acls
+    assert list(acls) == [other, late], "what is given no more stays"
+    acls.add(one)
+    acls.remove(other)
+    acls = restarts.again().acls
+    acls.give([one, other])
+    assert set(acls) == {one, other, late}, "other was not given when it was removed"
+
+
 def test_a_repeated_batch_is_known_and_open_transactions_are_open() -> None:
     restarts = Restarts()
     restarts.cluster.create_topic("t", [[1]])
