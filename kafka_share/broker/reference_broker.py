@@ -240,7 +240,7 @@ class ReferenceBroker:
 
         Connections break, nodes that were stopped run again, the clock is as if never advanced, and addresses stay. A
         consumer that is still open connects and joins its group again, so close what you have opened before. Raises
-        `IllegalStateError` if it has a data directory: nothing here deletes data.
+        `OSError` if a stopped node cannot listen, and `IllegalStateError` if there is a data directory, which stays.
         """
         if self._data_dir is not None:
             raise IllegalStateError("a broker with a data directory cannot be reset; give another one a new directory")
@@ -484,7 +484,7 @@ class ReferenceBroker:
         self._thread.run(lambda: self._server.stop_node(node_id))
 
     def start_node(self, node_id: int) -> None:
-        """Start a stopped node again, on the same port."""
+        """Start a stopped node again, on the same port. Raises `OSError` if it cannot listen there."""
         if self._call(lambda: self._server.is_running(self._node(node_id))):
             raise IllegalStateError(f"node {node_id} is running")
         self._thread.run(lambda: self._server.start_node(node_id, self._cluster.nodes[node_id].port))

@@ -9,6 +9,7 @@ import inspect
 import json
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -157,6 +158,25 @@ def test_bad_input_gets_a_clear_error_and_changes_nothing(
     assert got == status
     assert said in error
     assert (broker.topics(), broker.clock.now_ms(), broker.faults.pending()) == ({}, now_ms, 0)
+
+
+def test_a_node_whose_port_somebody_has_is_not_started(broker: ReferenceBroker, port: int) -> None:
+    broker.create_topic("t")
+    addresses = [address.rsplit(":", 1) for address in broker.bootstrap_servers.split(",")]
+    for node_id in (1, 2):
+        act(port, "/stop_node", node_id=node_id)
+    host, taken = addresses[1]
+    with socket.create_server((host, int(taken))):
+        for path, given in (("/start_node", b'{"node_id": 2}'), ("/reset", b"{}")):
+            status, error = ask(port, "POST", path, given, JSON)
+            assert (status, "in use" in error) == (409, True), error
+        assert list(look(port, "/topics")) == ["t"]
+        act(port, "/start_node", node_id=1)
+    act(port, "/stop_node", node_id=1)
+    act(port, "/reset")
+    assert look(port, "/topics") == {}
+    for host, listened in addresses:
+        socket.create_connection((host, int(listened))).close()
 
 
 def test_a_defect_is_answered_and_logged(

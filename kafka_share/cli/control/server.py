@@ -54,6 +54,8 @@ async def _answered(broker: ReferenceBroker, operation: Operation, given: Callab
         return _json({"error": str(error)}, HTTPStatus.BAD_REQUEST)
     except IllegalStateError as error:
         return _json({"error": str(error)}, HTTPStatus.CONFLICT)
+    except OSError as error:  # a node cannot listen: somebody has its port
+        return _json({"error": error.strerror or str(error)}, HTTPStatus.CONFLICT)
     except (KafkaShareError, ValueError) as error:
         return _json({"error": str(error)}, HTTPStatus.BAD_REQUEST)
     return _json({"result": result})
