@@ -31,6 +31,7 @@ from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.security.acls import AclResource, Acls
 from kafka_share.broker.security.scram_users import ScramUsers
 from kafka_share.broker.share.node import ShareNode
+from kafka_share.broker.share.persister import Persister, no_fault
 from kafka_share.broker.share.share_coordinator import ShareCoordinator, ShareStateSettings
 from kafka_share.broker.share.share_groups import ShareGroups
 from kafka_share.broker.storage import appending
@@ -59,11 +60,13 @@ if TYPE_CHECKING:
     from random import Random
     from uuid import UUID
 
+    from kafka_share.broker.api_keys import ApiKey
     from kafka_share.broker.client_metrics import MetricsSubscription
     from kafka_share.broker.configs.configs import GroupSettings
     from kafka_share.broker.events import RequestContext
     from kafka_share.broker.kafka_version import Behaviour
     from kafka_share.broker.security.authorizer import Authorizer
+    from kafka_share.broker.share.persister import PersisterFault
     from kafka_share.broker.storage.log import LogFiles
     from kafka_share.broker.storage.produced_batch import Checking
     from kafka_share.broker.storage.topics import Partition, Topic
@@ -119,6 +122,8 @@ class Cluster:
         self.topics: Topics = Topics(node_ids, random, self._new_log)
         self.retention: Retention = Retention(self.topics, self.configs, self._log_start_moved)
         self.log_cleaner: LogCleaner = LogCleaner(self.topics, self.configs)
+        self.persister_fault: Callable[[ApiKey], PersisterFault | None] = no_fault
+        """What the next request of a persister suffers; see `FaultPlan.delay_persister`."""
         self.share_states: ShareCoordinator = self._new_share_coordinator()
         self.group_ids: GroupIds = GroupIds()
         self.group_records: RecordTable = RecordTable(
@@ -126,7 +131,7 @@ class Cluster:
         )
         self.journal: GroupJournal = GroupJournal(self.group_records)
         self.share_groups: ShareGroups = ShareGroups(
-            self.topics, self.configs, self.share_states, self.group_ids, self.journal, behaviour
+            self.topics, self.configs, self.share_states, self.group_ids, self.journal, behaviour, self._new_persister()
         )
         self.offsets: CommittedOffsets = CommittedOffsets(self.topics, self.journal)
         self.classic_groups: ClassicGroups = ClassicGroups(
@@ -164,8 +169,11 @@ class Cluster:
         log = self._log_of_coordinators(SHARE_GROUP_STATE, "share.coordinator.state.topic.num.partitions")
         return ShareCoordinator(self, log, self.behaviour, settings)
 
+    def _new_persister(self) -> Persister:
+        return Persister(self.share_states, lambda api: self.persister_fault(api))
+
     def _new_share_node(self, node_id: int) -> ShareNode:
-        return ShareNode(node_id, self, self.share_states, self.behaviour)
+        return ShareNode(node_id, self, self._new_persister(), self.behaviour)
 
     def check(self) -> None:
         """Assert the invariants of everything."""

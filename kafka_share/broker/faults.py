@@ -1,7 +1,8 @@
 """Faults on order: what tests of clients need from a broker that otherwise behaves.
 
 `ReferenceBroker.faults` is how users reach it; the server asks `take` for every request before the
-cluster sees it. Faults are used up in the order in which they were planned; a request takes the first that fits it.
+cluster sees it, and the cluster asks for what it writes and for the requests of its persisters. Faults are used up in
+the order in which they were planned; a request takes the first that fits it.
 
 Faults may be planned from any thread: only the server's thread uses them up, and adding to a list or emptying it is one
 step for all threads.
@@ -10,22 +11,31 @@ step for all threads.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import attrs
 
-from kafka_share.broker.api_keys import api_key_of
+from kafka_share.broker.api_keys import ApiKey, api_key_of
+from kafka_share.broker.share.persister import PersisterFault
 from kafka_share.broker.storage.topics import CONSUMER_OFFSETS, SHARE_GROUP_STATE
 from kafka_share.errors import ERRORS, BrokerError, InvalidArgumentError
 
 if TYPE_CHECKING:
-    from kafka_share.broker.api_keys import Api, ApiKey
+    from kafka_share.broker.api_keys import Api
     from kafka_share.broker.events import RequestContext
 
 Failure: TypeAlias = int | BrokerError | type[BrokerError]
 """An error that a broker may answer with: a class of `kafka_share.errors`, an instance of one, or Kafka's code."""
 
+K = TypeVar("K")
+V = TypeVar("V")
+
 MAX_PLANNED_FAULTS: Final = 10_000
+_OF_PERSISTERS: Final = (
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE,
+    ApiKey.READ_SHARE_GROUP_STATE,
+    ApiKey.WRITE_SHARE_GROUP_STATE,
+)
 
 
 class FaultKind(enum.Enum):
@@ -89,6 +99,8 @@ class FaultPlan:
     def __init__(self) -> None:
         self._faults: list[Fault] = []
         self._log_faults: list[tuple[str, type[BrokerError]]] = []
+        self._late: list[tuple[ApiKey, int]] = []
+        self._refused: list[tuple[ApiKey, type[BrokerError]]] = []
 
     def __repr__(self) -> str:
         return f"<FaultPlan: {'; '.join(map(repr, list(self._faults))) or 'nothing is planned'}>"
@@ -135,29 +147,43 @@ class FaultPlan:
         """Refuse what coordinators write to "__share_group_state" or "__consumer_offsets": nothing of it happens."""
         if topic not in (SHARE_GROUP_STATE, CONSUMER_OFFSETS):
             raise InvalidArgumentError(f"no coordinator writes to {topic!r}")
-        if times < 1 or len(self._log_faults) + times > MAX_PLANNED_FAULTS:
-            raise InvalidArgumentError(f"1 to {MAX_PLANNED_FAULTS} faults can be planned")
-        self._log_faults += [(topic, ERRORS[_error_code(error)])] * times
+        _plan_more(self._log_faults, topic, ERRORS[_error_code(error)], times)
+
+    def delay_persister(self, api: Api, delay_ms: int, times: int = 1) -> None:
+        """Have requests of the broker's own to its share coordinator arrive `delay_ms` of its clock later.
+
+        "WriteShareGroupState" is sent with what is acknowledged or released, and when locks end;
+        "ReadShareGroupState" when a share partition is fetched for the first time; "InitializeShareGroupState" when a
+        group has new partitions. Until it has arrived nothing of it has happened, and later ones about the same share
+        partition wait behind it.
+        """
+        if delay_ms < 0:
+            raise InvalidArgumentError("a request arrives later rather than earlier")
+        _plan_more(self._late, _key_of_persisters(api), delay_ms, times)
+
+    def fail_persister(self, api: Api, error: Failure, times: int = 1) -> None:
+        """Refuse such requests when they arrive: nothing of them happens. One may be late, too."""
+        _plan_more(self._refused, _key_of_persisters(api), ERRORS[_error_code(error)], times)
 
     def clear(self) -> None:
         """Forget all faults that have not happened."""
-        self._faults.clear()
-        self._log_faults.clear()
+        for planned in (self._faults, self._log_faults, self._late, self._refused):
+            planned.clear()
 
     def pending(self) -> int:
         """How many faults are still to come."""
-        return sum(fault.remaining for fault in list(self._faults)) + len(self._log_faults)
+        others = len(self._log_faults) + len(self._late) + len(self._refused)
+        return sum(fault.remaining for fault in list(self._faults)) + others
 
     def take_log_fault(self, topic: str) -> type[BrokerError] | None:
         """What the next record of a coordinator in this topic is refused with. For the server's thread only."""
-        fault = next((one for one in list(self._log_faults) if one[0] == topic), None)
-        if fault is None:
+        return _take_first(self._log_faults, topic)
+
+    def take_persister_fault(self, api: ApiKey) -> PersisterFault | None:
+        """What the next such request of a persister suffers, if anything. For the server's thread only."""
+        if not self._late and not self._refused:
             return None
-        try:
-            self._log_faults.remove(fault)
-        except ValueError:
-            pass  # another thread has called clear()
-        return fault[1]
+        return PersisterFault(_take_first(self._late, api) or 0, _take_first(self._refused, api))
 
     def take(self, context: RequestContext) -> Fault | None:
         """The fault that this request suffers, if any; it is used up by this. For the server's thread only."""
@@ -181,6 +207,32 @@ class FaultPlan:
         if len(self._faults) >= MAX_PLANNED_FAULTS:
             raise InvalidArgumentError(f"more than {MAX_PLANNED_FAULTS} faults are planned")
         self._faults.append(fault)
+
+
+def _plan_more(planned: list[tuple[K, V]], of: K, what: V, times: int) -> None:
+    if times < 1 or len(planned) + times > MAX_PLANNED_FAULTS:
+        raise InvalidArgumentError(f"1 to {MAX_PLANNED_FAULTS} faults can be planned")
+    planned += [(of, what)] * times
+
+
+def _take_first(planned: list[tuple[K, V]], of: K) -> V | None:
+    """The first one that fits; it is used up by this."""
+    found = next((one for one in list(planned) if one[0] == of), None)
+    if found is None:
+        return None
+    try:
+        planned.remove(found)
+    except ValueError:
+        pass  # another thread has called clear()
+    return found[1]
+
+
+def _key_of_persisters(api: Api) -> ApiKey:
+    key = api_key_of(api)
+    if key not in _OF_PERSISTERS:
+        names = ", ".join(one.label for one in _OF_PERSISTERS)
+        raise InvalidArgumentError(f"the broker's own requests to the share coordinator are {names}, not {key.label}")
+    return key
 
 
 def _error_code(error: Any) -> int:

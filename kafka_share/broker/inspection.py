@@ -73,6 +73,8 @@ class SnapshotRange(NamedTuple):
     delivery_count: int
     member: str
     lock_expires_at_ms: int | None
+    is_pending: bool = False
+    """Whether the state is being stored. Until that has ended nobody can acquire or acknowledge these records."""
 
 
 @attrs.frozen
@@ -153,7 +155,8 @@ def snapshot_of_window(partition: SharePartition) -> SharePartitionSnapshot:
     ranges: list[SnapshotRange] = []
     for batch in partition.window.batches:
         for first, last, state in batch.pieces():
-            found = SnapshotRange(first, last, state.state, state.count, state.member, state.lock_expires_at_ms)
+            pending, lock_end_ms = state.pending_from is not None, state.lock_expires_at_ms
+            found = SnapshotRange(first, last, state.state, state.count, state.member, lock_end_ms, pending)
             before = ranges[-1] if ranges else None
             if before is not None and before[1] + 1 == first and before[2:] == found[2:]:
                 ranges[-1] = before._replace(last=last)

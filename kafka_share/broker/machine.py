@@ -19,6 +19,7 @@ from kafka_share.broker.handlers import classic_group, fetch, share_fetch
 from kafka_share.broker.handlers.authorization import clear
 from kafka_share.broker.handlers.handler_table import HANDLERS
 from kafka_share.broker.handlers.throttling import throttle_fetch, throttle_request, throttle_share_fetch
+from kafka_share.broker.share.exchange import AcknowledgeResult
 from kafka_share.protocol.logs import FetchResponse
 
 if TYPE_CHECKING:
@@ -123,9 +124,13 @@ class BrokerMachine:
     def _poll_share_nodes(self, now_ms: int) -> None:
         for node in self.cluster.share_nodes.values():
             for result in node.poll(now_ms):
-                answer = share_fetch.fetch_answer(self.cluster, result)
-                self._throttle_request(result.context, answer, now_ms)
-                throttle_share_fetch(self.cluster, result, answer, now_ms)
+                answer: Message
+                if isinstance(result, AcknowledgeResult):
+                    answer = share_fetch.acknowledge_answer(self.cluster, result)
+                else:
+                    answer = share_fetch.fetch_answer(self.cluster, result)
+                    self._throttle_request(result.context, answer, now_ms)
+                    throttle_share_fetch(self.cluster, result, answer, now_ms)
                 self._replies.append(Reply(result.context, answer))
 
     def wake_at_ms(self) -> int | None:

@@ -78,7 +78,7 @@ class BrokerServer:
         self.cluster: Cluster = machine.cluster
         self.clock = clock
         self.faults: FaultPlan = FaultPlan()
-        self.cluster.append_fault = self.faults.take_log_fault
+        self._arm_faults()
         self.requests = requests
         self.host: str = host
         self._advertised_host = advertised_host
@@ -222,6 +222,10 @@ class BrokerServer:
             for node_id in self._listeners:
                 self._watch(node_id)
 
+    def _arm_faults(self) -> None:
+        self.cluster.append_fault = self.faults.take_log_fault
+        self.cluster.persister_fault = self.faults.take_persister_fault
+
     def install(self, machine: BrokerMachine, held: HeldAnswers) -> None:
         """Go on with the machine of a cluster that was read from disk, at the addresses of the one before.
 
@@ -229,7 +233,7 @@ class BrokerServer:
         """
         addresses = list(self.cluster.nodes.values())
         self.machine, self.cluster, self._held = machine, machine.cluster, held
-        self.cluster.append_fault = self.faults.take_log_fault
+        self._arm_faults()
         for node in addresses:
             self.cluster.set_address(node.id, node.host, node.port)
 
@@ -246,7 +250,7 @@ class BrokerServer:
         self.requests.clear()
         self.machine = machine
         self.cluster = machine.cluster
-        self.cluster.append_fault = self.faults.take_log_fault
+        self._arm_faults()
         self.clock.start_again()
         for node in addresses:
             self.cluster.set_address(node.id, node.host, node.port)

@@ -355,8 +355,9 @@ def test_a_session_s_records_are_held_with_their_count_when_their_release_cannot
     p.ack(c, "g", MEMBER, -1)
     found = p.node.share_partition("g", topic, 0)
     assert found is not None
-    ((first, last, state, count, member, _),) = snapshot_of_window(found).ranges
-    assert (first, last, state.name, count, member) == (0, 2, "ACQUIRED", 1, MEMBER)
+    (held,) = snapshot_of_window(found).ranges
+    assert (held.first, held.last, held.state.name, held.delivery_count) == (0, 2, "ACQUIRED", 1)
+    assert held.member == MEMBER
 
 
 # ---- fetching

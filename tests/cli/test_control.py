@@ -113,7 +113,9 @@ def test_a_test_in_another_language_can_do_what_one_in_python_can(broker: Refere
     assert act(port, "/delete_records", topic="t", partition=0, before_offset=1) == 1
     act(port, "/faults/fail", api="ShareFetch", error="NOT_LEADER_OR_FOLLOWER", times=2)
     act(port, "/faults/drop", api="Produce", applied=True, client_id="x")
-    assert look(port, "/faults/pending") == 3
+    act(port, "/faults/delay_persister", api="WriteShareGroupState", delay_ms=1_000)
+    act(port, "/faults/fail_persister", api="ReadShareGroupState", error="COORDINATOR_NOT_AVAILABLE", times=2)
+    assert look(port, "/faults/pending") == 6
     act(port, "/faults/clear")
     assert look(port, "/faults/pending") == 0
     act(port, "/delete_topic", name="t")

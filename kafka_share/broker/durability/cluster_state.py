@@ -198,6 +198,7 @@ ELSEWHERE: Final = {
     "requests": "counted from each start on",
     "group_ids": "follow from the groups",
     "append_fault": "what a test has ordered",
+    "persister_fault": "what a test has ordered",
     "journal": "writes the records of an internal topic",
     "group_records": "records of an internal topic",
     "share_states": "records of an internal topic",

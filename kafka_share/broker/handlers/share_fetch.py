@@ -41,11 +41,9 @@ from kafka_share.protocol.share_fetch import ShareFetchResponse
 from kafka_share.records import AcknowledgeType
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from kafka_share.broker.events import RequestContext
     from kafka_share.broker.kafka_version import Behaviour
-    from kafka_share.broker.share.exchange import FetchResult
+    from kafka_share.broker.share.exchange import AcknowledgeResult, FetchResult
     from kafka_share.broker.share.node import ShareNode
     from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
     from kafka_share.protocol.share_fetch import ShareFetchRequest
@@ -106,19 +104,16 @@ def handle_share_fetch(
 
 def handle_share_acknowledge(
     cluster: ShareCluster, context: RequestContext, request: ShareAcknowledgeRequest, now_ms: int
-) -> ShareAcknowledgeResponse:
+) -> ShareAcknowledgeResponse | None:
+    """The answer to a request that is refused; any other one is answered by `acknowledge_answer`, at once or later."""
     node = cluster.share_nodes[context.node_id]
     try:
         acknowledge = _acknowledge(cluster, context, request)
     except (Refusal, RequestFailedError) as refusal:
         node.request_refused(now_ms)
         return _failed_acknowledge(refusal.code)
-    try:
-        outcomes = node.acknowledge(acknowledge, now_ms)
-    except (Refusal, RequestFailedError) as refusal:
-        return _failed_acknowledge(refusal.code)
-    lock_ms = cluster.group_settings(acknowledge.owner.group_id).record_lock_duration_ms
-    return _acknowledge_answer(cluster, outcomes, lock_ms)
+    node.acknowledge(acknowledge, now_ms)
+    return None
 
 
 # ---- requests
@@ -254,13 +249,13 @@ def _fetched_partition(
     )
 
 
-def _acknowledge_answer(
-    view: ClusterView, outcomes: Mapping[PartitionKey, Outcome], lock_ms: int
-) -> ShareAcknowledgeResponse:
+def acknowledge_answer(view: ClusterView, result: AcknowledgeResult) -> ShareAcknowledgeResponse:
     """One entry per partition that was acknowledged."""
+    if result.error_code:
+        return _failed_acknowledge(result.error_code)
     leaders = _Leaders(view)
     topics: dict[UUID, list[_AcknowledgedPartition]] = {}
-    for partition, outcome in outcomes.items():
+    for partition, outcome in result.acknowledged.items():
         leader_id, leader_epoch = leaders.of(partition, outcome.code)
         topics.setdefault(partition.topic_id, []).append(
             _AcknowledgedPartition(
@@ -273,7 +268,7 @@ def _acknowledge_answer(
     return ShareAcknowledgeResponse(
         error_code=0,
         error_message=None,
-        acquisition_lock_timeout_ms=lock_ms,
+        acquisition_lock_timeout_ms=result.lock_ms,
         responses=[_AcknowledgedTopic(topic_id=topic_id, partitions=entries) for topic_id, entries in topics.items()],
         node_endpoints=[
             ShareAcknowledgeResponse.NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)

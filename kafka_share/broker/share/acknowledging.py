@@ -1,16 +1,18 @@
 """How acknowledgements of a request, and the end of a session, reach the share partitions.
 
 Used by `ShareNode`. A change has two steps, because Kafka stores it in between: `begin` and `release` check and make it
-pending, `complete` stores it. Waiting fetches look at each partition after the first step, so *before* the result is
-stored, and after the second only if the start offset moved.
+pending, `complete` stores it, which may take its time. Waiting fetches look at each partition after the first step, so
+*before* the result is stored, and once that has ended only if the start offset moved.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafka_share.broker.refusals import Refusal, RequestFailedError
 from kafka_share.broker.share.exchange import SUCCESS, Outcome
+from kafka_share.broker.share.persister import CountDown
 from kafka_share.errors import (
     FencedStateEpochError,
     GroupIdNotFoundError,
@@ -23,7 +25,7 @@ from kafka_share.errors import (
 from kafka_share.records import AcknowledgeType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from kafka_share.broker.share.cluster_view import ClusterView
     from kafka_share.broker.share.delayed_fetches import DelayedShareFetches
@@ -69,7 +71,7 @@ class Acknowledging:
     def begin(self, asked: ShareAcknowledge, outcomes: dict[PartitionKey, Outcome], now_ms: int) -> list[BegunChange]:
         """Check each partition and begin its change; what failed stands in `outcomes`.
 
-        Raises `RequestFailedError`; what had been begun by then is stored.
+        Raises `RequestFailedError`; what had been begun by then is stored, and nobody is told how that ended.
         """
         begun: list[BegunChange] = []
         for partition, batches in asked.batches.items():
@@ -80,7 +82,7 @@ class Acknowledging:
             except Refusal as refusal:
                 outcomes[partition] = Outcome.of(refusal)
             except RequestFailedError:
-                self.complete(begun, outcomes, now_ms)
+                self.complete(begun, {}, now_ms, _nobody_waits)
                 raise
         return begun
 
@@ -111,21 +113,43 @@ class Acknowledging:
         self._delayed.look_again(found, now_ms)
         return BegunChange(partition, found, change, asked.batches[partition])
 
-    def complete(self, begun: Iterable[BegunChange], outcomes: dict[PartitionKey, Outcome], now_ms: int) -> None:
-        """Store what was begun."""
-        for partition, found, change, acknowledged in begun:
-            outcomes[partition] = SUCCESS
-            try:
-                if found.complete(change, now_ms):
-                    self._delayed.look_again(found, now_ms)
-                else:
-                    self._delayed.came_free_unseen(found)
-            except Refusal as refusal:
-                outcomes[partition] = Outcome.of(refusal)
-                if refusal.code in _DROPPING:
-                    self._partitions.drop(found)
+    def complete(
+        self,
+        begun: Sequence[BegunChange],
+        outcomes: dict[PartitionKey, Outcome],
+        now_ms: int,
+        then: Callable[[int], None],
+    ) -> None:
+        """Store what was begun, if that is anything; `then` is told when the last of it has ended.
+
+        By then `outcomes` says how.
+        """
+        for one in begun:
+            outcomes[one.partition] = SUCCESS  # in their order, whichever is stored first
+        ended = then if len(begun) == 1 else CountDown(len(begun), then).ended
+        for one in begun:
+            one.found.complete(one.change, now_ms, partial(self._completed, one, outcomes, ended))
+
+    def _completed(
+        self,
+        one: BegunChange,
+        outcomes: dict[PartitionKey, Outcome],
+        ended: Callable[[int], None],
+        moved: bool | Refusal,
+        now_ms: int,
+    ) -> None:
+        partition, found, _, acknowledged = one
+        if isinstance(moved, Refusal):
+            outcomes[partition] = Outcome.of(moved)
+            if moved.code in _DROPPING:
+                self._partitions.drop(found)
+        else:
+            if moved:
+                self._delayed.look_again(found, now_ms)
             else:
-                self._counts.acknowledged_batches(acknowledged)
+                self._delayed.came_free_unseen(found)
+            self._counts.acknowledged_batches(acknowledged)
+        ended(now_ms)
 
     def release(self, session: ShareSession, now_ms: int) -> None:
         """Give back what the member holds in the partitions that its session has at its end."""
@@ -138,7 +162,11 @@ class Acknowledging:
         for _, found, _, _ in begun:
             self._delayed.look_again(found, now_ms)
         self._delayed.look_where_fetches_ended(now_ms)
-        self.complete(begun, {}, now_ms)
+        self.complete(begun, {}, now_ms, _nobody_waits)
+
+
+def _nobody_waits(now_ms: int) -> None:
+    """Nobody is to be told that something is stored."""
 
 
 def require_well_formed(

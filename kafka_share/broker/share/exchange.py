@@ -126,3 +126,15 @@ class FetchResult:
     lock_ms: int = 0
     fetched: Mapping[PartitionKey, FetchedData] = attrs.Factory(dict)
     acknowledged: Mapping[PartitionKey, Outcome] = attrs.Factory(dict)
+
+
+class AcknowledgeResult(NamedTuple):
+    """What became of a ShareAcknowledge. With an `error_code` the request failed as a whole."""
+
+    context: RequestContext
+    error_code: int
+    lock_ms: int
+    acknowledged: Mapping[PartitionKey, Outcome]
+
+
+ShareResult: TypeAlias = FetchResult | AcknowledgeResult

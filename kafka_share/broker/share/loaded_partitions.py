@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from kafka_share.broker.kafka_version import Behaviour
     from kafka_share.broker.share.cluster_view import ClusterView, PartitionView
     from kafka_share.broker.share.dead_letter import DeadLetter
+    from kafka_share.broker.share.persister import Persister
     from kafka_share.broker.share.sessions import PartitionKey
-    from kafka_share.broker.share.share_coordinator import ShareCoordinator
     from kafka_share.broker.storage.log import PartitionLog
 
 _BY_DURATION: Final = "by_duration:"
@@ -32,9 +32,9 @@ _BY_DURATION: Final = "by_duration:"
 class LoadedPartitions:
     """By group and partition."""
 
-    def __init__(self, view: ClusterView, coordinator: ShareCoordinator, behaviour: Behaviour) -> None:
+    def __init__(self, view: ClusterView, persister: Persister, behaviour: Behaviour) -> None:
         self._view = view
-        self._coordinator = coordinator
+        self._persister = persister
         self._behaviour = behaviour
         self._partitions: dict[StateKey, SharePartition] = {}
         self._lock_ends: Deadlines[StateKey] = Deadlines()
@@ -55,7 +55,7 @@ class LoadedPartitions:
         made = self._partitions[key] = SharePartition(
             key,
             found.leader_epoch,
-            self._coordinator,
+            self._persister,
             lambda: view.group_settings(group_id),
             self._behaviour,
             first_lock_starts=lambda at_ms: self._first_lock_starts(key, at_ms),
@@ -63,26 +63,29 @@ class LoadedPartitions:
         )
         return made
 
-    def load(self, partition: SharePartition, now_ms: int) -> None:
+    def load(self, partition: SharePartition, now_ms: int, then: Callable[[Refusal | None, int], None]) -> None:
         """Read what is stored; a group without a stored start begins where its reset policy says.
 
-        Raises `Refusal`, and the share partition is dropped then.
+        `then` is told why that failed, and the share partition has been dropped. It is told nothing if the share
+        partition is dropped before that.
         """
         key = partition.key
         found = self._view.partition(key.topic_id, key.partition)
         assert found is not None
         log, policy = found.log, partition.settings().auto_offset_reset
-        try:
-            partition.load(lambda: start_offset_by_policy(policy, log, now_ms), now_ms)
-        except Refusal:
-            self.drop(partition)
-            raise
+
+        def loaded(refusal: Refusal | None, at_ms: int) -> None:
+            if refusal is not None:
+                self.drop(partition)
+            then(refusal, at_ms)
+
+        partition.load(lambda at_ms: start_offset_by_policy(policy, log, at_ms), now_ms, loaded)
 
     def drop(self, partition: SharePartition) -> None:
-        """Nothing can be acquired from it any more. It may have been dropped before."""
-        dropped = self._partitions.pop(partition.key, None)
-        if dropped is not None:
-            dropped.fence()
+        """Nothing can be acquired from it any more. It may have been dropped before, even replaced."""
+        if self._partitions.get(partition.key) is partition:
+            del self._partitions[partition.key]
+            partition.fence()
             self._lock_ends.discard(partition.key)
 
     def of(self, topic_id: UUID, partition: int) -> list[SharePartition]:

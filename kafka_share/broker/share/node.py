@@ -1,19 +1,21 @@
-"""The share half of one node: its share sessions, its share partitions, and the ShareFetches that wait.
+"""The share half of one node: its share sessions, its share partitions, and the requests that wait.
 
 The cluster owns one per node. Handlers call it for each ShareFetch and ShareAcknowledge; the cluster calls it for ended
-connections, and when a log or the leadership of a partition changes. What became of a ShareFetch comes out of `poll`,
-at once or later. Membership and assignments are not looked at: any member id may open a session and acquire from any
-partition that is initialised (as in Kafka). It must not know wire messages.
+connections, and when a log or the leadership of a partition changes. What became of a request comes out of `poll`, at
+once, or when its records are there and what it acknowledges is stored. Membership and assignments are not looked at:
+any member id may open a session and acquire from any partition that is initialised (as in Kafka). It must not know wire
+messages.
 
 A share partition is loaded after the request that needs it first has had its first look, one partition after the
 other: so a request that does not wait misses it, and one that waits is answered by the first one that brings records.
-A connection that ends while its ShareFetch waits counts as ended once that fetch is over.
+A connection that ends while its request waits counts as ended once that is over.
 
 Source: KIP-932, Kafka 4.3's `KafkaApis`, `SharePartitionManager` and `DelayedShareFetch`, and running brokers.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kafka_share.broker.kafka_version import KAFKA_4_3
@@ -21,7 +23,7 @@ from kafka_share.broker.refusals import Refusal, RequestFailedError
 from kafka_share.broker.share.acknowledging import Acknowledging
 from kafka_share.broker.share.delayed_fetch import DelayedShareFetch, FetchLimits, FetchSource
 from kafka_share.broker.share.delayed_fetches import DelayedShareFetches
-from kafka_share.broker.share.exchange import AcquireMode, FetchResult
+from kafka_share.broker.share.exchange import AcknowledgeResult, AcquireMode, FetchResult
 from kafka_share.broker.share.loaded_partitions import LoadedPartitions
 from kafka_share.broker.share.sessions import PartitionKey, ShareSessions, rotated
 from kafka_share.broker.share.share_counts import ShareCounts
@@ -38,35 +40,37 @@ from kafka_share.errors import (
 from kafka_share.protocol.share_values import FINAL_EPOCH, INITIAL_EPOCH, next_epoch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from uuid import UUID
 
     from kafka_share.broker.kafka_version import Behaviour
+    from kafka_share.broker.share.acknowledging import BegunChange
     from kafka_share.broker.share.cluster_view import ClusterView, PartitionView
     from kafka_share.broker.share.dead_letter import DeadLetter
-    from kafka_share.broker.share.exchange import Outcome, ShareAcknowledge, ShareFetch
+    from kafka_share.broker.share.exchange import Outcome, ShareAcknowledge, ShareFetch, ShareResult
     from kafka_share.broker.share.partition import SharePartition
+    from kafka_share.broker.share.persister import Persister
     from kafka_share.broker.share.sessions import SessionKey, ShareSession
-    from kafka_share.broker.share.share_coordinator import ShareCoordinator
 
 
 class ShareNode:
     """One node's share machines. Times are milliseconds since 1970."""
 
-    def __init__(
-        self, node_id: int, view: ClusterView, coordinator: ShareCoordinator, behaviour: Behaviour = KAFKA_4_3
-    ) -> None:
+    def __init__(self, node_id: int, view: ClusterView, persister: Persister, behaviour: Behaviour = KAFKA_4_3) -> None:
         self.node_id = node_id
         self._view = view
         self._behaviour = behaviour
         self.counts: ShareCounts = ShareCounts()
         self._sessions = ShareSessions(old_connections_end_sessions=behaviour.old_connections_end_sessions)
-        self._partitions = LoadedPartitions(view, coordinator, behaviour)
+        self._persister = persister
+        self._partitions = LoadedPartitions(view, persister, behaviour)
         self._delayed = DelayedShareFetches(self._wait_ended, self.counts)
         self._acknowledging = Acknowledging(view, self._partitions, self._delayed, self.counts)
         self._closing: dict[int, None] = {}
-        """Connections that ended while a fetch of theirs waits."""
-        self._results: list[FetchResult] = []
+        """Connections that ended while a request of theirs waits."""
+        self._storing: dict[int, int] = {}
+        """How many requests of a connection wait until what they acknowledged is stored."""
+        self._results: list[ShareResult] = []
 
     # ---- requests
 
@@ -84,16 +88,14 @@ class ShareNode:
             self._answer(FetchResult(asked.context, failure.code))
         self._delayed.look_where_fetches_ended(now_ms)
 
-    def acknowledge(self, asked: ShareAcknowledge, now_ms: int) -> dict[PartitionKey, Outcome]:
-        """Take a ShareAcknowledge; returns what became of it in each partition.
-
-        Raises `Refusal` or `RequestFailedError` for the request as a whole.
-        """
+    def acknowledge(self, asked: ShareAcknowledge, now_ms: int) -> None:
+        """Take a ShareAcknowledge; exactly one result follows from `poll`, unless the connection ends before."""
         self._pass_time(now_ms)
         try:
-            return self._acknowledge(asked, now_ms)
-        finally:
-            self._delayed.look_where_fetches_ended(now_ms)
+            self._acknowledge(asked, now_ms)
+        except (Refusal, RequestFailedError) as refusal:
+            self._answer(AcknowledgeResult(asked.context, refusal.code, 0, {}))
+        self._delayed.look_where_fetches_ended(now_ms)
 
     def request_refused(self, now_ms: int) -> None:
         """A request came that was refused unseen. It lets fetches look that the node's next request is to wake."""
@@ -109,19 +111,30 @@ class ShareNode:
         begun = []
         if not asked.acknowledge.is_empty:
             begun = self._acknowledging.begin(asked.acknowledge, fetch.acknowledged, now_ms)
+        failure = None
         try:
             if not fetch.is_fetched:
                 self._start_fetch(fetch, partitions, asked.acquire_mode, now_ms)
-        finally:
-            self._delayed.look_where_fetches_ended(now_ms)
-            self._acknowledging.complete(begun, fetch.acknowledged, now_ms)
-            self._count_acknowledgements(asked.acknowledge, fetch.acknowledged)
-        fetch.is_acknowledged = True
-        self._finish(fetch)
-        if asked.epoch == FINAL_EPOCH:
-            self.end_session(asked.owner, now_ms)
+        except RequestFailedError as error:
+            failure = error
+        self._delayed.look_where_fetches_ended(now_ms)
 
-    def _acknowledge(self, asked: ShareAcknowledge, now_ms: int) -> dict[PartitionKey, Outcome]:
+        def stored(at_ms: int) -> None:
+            self._count_acknowledgements(asked.acknowledge, fetch.acknowledged)
+            if failure is None:
+                fetch.is_acknowledged = True
+                self._finish(fetch)
+            if asked.epoch == FINAL_EPOCH:
+                self.end_session(asked.owner, at_ms)
+
+        if begun:
+            self._store(begun, fetch.acknowledged, fetch.context.connection_id, now_ms, stored)
+        else:
+            stored(now_ms)
+        if failure is not None:
+            raise failure
+
+    def _acknowledge(self, asked: ShareAcknowledge, now_ms: int) -> None:
         if asked.epoch == INITIAL_EPOCH:
             raise Refusal(InvalidShareSessionEpochError, "an acknowledgement needs an open share session")
         session = self._sessions.existing(asked.owner)
@@ -130,11 +143,39 @@ class ShareNode:
         outcomes: dict[PartitionKey, Outcome] = {}
         begun = self._acknowledging.begin(asked, outcomes, now_ms)
         self._delayed.look_where_fetches_ended(now_ms)
-        self._acknowledging.complete(begun, outcomes, now_ms)
-        self._count_acknowledgements(asked, outcomes)
-        if asked.epoch == FINAL_EPOCH:
-            self.end_session(asked.owner, now_ms)
-        return outcomes
+
+        def stored(at_ms: int) -> None:
+            self._count_acknowledgements(asked, outcomes)
+            lock_ms = self._view.group_settings(asked.owner.group_id).record_lock_duration_ms
+            self._answer(AcknowledgeResult(asked.context, 0, lock_ms, outcomes))
+            if asked.epoch == FINAL_EPOCH:
+                self.end_session(asked.owner, at_ms)
+
+        if begun:
+            self._store(begun, outcomes, asked.context.connection_id, now_ms, stored)
+        else:
+            stored(now_ms)
+
+    def _store(
+        self,
+        begun: Sequence[BegunChange],
+        outcomes: dict[PartitionKey, Outcome],
+        connection_id: int,
+        now_ms: int,
+        then: Callable[[int], None],
+    ) -> None:
+        """Store what a request has begun; its connection does not end before `then` has been called."""
+        self._storing[connection_id] = self._storing.get(connection_id, 0) + 1
+
+        def stored(at_ms: int) -> None:
+            left = self._storing.pop(connection_id) - 1
+            if left:
+                self._storing[connection_id] = left
+            then(at_ms)
+            if self._closing:
+                self._request_ended(connection_id, at_ms)
+
+        self._acknowledging.complete(begun, outcomes, now_ms, stored)
 
     def _count_acknowledgements(self, asked: ShareAcknowledge, outcomes: Mapping[PartitionKey, Outcome]) -> None:
         if not asked.is_empty:
@@ -183,9 +224,17 @@ class ShareNode:
         """The connection has ended. The session that was opened on it last ends, and its records come back."""
         self._pass_time(now_ms)
         self._delayed.forget_refusals(connection_id)
-        if self._delayed.holds_up(connection_id):
+        if self._is_waited_for(connection_id):
             self._closing[connection_id] = None
         else:
+            self._end_connection(connection_id, now_ms)
+
+    def _is_waited_for(self, connection_id: int) -> bool:
+        return self._delayed.holds_up(connection_id) or connection_id in self._storing
+
+    def _request_ended(self, connection_id: int, now_ms: int) -> None:
+        if connection_id in self._closing and not self._is_waited_for(connection_id):
+            del self._closing[connection_id]
             self._end_connection(connection_id, now_ms)
 
     def _end_connection(self, connection_id: int, now_ms: int) -> None:
@@ -284,26 +333,28 @@ class ShareNode:
         return to_load
 
     def _load(self, partition: SharePartition, fetch: DelayedShareFetch, now_ms: int) -> None:
-        """Load a share partition for the fetch that needed it first; if that fails its answer names the error."""
-        try:
-            self._partitions.load(partition, now_ms)
-        except Refusal as refusal:
-            if not fetch.is_fetched:
+        """Load a share partition for the fetch that needed it first; if that fails its answer names the error.
+
+        Others that have come to wait for it by then learn nothing, as in Kafka; their next fetch loads it anew.
+        """
+
+        def loaded(refusal: Refusal | None, at_ms: int) -> None:
+            if refusal is not None and not fetch.is_fetched:
                 fetch.fail(PartitionKey(partition.key.topic_id, partition.key.partition), refusal.code)
-        self._delayed.look_again(partition, now_ms)
+            self._delayed.look_again(partition, at_ms)
+
+        self._partitions.load(partition, now_ms, loaded)
 
     def _wait_ended(self, fetch: DelayedShareFetch, now_ms: int) -> None:
         self._finish(fetch)
-        connection_id = fetch.context.connection_id
-        if connection_id in self._closing and not self._delayed.holds_up(connection_id):
-            del self._closing[connection_id]
-            self._end_connection(connection_id, now_ms)
+        self._request_ended(fetch.context.connection_id, now_ms)
 
     def _finish(self, fetch: DelayedShareFetch) -> None:
         """Answer the fetch if both halves of it are there."""
+        if fetch.is_fetched:
+            self._delayed.remove(fetch)
         if not (fetch.is_fetched and fetch.is_acknowledged):
             return
-        self._delayed.remove(fetch)
         failed = [partition for partition, data in fetch.fetched.items() if data.error_code]
         if failed:
             self.counts.fetch_failed(self._topics_of(failed))
@@ -324,7 +375,7 @@ class ShareNode:
             }
         self._answer(FetchResult(fetch.context, 0, lock_ms, fetched, fetch.acknowledged))
 
-    def _answer(self, result: FetchResult) -> None:
+    def _answer(self, result: ShareResult) -> None:
         if result.context.connection_id not in self._closing:
             self._results.append(result)
 
@@ -337,9 +388,13 @@ class ShareNode:
 
     def buried(self, partition: SharePartition, letter: DeadLetter, now_ms: int) -> None:
         """The dead letter was written, or cannot be."""
-        if partition.buried(letter, now_ms):
-            self._delayed.look_again(partition, now_ms)
-            self._delayed.look_where_fetches_ended(now_ms)
+
+        def stored(moved: bool, at_ms: int) -> None:
+            if moved:
+                self._delayed.look_again(partition, at_ms)
+                self._delayed.look_where_fetches_ended(at_ms)
+
+        partition.buried(letter, now_ms, stored)
 
     # ---- what happens to partitions
 
@@ -372,25 +427,31 @@ class ShareNode:
 
     # ---- time
 
-    def poll(self, now_ms: int) -> list[FetchResult]:
+    def poll(self, now_ms: int) -> list[ShareResult]:
         """Let time pass up to `now_ms`; returns the results that have to be sent."""
         self._pass_time(now_ms)
         results, self._results = self._results, []
         return results
 
     def wake_at_ms(self) -> int | None:
-        """When the next lock or wait ends."""
-        times = (self._partitions.next_lock_end_at_ms(), self._delayed.next_deadline_at_ms())
+        """When the next lock or wait ends, or the share coordinator is reached."""
+        times = [self._partitions.next_lock_end_at_ms(), self._delayed.next_deadline_at_ms()]
+        if self._persister.waiting:
+            times.append(self._persister.wake_at_ms())
         return min((at_ms for at_ms in times if at_ms is not None), default=None)
 
     def _pass_time(self, now_ms: int) -> None:
+        if self._persister.waiting:
+            self._persister.poll(now_ms)
         for partition in self._partitions.take_locks_ended(now_ms):
-            partition.expire_locks(now_ms)
+            ended = partition.expire_locks(now_ms)
             self._delayed.look_again(partition, now_ms)
-            partition.advance_start()
-            self._delayed.came_free_unseen(partition)
+            partition.store_ended(ended, now_ms, partial(self._lock_end_stored, partition))
         for context in self._delayed.pass_time(now_ms):
             self._answer(FetchResult(context, ShareSessionLimitReachedError.code))
+
+    def _lock_end_stored(self, partition: SharePartition, now_ms: int) -> None:
+        self._delayed.came_free_unseen(partition)
 
     # ---- inspection
 
@@ -423,3 +484,4 @@ class ShareNode:
         self._sessions.check()
         self._partitions.check()
         self._delayed.check()
+        self._persister.check()

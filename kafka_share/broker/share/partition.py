@@ -2,25 +2,30 @@
 
 Owned by `ShareNode`, which reads the log, keeps sessions and decides who is woken. This machine keeps the *window*:
 the offsets from the start offset (everything below is finished) to the end offset (the last one ever acquired), as
-batches with one state each, or one per offset (`record_state`). It stores results through the share coordinator.
+batches with one state each, or one per offset (`record_state`). It stores results through the persister, which may
+take its time: what follows from that is told to whoever asked, by a call.
 
 A change by an acknowledgement or a release has two steps, because Kafka stores it in between: `acknowledge` and
-`release` make the change pending, `complete` writes it and then moves the start offset over finished records. So the
-write carries the start offset of before the move: what is stored lags one write behind. The end of a lock changes the
-state first and writes afterwards, whether or not the write succeeds.
+`release` make the change pending, `complete` writes it and, once that has succeeded, moves the start offset over
+finished records. So the write carries the start offset of before the move: what is stored lags one write behind. While
+a write is under way nobody can acquire or acknowledge its records, and their locks cannot end; if it fails they are
+held as before, and locks whose time is over by then end at once. (Kafka frees those without storing that, or waking
+anybody.) The end of a lock changes the state first and writes afterwards, whether or not the write succeeds.
 
 Source: KIP-932, Kafka 4.3's `SharePartition`, and what running brokers answered.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import attrs
 
 from kafka_share.broker.kafka_version import KAFKA_4_3
 from kafka_share.broker.refusals import Refusal, RequestFailedError, as_share_error
 from kafka_share.broker.share.dead_letter import DeadLetter, Reason
+from kafka_share.broker.share.persister import StateWrite
 from kafka_share.broker.share.record_state import (
     ACQUIRED,
     ARCHIVED,
@@ -43,12 +48,13 @@ from kafka_share.protocol.share_values import GAP
 from kafka_share.records import AcknowledgeType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from kafka_share.broker.configs.configs import GroupSettings
     from kafka_share.broker.kafka_version import Behaviour
     from kafka_share.broker.share.exchange import AcknowledgementBatch
-    from kafka_share.broker.share.share_coordinator import ShareCoordinator
+    from kafka_share.broker.share.persister import Persister
+    from kafka_share.broker.share.share_coordinator import StoredState
     from kafka_share.broker.share.state_records import StateKey
 
 STATE_AFTER: Final = {
@@ -93,9 +99,20 @@ class PendingChange:
                 self.window.unfinished(first, last)
             state.roll_back()
             state.count += self.takes_deliveries_back
+            self.window.lock_started(first, state)
 
     def stored_batches(self) -> list[StateBatch]:
         return [StateBatch(first, last, int(state.state), state.count) for first, last, state in self.pieces]
+
+
+class EndedLock(NamedTuple):
+    """A lock that has ended; to be given to `SharePartition.store_ended` exactly once."""
+
+    first: int
+    last: int
+    state: RecordState
+    delivery_count: int
+    write: StateWrite
 
 
 class SharePartition:
@@ -105,7 +122,7 @@ class SharePartition:
         self,
         key: StateKey,
         leader_epoch: int,
-        coordinator: ShareCoordinator,
+        persister: Persister,
         settings: Callable[[], GroupSettings],
         behaviour: Behaviour = KAFKA_4_3,
         first_lock_starts: Callable[[int], None] | None = None,
@@ -129,8 +146,9 @@ class SharePartition:
         """How many records have lost their lock by its end, each time counted."""
         self.batch_sizes: Distribution = Distribution()
         """Of the batches that came into the window."""
-        self._coordinator = coordinator
+        self._persister = persister
         self._bury = bury
+        self._is_fenced = False
         self._state_epoch = 0
         self._highest_start = 0
 
@@ -143,16 +161,37 @@ class SharePartition:
             first_lock_starts=self._first_lock_starts,
         )
 
-    def load(self, choose_start: Callable[[], int], now_ms: int) -> None:
+    def load(
+        self, choose_start: Callable[[int], int], now_ms: int, then: Callable[[Refusal | None, int], None]
+    ) -> None:
         """Read the stored state; `choose_start` applies the reset policy if no start offset is stored yet.
 
-        Raises `Refusal`, and is not `active` then: the codes of `as_share_error`, or whatever `choose_start` raises.
+        `then` is told why that failed, and the partition is not `active`: one of the codes of `as_share_error`, or
+        whatever `choose_start` raises. It is told nothing if the partition is fenced before the state has come.
         """
+
+        def came(stored: StoredState | Refusal, at_ms: int) -> None:
+            if not self._is_fenced:
+                then(self._take(stored, choose_start, at_ms), at_ms)
+
+        self._persister.read(self.key, self.leader_epoch, now_ms, came)
+
+    def _take(self, stored: StoredState | Refusal, choose_start: Callable[[int], int], now_ms: int) -> Refusal | None:
+        if isinstance(stored, Refusal):
+            return as_share_error(stored)
         try:
-            stored = self._coordinator.read(self.key, self.leader_epoch, now_ms)
+            start = choose_start(now_ms) if stored.start_offset == -1 else stored.start_offset
+            window = self._loaded_window(stored, start)
         except Refusal as refusal:
-            raise as_share_error(refusal) from None
-        start = choose_start() if stored.start_offset == -1 else stored.start_offset
+            return refusal
+        self.window, self._highest_start = window, window.start_offset
+        self._state_epoch = stored.state_epoch
+        self.active = True
+        self._bury_again()
+        return None
+
+    def _loaded_window(self, stored: StoredState, start: int) -> InFlightWindow:
+        """Raises `Refusal` for state that cannot be."""
         window = self._new_window(start)
         gap_start, end = None, start - 1
         for batch in stored.batches:
@@ -168,10 +207,7 @@ class SharePartition:
             window.end_offset = end
             window.gaps = None if gap_start is None else GapWindow(gap_start, end)
             window.drop_finished()
-        self.window, self._highest_start = window, window.start_offset
-        self._state_epoch = stored.state_epoch
-        self.active = True
-        self._bury_again()
+        return window
 
     def _storable(self) -> frozenset[int]:
         return STORABLE | {int(ARCHIVING)} if self.behaviour.max_share_version > 1 else STORABLE
@@ -185,8 +221,12 @@ class SharePartition:
                     self._dead(first, last, state.count, Reason.SPENT if state.count >= limit else Reason.REJECTED)
 
     def fence(self) -> None:
-        """Not the leader any more, or the group's last session here has gone: nothing can be acquired."""
+        """Not the leader any more, or the group's last session here has gone: nothing can be acquired ever again.
+
+        Writes that are under way go on, and whoever waits for them is told how they ended.
+        """
         self.active = False
+        self._is_fenced = True
 
     # ---- acknowledging
 
@@ -285,38 +325,45 @@ class SharePartition:
             if state.state is AVAILABLE:
                 self.window.came_free(first)
 
-    def complete(self, change: PendingChange, now_ms: int) -> bool:
-        """Store a pending change; returns whether the start offset moved. Raises `Refusal` if the write failed.
+    def complete(self, change: PendingChange, now_ms: int, then: Callable[[bool | Refusal, int], None]) -> None:
+        """Store a pending change; `then` is told whether the start offset moved by it, or why it could not be stored.
 
         After a failure the records are held as before, and their locks still run.
         """
         if not change.pieces:
-            return False
-        try:
-            self._write(change.stored_batches(), now_ms)
-        except Refusal:
+            then(False, now_ms)
+            return
+
+        write = self._write_of(change.stored_batches())
+        self._persister.write(self.key, write, now_ms, partial(self._stored, change, then))
+
+    def _stored(
+        self,
+        change: PendingChange,
+        then: Callable[[bool | Refusal, int], None],
+        refusal: Refusal | None,
+        now_ms: int,
+    ) -> None:
+        if refusal is not None:
             change.roll_back()
-            raise
+            then(as_share_error(refusal), now_ms)
+            return
+        start = self.window.start_offset
         for _, _, state in change.pieces:
             state.commit()
+        for first, last, _ in change.pieces:
+            if first < start:  # records were deleted meanwhile
+                self.window.archive(first, min(last, start - 1), only=AVAILABLE)
         self._note_releases(change)
         for letter in change.letters:
             self._dead(*letter)
-        return self.window.drop_finished()
+        then(self.window.drop_finished(), now_ms)
 
-    def _write(self, batches: Sequence[StateBatch], now_ms: int) -> None:
-        try:
-            self._coordinator.write(
-                self.key,
-                state_epoch=self._state_epoch,
-                leader_epoch=self.leader_epoch,
-                start_offset=self.window.start_offset,
-                delivery_complete_count=self.window.delivery_complete_count(),
-                batches=batches,
-                now_ms=now_ms,
-            )
-        except Refusal as refusal:
-            raise as_share_error(refusal) from None
+    def _write_of(self, batches: Sequence[StateBatch]) -> StateWrite:
+        window = self.window
+        return StateWrite(
+            self._state_epoch, self.leader_epoch, window.start_offset, window.delivery_complete_count(), batches
+        )
 
     # ---- dead letters
 
@@ -329,8 +376,12 @@ class SharePartition:
         assert self._bury is not None, "only partitions that can bury have dead letters"
         self._bury(letter)
 
-    def buried(self, letter: DeadLetter, now_ms: int) -> bool:
-        """The dead letter was written, or cannot be: its records are archived; returns whether the start moved."""
+    def buried(self, letter: DeadLetter, now_ms: int, then: Callable[[bool, int], None]) -> None:
+        """The dead letter was written, or cannot be: its records are archived.
+
+        `then` is told whether the start moved, once that is stored. If it cannot be, what is stored makes it a dead
+        letter again when it is loaded.
+        """
         batches = []
         floor = self.window.floor(letter.first)
         for batch in self.window.between(letter.first if floor is None else floor.first, letter.last):
@@ -339,11 +390,11 @@ class SharePartition:
                     state.archive()
                     self.window.finished(first, last)
                     batches.append(StateBatch(first, last, int(ARCHIVED), state.count))
-        try:
-            self._write(batches, now_ms)
-        except Refusal:
-            pass  # what is stored makes it a dead letter again when it is loaded
-        return self.window.drop_finished()
+
+        def stored(refusal: Refusal | None, at_ms: int) -> None:
+            then(self.window.drop_finished(), at_ms)
+
+        self._persister.write(self.key, self._write_of(batches), now_ms, stored)
 
     # ---- time and the log
 
@@ -351,31 +402,39 @@ class SharePartition:
         """When the first acquisition lock ends."""
         return self.window.next_lock_end_at_ms()
 
-    def expire_locks(self, now_ms: int) -> bool:
-        """End the locks that are due and store that, one write for each; returns whether there were any.
+    def expire_locks(self, now_ms: int) -> list[EndedLock]:
+        """End the locks that are due.
 
-        `advance_start` has to follow, after those who wait for records had their chance: Kafka's order.
+        `store_ended` has to follow, after those who wait for records had their chance: Kafka's order.
         """
         start, limit, spent = self.window.start_offset, self.settings().delivery_count_limit, self._spent()
-        expired = self.window.take_expired(now_ms)
-        for first, last, state in expired:
+        ended = []
+        for first, last, state in self.window.take_expired(now_ms):
             state.leave_acquired(ARCHIVED if last < start else AVAILABLE, limit, spent)
             self.lock_timeouts += last - first + 1
             if state.state is AVAILABLE:
                 self.window.came_free(first)
             elif state.state is ARCHIVED:
                 self.window.finished(first, last)
-            try:
-                self._write([StateBatch(first, last, int(state.state), state.count)], now_ms)
-            except Refusal:
-                pass  # the lock has ended all the same; what is stored only lets the delivery be counted again
-            if state.state is ARCHIVING:
-                self._dead(first, last, state.count, Reason.SPENT)
-        return bool(expired)
+            write = self._write_of([StateBatch(first, last, int(state.state), state.count)])
+            ended.append(EndedLock(first, last, state.state, state.count, write))
+        return ended
 
-    def advance_start(self) -> bool:
-        """Move the start offset over finished records; returns whether it moved. Not stored by itself."""
-        return self.window.drop_finished()
+    def store_ended(self, ended: Iterable[EndedLock], now_ms: int, then: Callable[[int], None]) -> None:
+        """Store that locks have ended, one write for each; then the start offset moves over what is finished.
+
+        `then` is told so after each. If it cannot be stored the lock has ended all the same: what is stored only lets
+        the delivery be counted again.
+        """
+        for lock in ended:
+
+            def stored(refusal: Refusal | None, at_ms: int, lock: EndedLock = lock) -> None:
+                if lock.state is ARCHIVING:
+                    self._dead(lock.first, lock.last, lock.delivery_count, Reason.SPENT)
+                self.window.drop_finished()
+                then(at_ms)
+
+            self._persister.write(self.key, lock.write, now_ms, stored)
 
     def log_start_raised(self, log_start: int) -> None:
         """A read found the fetch offset below the log's start: what is below it can never be delivered."""

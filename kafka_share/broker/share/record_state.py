@@ -91,7 +91,7 @@ class InFlightState:
         self.pending_from = self.lock_expires_at_ms = None
 
     def roll_back(self) -> None:
-        """The write failed: held as before, the lock still running."""
+        """The write failed: held as before. The lock is the same, even if its time has run out meanwhile."""
         assert self.pending_from is not None
         self.state, self.member, self.pending_from = ACQUIRED, self.pending_from, None
 

@@ -2,16 +2,18 @@
 
 Called by the group handlers and by the cluster (time, topic deletion, moved coordinators). One object serves the whole
 cluster; which node answers for a group is the cluster's business. What it must not do: read or write wire messages, or
-touch share partitions; their stored state it reaches through the share coordinator.
+touch share partitions; their stored state it reaches through a persister and, for admin clients, directly.
 
 A partition is assignable once its share state is initialised. The coordinator does that *after* it has answered a
-heartbeat, so the first assignment of a new group is empty and the second heartbeat brings the partitions. Source:
+heartbeat, so the first assignment of a new group is empty and the second heartbeat brings the partitions, or a later
+one while the persister is slow. (Kafka asks again after 30 s; here every request has an answer in the end.) Source:
 KIP-932 and Kafka 4.3's group coordinator; `share.assignment.interval.ms` spaces the assignments (KIP-1240 era, 4.3).
 """
 
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -21,6 +23,7 @@ from kafka_share.broker.kafka_version import KAFKA_4_3
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.server_assigned_groups import ServerAssignedGroups
 from kafka_share.broker.share import share_group_records
+from kafka_share.broker.share.persister import CountDown, Persister
 from kafka_share.broker.share.share_coordinator import UNINITIALISED_START
 from kafka_share.broker.share.share_group import Member, ShareGroup, subscribed_part
 from kafka_share.broker.share.state_records import StateKey
@@ -83,18 +86,27 @@ class ShareGroups(ServerAssignedGroups[ShareGroup]):
         ids: GroupIds,
         journal: GroupJournal,
         behaviour: Behaviour = KAFKA_4_3,
+        persister: Persister | None = None,
     ) -> None:
+        """Without a `persister` one that is never late."""
         super().__init__(ids, GroupType.SHARE, journal, share_group_records.COMMON)
         self._behaviour = behaviour
         self._topics = topics
         self._configs = configs
         self._states = states
+        self._persister = Persister(states) if persister is None else persister
+        self._under_way: dict[str, frozenset[Partition]] = {}
+        """By group: the partitions whose share state is being made. A group that is made anew gets them from here."""
         self._next_expiry_ms: int | None = None
         """Not later than the first session's end; heartbeats only move ends away from it."""
 
     def get_or_create(self, group_id: str) -> ShareGroup:
         """The group, made if there is none yet. Raises `Refusal` if the id belongs to a group of another type."""
-        return self._groups.get(group_id) or self._add(ShareGroup.new(group_id, self._behaviour))
+        group = self._groups.get(group_id)
+        if group is None:
+            group = self._add(ShareGroup.new(group_id, self._behaviour))
+            group.initialising = self._under_way.get(group_id, frozenset())
+        return group
 
     # ---- heartbeats
 
@@ -120,7 +132,7 @@ class ShareGroups(ServerAssignedGroups[ShareGroup]):
         if member.stamp() != before:
             group.touched[member.id] = None
         missing = self._missing(group)
-        group.initialising = frozenset(missing)
+        group.initialising = group.initialising.union(missing)
         self._save(group, now_ms)
         if missing:
             self._initialise(group, missing, now_ms)
@@ -177,7 +189,7 @@ class ShareGroups(ServerAssignedGroups[ShareGroup]):
     # ---- share state
 
     def _missing(self, group: ShareGroup) -> dict[Partition, int]:
-        """The subscribed partitions without share state, and where each is to start."""
+        """The subscribed partitions whose share state neither exists nor is being made, and where each is to start."""
         missing: dict[Partition, int] = {}
         for name in group.subscribed_names():
             topic = self._topics.by_name(name)
@@ -187,14 +199,34 @@ class ShareGroups(ServerAssignedGroups[ShareGroup]):
             is_growth = bool(known) and self._behaviour.later_partitions_start_at_zero
             start = 0 if is_growth else UNINITIALISED_START
             missing |= {(topic.id, one.partition): start for one in topic.partitions if one.partition not in known}
-        return missing
+        return {partition: start for partition, start in missing.items() if partition not in group.initialising}
 
     def _initialise(self, group: ShareGroup, missing: Mapping[Partition, int], now_ms: int) -> None:
         """Make share state. What the share coordinator refuses, or cannot be written, is tried again later."""
-        group.initialising = frozenset()
+        self._under_way[group.id] = group.initialising
+        made: list[Partition] = []
+        requests = CountDown(len(missing), partial(self._initialised, group.id, frozenset(missing), made))
+
+        def answered(partition: Partition, refusal: Refusal | None, at_ms: int) -> None:
+            if refusal is None:
+                made.append(partition)
+            requests.ended(at_ms)
+
         for (topic_id, index), start_offset in missing.items():
-            with contextlib.suppress(Refusal):
-                self._states.initialize(StateKey(group.id, topic_id, index), group.epoch, start_offset, now_ms)
+            key, then = StateKey(group.id, topic_id, index), partial(answered, (topic_id, index))
+            self._persister.initialize(key, group.epoch, start_offset, now_ms, then)
+
+    def _initialised(self, group_id: str, asked: frozenset[Partition], made: Sequence[Partition], now_ms: int) -> None:
+        """The share coordinator has answered about all that it was asked to make at once."""
+        left = self._under_way.pop(group_id) - asked
+        if left:
+            self._under_way[group_id] = left
+        group = self._groups.get(group_id)
+        if group is None:
+            return
+        group.initialising = left
+        for topic_id, index in made:
+            if self._topics.by_id(topic_id) is not None:
                 group.initialised.setdefault(topic_id, set()).add(index)
                 group.pending_partitions = True
         with contextlib.suppress(Refusal):
@@ -260,6 +292,7 @@ class ShareGroups(ServerAssignedGroups[ShareGroup]):
             topic_id: {index for index in partitions if (topic_id, index) in stored}
             for topic_id, partitions in group.initialised.items()
         }
+        group.initialising = self._under_way.get(group_id, frozenset())
         return group
 
     def _member_ids(self, group: ShareGroup) -> Iterable[str]:
@@ -271,7 +304,9 @@ class ShareGroups(ServerAssignedGroups[ShareGroup]):
     # ---- time
 
     def poll(self, now_ms: int) -> None:
-        """Remove the members whose session has ended."""
+        """Remove the members whose session has ended, and take what the persister has brought."""
+        if self._persister.waiting:
+            self._persister.poll(now_ms)
         if self._next_expiry_ms is None or now_ms < self._next_expiry_ms:
             return
         self._next_expiry_ms = None
@@ -286,7 +321,10 @@ class ShareGroups(ServerAssignedGroups[ShareGroup]):
 
     def wake_at_ms(self) -> int | None:
         """When `poll` has to run, None if nothing is waited for."""
-        return self._next_expiry_ms
+        if not self._persister.waiting:
+            return self._next_expiry_ms
+        times = (self._next_expiry_ms, self._persister.wake_at_ms())
+        return min((at_ms for at_ms in times if at_ms is not None), default=None)
 
     def rearm(self, group_ids: Iterable[str], now_ms: int) -> None:
         """Another node took these groups over: their members get a whole session timeout to find it."""
@@ -306,8 +344,10 @@ class ShareGroups(ServerAssignedGroups[ShareGroup]):
     def check(self) -> None:
         """Assert the invariants."""
         super().check()
+        self._persister.check()
         for group in self._groups.values():
             group.check()
+            assert group.initialising == self._under_way.get(group.id, frozenset())
             for member in group.members.values():
                 assert self._next_expiry_ms is not None
                 assert self._next_expiry_ms <= member.session_ends_at_ms

@@ -59,7 +59,8 @@ class InFlightWindow:
         self._first_lock_starts = first_lock_starts
         """Told when a lock starts that ends before all others."""
         self._lock_notes: list[tuple[int, int]] = []
-        """Heap of (end of the lock, first offset); a note is stale unless the state there says the same."""
+        """Heap of (end of the lock, first offset); a note is stale unless the state there says the same. A lock whose
+        end was rolled back may have two."""
 
     # ---- batches
 
@@ -244,10 +245,13 @@ class InFlightWindow:
         self._count_anew()
 
     def archive(self, first: int, last: int, *, only: RecordState) -> None:
-        """Archive what is in state `only` from `first` to `last`; batches that reach beyond are split."""
+        """Archive what is in state `only` from `first` to `last`; batches that reach beyond are split.
+
+        What waits for its write stays as it is: whoever ends that looks whether it may still be delivered.
+        """
         floor = self.floor(first)
         for batch in self.between(first if floor is None else floor.first, last):
-            if batch.last < first:
+            if batch.last < first or (batch.whole is not None and batch.whole.pending_from is not None):
                 continue
             if batch.whole is not None and batch.lies_within(first, last):
                 if batch.whole.state == only:
@@ -256,7 +260,7 @@ class InFlightWindow:
             elif batch.whole is None or batch.whole.state == only:
                 self.split(batch)
                 for offset, state in batch.within(first, last):
-                    if state.state == only:
+                    if state.state == only and state.pending_from is None:
                         state.archive()
                         self.finished(offset, offset)
 
@@ -266,7 +270,7 @@ class InFlightWindow:
         """Note when the lock of the batch or offset that begins at `first` ends."""
         assert state.lock_expires_at_ms is not None
         if len(self._lock_notes) >= _MAX_LOCK_NOTES:
-            self._lock_notes = [note for note in self._lock_notes if self._locked(note) is not None]
+            self._lock_notes = [note for note in dict.fromkeys(self._lock_notes) if self._locked(note) is not None]
             heapq.heapify(self._lock_notes)
         is_first = not self._lock_notes or state.lock_expires_at_ms < self._lock_notes[0][0]
         heapq.heappush(self._lock_notes, (state.lock_expires_at_ms, first))
@@ -306,12 +310,16 @@ class InFlightWindow:
         return sorted(expired, key=lambda piece: piece[0])
 
     def _locked(self, note: tuple[int, int]) -> InFlightBatch | None:
-        """The batch whose lock the note is about, None if the note is stale."""
+        """The batch whose lock the note is about, None if the note is stale.
+
+        It is, too, while a change waits for its write: if that fails the lock is noted anew.
+        """
         expires_at_ms, first = note
         batch = self.floor(first)
         if batch is None or batch.last < first or (batch.whole is not None and batch.first != first):
             return None
-        return batch if batch.at(first).lock_expires_at_ms == expires_at_ms else None
+        state = batch.at(first)
+        return batch if state.lock_expires_at_ms == expires_at_ms and state.pending_from is None else None
 
     def check(self) -> None:
         """Assert order and borders, and that no lock is without a note."""

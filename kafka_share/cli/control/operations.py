@@ -170,22 +170,16 @@ _GROUP: Final = Parameter("group", Kind.TEXT)
 _PARTITION: Final = Parameter("partition", Kind.NUMBER)
 _SOME_PARTITION: Final = _optional("partition", Kind.NUMBER)
 _NODE: Final = Parameter("node_id", Kind.NUMBER)
-_OF_FAULTS: Final = (
-    Parameter("api", Kind.TEXT),
-    _optional("times", Kind.NUMBER),
-    _optional("node_id", Kind.NUMBER),
-    _optional("client_id", Kind.TEXT),
-)
+_OF_ALL_FAULTS: Final = (Parameter("api", Kind.TEXT), _optional("times", Kind.NUMBER))
+_OF_FAULTS: Final = (*_OF_ALL_FAULTS, _optional("node_id", Kind.NUMBER), _optional("client_id", Kind.TEXT))
 
 
 def _method(name: str, *parameters: Parameter) -> tuple[str, Operation]:
     return name, Operation(lambda broker, given: _shown(getattr(broker, name)(**given)), parameters)
 
 
-def _fault(name: str, *parameters: Parameter) -> tuple[str, Operation]:
-    return f"faults/{name}", Operation(
-        lambda broker, given: getattr(broker.faults, name)(**given), (*_OF_FAULTS, *parameters)
-    )
+def _fault(name: str, *parameters: Parameter, of: Sequence[Parameter] = _OF_FAULTS) -> tuple[str, Operation]:
+    return f"faults/{name}", Operation(lambda broker, given: getattr(broker.faults, name)(**given), (*of, *parameters))
 
 
 def _set_quota(broker: ReferenceBroker, given: dict[str, Any]) -> None:
@@ -286,6 +280,8 @@ ACTIONS: Final[Mapping[str, Operation]] = MappingProxyType(
             _fault("lose_reply"),
             _fault("garbage"),
             _fault("cut_frame"),
+            _fault("delay_persister", Parameter("delay_ms", Kind.NUMBER), of=_OF_ALL_FAULTS),
+            _fault("fail_persister", Parameter("error", Kind.ERROR), of=_OF_ALL_FAULTS),
             ("faults/clear", Operation(lambda broker, given: broker.faults.clear())),
         )
     )

@@ -15,9 +15,17 @@ from broker.share.coordinator_log import state_topic
 from kafka_share.broker.api_keys import ApiKey
 from kafka_share.broker.configs.configs import GroupSettings
 from kafka_share.broker.events import RequestContext
-from kafka_share.broker.handlers.share_fetch import fetch_answer, handle_share_acknowledge, handle_share_fetch
+from kafka_share.broker.faults import FaultPlan
+from kafka_share.broker.handlers.share_fetch import (
+    acknowledge_answer,
+    fetch_answer,
+    handle_share_acknowledge,
+    handle_share_fetch,
+)
 from kafka_share.broker.kafka_version import DEFAULT_VERSION, Behaviour, behaviour_of
+from kafka_share.broker.share.exchange import FetchResult
 from kafka_share.broker.share.node import ShareNode
+from kafka_share.broker.share.persister import Persister
 from kafka_share.broker.share.share_coordinator import ShareCoordinator
 from kafka_share.broker.share.state_records import StateKey
 from kafka_share.broker.storage.log import Log
@@ -114,6 +122,7 @@ class Probe:
         behaviour = behaviour_of(kafka_version)
         self.view = FakeCluster(behaviour)
         self.coordinator = ShareCoordinator(self.view, state_topic(), behaviour)
+        self.faults = FaultPlan()
         self.restart()
         self.connections: dict[int, Connection] = {}
         self._next_topic = 0
@@ -125,7 +134,8 @@ class Probe:
 
     def restart(self) -> None:
         """The node is gone with everything in its memory; what was written is all that the next one knows."""
-        self.view.share_nodes[NODE] = ShareNode(NODE, self.view, self.coordinator, self.view.behaviour)
+        persister = Persister(self.coordinator, self.faults.take_persister_fault)
+        self.view.share_nodes[NODE] = ShareNode(NODE, self.view, persister, self.view.behaviour)
 
     # ---- set-up
 
@@ -200,7 +210,9 @@ class Probe:
     def step(self) -> None:
         """Take the outputs and check everything."""
         for result in self.node.poll(self.now_ms):
-            self._reply(result.context, fetch_answer(self.view, result))
+            of_fetch = isinstance(result, FetchResult)
+            answer = fetch_answer(self.view, result) if of_fetch else acknowledge_answer(self.view, result)
+            self._reply(result.context, answer)
         self.node.check()
         self.coordinator.check()
 
@@ -292,7 +304,13 @@ class Probe:
         self.send_fetch(connection, *args, **kwargs)  # type: ignore[arg-type]
         return self.receive(connection, since_ms=since_ms if timed else None)
 
-    def ack(
+    def ack(self, connection: Connection, *args: object, version: int = 2, timed: bool = False, **kwargs: Any) -> str:
+        since_ms = self.now_ms
+        self.send_ack(connection, *args, version=version, **kwargs)  # type: ignore[arg-type]
+        text = self.receive(connection, since_ms=since_ms if timed else None)
+        return text if version >= 2 else text.replace(" lock=30000", "")
+
+    def send_ack(
         self,
         connection: Connection,
         group: str | None,
@@ -302,7 +320,7 @@ class Probe:
         *,
         renew: bool = False,
         version: int = 2,
-    ) -> str:
+    ) -> None:
         topics: dict[UUID, ShareAcknowledgeRequest.AcknowledgeTopic] = {}
         for topic_id, index, acks in partitions or []:
             topic = topics.setdefault(
@@ -326,9 +344,10 @@ class Probe:
             topics=list(topics.values()),
         )
         context = self._context(connection, ApiKey.SHARE_ACKNOWLEDGE, version)
-        self._reply(context, handle_share_acknowledge(self.view, context, request, self.now_ms))
+        refused = handle_share_acknowledge(self.view, context, request, self.now_ms)
+        if refused is not None:
+            self._reply(context, refused)
         self.step()
-        return self.receive(connection) if version >= 2 else self.receive(connection).replace(" lock=30000", "")
 
     # ---- texts
 

@@ -17,7 +17,8 @@ from kafka_share.broker.inspection import snapshot_of_window
 from kafka_share.broker.refusals import Refusal, RequestFailedError
 from kafka_share.broker.share.acquisition import LogRead, acquire, offset_to_read
 from kafka_share.broker.share.exchange import AcknowledgementBatch, AcquireMode
-from kafka_share.broker.share.partition import SharePartition
+from kafka_share.broker.share.partition import PendingChange, SharePartition
+from kafka_share.broker.share.persister import Persister
 from kafka_share.broker.share.record_state import ACQUIRED, ARCHIVED, AVAILABLE, RecordState
 from kafka_share.broker.share.state_batches import StateBatch
 from kafka_share.broker.share.state_records import StateKey
@@ -51,8 +52,10 @@ class Bench:
         self.partition = self.load()
 
     def load(self) -> SharePartition:
-        partition = SharePartition(self.key, 0, self.states, lambda: self.settings)
-        partition.load(lambda: 0, NOW)
+        partition = SharePartition(self.key, 0, Persister(self.states), lambda: self.settings)
+        answers: list[Refusal | None] = []
+        partition.load(lambda now_ms: 0, NOW, lambda refusal, now_ms: answers.append(refusal))
+        assert answers == [None]
         partition.check()
         return partition
 
@@ -94,9 +97,26 @@ class Bench:
         change = self.partition.acknowledge(
             member, [AcknowledgementBatch(first, last, (kind,)) for first, last, kind in batches], now_ms
         )
-        moved = self.partition.complete(change, NOW)
+        moved = self.complete(change)
         self.partition.check()
         return moved
+
+    def complete(self, change: PendingChange) -> bool:
+        """Store a change; returns whether the start moved. Raises `Refusal`."""
+        answers: list[bool | Refusal] = []
+        self.partition.complete(change, NOW, lambda moved, now_ms: answers.append(moved))
+        (moved,) = answers
+        if isinstance(moved, Refusal):
+            raise moved
+        return moved
+
+    def end_locks(self, now_ms: int) -> int:
+        """End the locks that are due, and store that; returns how many there were."""
+        ended = self.partition.expire_locks(now_ms)
+        stored: list[int] = []
+        self.partition.store_ended(ended, now_ms, stored.append)
+        assert stored == [now_ms] * len(ended)
+        return len(ended)
 
     def ranges(self) -> list[tuple[int, int, RecordState, int]]:
         return [one[:4] for one in snapshot_of_window(self.partition).ranges]
@@ -107,7 +127,7 @@ def test_locks_end_at_the_renewed_time_when_half_of_a_batch_is_renewed() -> None
     bench.acquire((0, 9))
     bench.ack((0, 4, 4), now_ms=NOW + 10_000)
     assert bench.partition.next_lock_end_at_ms() == NOW + LOCK
-    assert bench.partition.expire_locks(NOW + LOCK)
+    assert bench.end_locks(NOW + LOCK)
     assert bench.ranges() == [(0, 4, ACQUIRED, 1), (5, 9, AVAILABLE, 1)]
     assert bench.partition.next_lock_end_at_ms() == NOW + 10_000 + LOCK
 
@@ -136,7 +156,7 @@ def test_only_the_rest_comes_back_when_part_of_a_batch_was_acknowledged() -> Non
     bench = Bench()
     bench.acquire((0, 9))
     bench.ack((3, 6, 1))
-    bench.partition.expire_locks(NOW + LOCK)
+    bench.end_locks(NOW + LOCK)
     assert bench.acquire((0, 9)) == [(0, 2, 2), (7, 9, 2)]
 
 
@@ -175,7 +195,7 @@ def test_released_records_wait_for_their_write_when_others_fetch_meanwhile() -> 
     change = bench.partition.acknowledge("A", [AcknowledgementBatch(2, 5, (2,))], NOW)
     assert bench.partition.window.next_fetch_offset() == 10
     assert bench.acquire((0, 9), at=0, member="B") == []
-    bench.partition.complete(change, NOW)
+    bench.complete(change)
     assert bench.partition.window.next_fetch_offset() == 2
     assert bench.acquire((0, 9), member="B") == [(2, 5, 2)]
 
@@ -186,7 +206,7 @@ def test_locks_end_in_memory_when_that_cannot_be_stored() -> None:
     bench = Bench()
     bench.acquire((0, 9))
     bench.states.delete(bench.key, NOW)
-    assert bench.partition.expire_locks(NOW + LOCK)
+    assert bench.end_locks(NOW + LOCK)
     assert bench.ranges() == [(0, 9, AVAILABLE, 1)]
 
 
@@ -209,10 +229,11 @@ def test_load_fails_with_the_consumers_error_when_the_coordinator_refuses(
         def read(self, key: object, leader_epoch: int, now_ms: int) -> Any:
             raise Refusal(refused_with, "on purpose")
 
-    partition = SharePartition(bench.key, 0, Refusing(bench.probe.view, state_topic()), lambda: bench.settings)
-    with pytest.raises(Refusal) as error:
-        partition.load(lambda: 0, NOW)
-    assert error.value.code == answered_with.code
+    persister = Persister(Refusing(bench.probe.view, state_topic()))
+    partition = SharePartition(bench.key, 0, persister, lambda: bench.settings)
+    codes = []
+    partition.load(lambda now_ms: 0, NOW, lambda refusal, now_ms: codes.append(refusal and refusal.code))
+    assert codes == [answered_with.code]
     assert offset_to_read(partition) is None
 
 
@@ -259,7 +280,7 @@ def test_held_records_below_the_log_start_are_archived_when_they_are_released() 
     bench = Bench()
     bench.acquire((0, 9))
     bench.partition.log_start_raised(5)
-    bench.partition.complete(bench.partition.release("A"), NOW)
+    bench.complete(bench.partition.release("A"))
     assert bench.acquire((5, 9)) == [(5, 9, 2)]
     assert snapshot_of_window(bench.partition).start_offset == 5
 
@@ -360,7 +381,7 @@ def test_start_waits_when_an_archived_batch_is_behind_an_available_one() -> None
     bench.ack((10, 19, 2))
     bench.acquire((10, 19))
     bench.ack((0, 9, 2))
-    bench.partition.expire_locks(NOW + LOCK)
+    bench.end_locks(NOW + LOCK)
     assert bench.ranges() == [(0, 9, AVAILABLE, 1), (10, 19, ARCHIVED, 2)]
     assert snapshot_of_window(bench.partition).start_offset == 0
 
@@ -459,7 +480,7 @@ class OffsetModel(RuleBasedStateMachine):
     @rule(member=members)
     def close(self, member: str) -> None:
         change = self.bench.partition.release(member)
-        self.bench.partition.complete(change, NOW)
+        self.bench.complete(change)
         for each, (state, _, holder, _) in list(self.known.items()):
             if state is ACQUIRED and holder == member:
                 self._end_delivery(each, AVAILABLE)
@@ -471,8 +492,7 @@ class OffsetModel(RuleBasedStateMachine):
         due = [o for o, (state, _, _, at) in self.known.items() if state is ACQUIRED and at <= self.now]
         at_ms = self.bench.partition.next_lock_end_at_ms()
         assert (at_ms is not None and at_ms <= self.now) == bool(due)
-        self.bench.partition.expire_locks(self.now)
-        self.bench.partition.advance_start()
+        self.bench.end_locks(self.now)
         for each in due:
             self._end_delivery(each, AVAILABLE)
         self._move_start()
