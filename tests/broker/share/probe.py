@@ -210,9 +210,10 @@ class Probe:
     def step(self) -> None:
         """Take the outputs and check everything."""
         for result in self.node.poll(self.now_ms):
-            of_fetch = isinstance(result, FetchResult)
-            answer = fetch_answer(self.view, result) if of_fetch else acknowledge_answer(self.view, result)
-            self._reply(result.context, answer)
+            if isinstance(result, FetchResult):
+                self._reply(result.context, fetch_answer(self.view, result))
+            else:
+                self._reply(result.context, acknowledge_answer(self.view, result))
         self.node.check()
         self.coordinator.check()
 

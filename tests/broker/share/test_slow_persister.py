@@ -492,13 +492,21 @@ def test_a_state_that_comes_after_the_leadership_has_gone_is_not_used(p: Probe) 
     assert p.node.wake_at_ms() is None
 
 
+def test_a_fetch_ends_empty_when_its_topic_is_deleted_while_the_share_partition_is_loaded(p: Probe) -> None:
+    group = Group(p, loaded=False)
+    p.faults.delay_persister(READ, 1_000)
+    since_ms = p.now_ms
+    p.send_fetch(group.a, "g", "A", 0, group.all, wait=3_000)
+    p.delete_topic(group.topic_id)
+    assert p.receive(group.a, since_ms=since_ms) == f"{NOTHING} took~3000ms"
+
+
 # ---- the cluster
 
 
-def _heartbeat(world: World, epoch: int) -> Any:
-    beat = ShareGroupHeartbeatRequest(
-        group_id="g", member_id="m", member_epoch=epoch, subscribed_topic_names=None if epoch else ["t"]
-    )
+def _heartbeat(world: World, epoch: int, *topics: str) -> Any:
+    names = None if epoch else [*(topics or ("t",))]
+    beat = ShareGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=epoch, subscribed_topic_names=names)
     answer = world.ask(beat)
     assert answer.error_code == 0
     return answer
@@ -573,8 +581,21 @@ def test_share_state_of_a_topic_that_was_deleted_meanwhile_is_not_made(world: Wo
     assert _initialised(world) == []
 
 
-def test_denied_topics_stand_in_an_answer_that_comes_late(world: World) -> None:
-    """The authorizer takes what is denied out of a request, and puts it into the answer whenever that comes."""
+def test_a_topic_is_not_assigned_that_was_deleted_before_the_share_state_of_all_was_made(world: World) -> None:
+    plan: FaultPlan = world.plan  # type: ignore[attr-defined]
+    kept, deleted = world.topic("t"), world.topic("u")
+    plan.delay_persister(INITIALIZE, 3_000)
+    answer = _heartbeat(world, 0, "t", "u")
+    assert _initialised(world) == [(deleted.id, 0)]
+    world.cluster.delete_topic(deleted, world.now_ms)
+    world.advance(3_000)
+    group = world.cluster.share_groups.existing("g")
+    assert group.initialised == {kept.id: {0}}
+    answer = _heartbeat(world, answer.member_epoch)
+    assert [one.topic_id for one in answer.assignment.topic_partitions] == [kept.id]
+
+
+def test_the_machine_above_answers_an_acknowledgement_late(world: World) -> None:
     plan: FaultPlan = world.plan  # type: ignore[attr-defined]
     topic = world.topic("t")
     world.cluster.share_groups.initialise("g", topic.id, 0, 0, world.now_ms)
@@ -692,7 +713,7 @@ def test_a_fault_is_planned_for_requests_that_persisters_send() -> None:
         lambda: plan.fail_persister(WRITE, 12_345),
     ):
         with pytest.raises(InvalidArgumentError):
-            attempt()
+            attempt()  # type: ignore[no-untyped-call]
     plan.delay_persister(WRITE, 5, times=2)
     plan.fail_persister(WRITE, 15)
     plan.fail_persister(ApiKey.READ_SHARE_GROUP_STATE, CoordinatorNotAvailableError)
