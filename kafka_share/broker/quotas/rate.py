@@ -11,6 +11,8 @@ from typing import Final
 
 import attrs
 
+LONGEST_MS: Final = 2**31 - 1
+"""That an answer can say."""
 SAMPLES: Final = 11
 SAMPLE_MS: Final = 1_000
 SHORTEST_MS: Final = (SAMPLES - 1) * SAMPLE_MS
@@ -48,4 +50,4 @@ class Rate:
         rate = sum(sample.taken for sample in self._samples) * 1_000 / span_ms
         if rate <= per_second:
             return 0
-        return round((rate - per_second) / per_second * span_ms)
+        return round(min((rate - per_second) / per_second * span_ms, LONGEST_MS))

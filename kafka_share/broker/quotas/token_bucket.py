@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from kafka_share.broker.quotas.rate import LONGEST_MS
+
 FULL_AFTER_MS: Final = 11_000
 
 
@@ -25,7 +27,7 @@ class TokenBucket:
     def wait_ms(self, per_second: float, now_ms: int) -> int:
         """How long it is overdrawn; 0 if it is not."""
         self._fill(per_second, now_ms)
-        return max(0, round(-self._tokens / per_second * 1_000))
+        return round(max(0, min(-self._tokens / per_second * 1_000, LONGEST_MS)))
 
     def _fill(self, per_second: float, now_ms: int) -> None:
         earned = per_second * (now_ms - self._filled_at_ms) / 1_000

@@ -119,6 +119,16 @@ def test_others_are_not_held_back(world: World) -> None:
     assert create(world, ("c", 20)) == ([0], 0)
 
 
+@pytest.mark.parametrize(("rate", "wait_ms"), [(5e-324, 2**31 - 1), (1e-9, 2**31 - 1), (1e308, 0), (1.7e308, 0)])
+def test_a_time_to_wait_fits_into_an_answer_whatever_the_quota_is(world: World, rate: float, wait_ms: int) -> None:
+    world.cluster.client_quotas.alter(OF_CLIENT, {"controller_mutation_rate": rate, "producer_byte_rate": 1e-7})
+    world.advance(5_000)
+    create(world, ("a", 1))
+    assert create(world, ("b", 1)) == ([EXCEEDED if wait_ms else 0], wait_ms)
+    assert world.cluster.client_quotas.take("producer_byte_rate", "u", "test", 5, 0) > 0
+    assert world.cluster.client_quotas.take("producer_byte_rate", "u", "test", 2**40, 0) == 2**31 - 1
+
+
 def test_a_bucket_fills_with_time_and_not_beyond_what_eleven_seconds_allow() -> None:
     bucket = TokenBucket(2.0, 0)
     bucket.take(22, 2.0, 0)
