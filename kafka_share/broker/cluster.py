@@ -39,6 +39,7 @@ from kafka_share.broker.storage.internal_topic import InternalTopic
 from kafka_share.broker.storage.log import Log
 from kafka_share.broker.storage.log_cleaner import LogCleaner
 from kafka_share.broker.storage.produce_queue import ProduceQueue
+from kafka_share.broker.storage.producer_expiry import ProducerExpiry
 from kafka_share.broker.storage.producer_ids import ProducerIds
 from kafka_share.broker.storage.record_table import RecordTable
 from kafka_share.broker.storage.retention import Retention
@@ -122,6 +123,7 @@ class Cluster:
         self.topics: Topics = Topics(node_ids, random, self._new_log)
         self.retention: Retention = Retention(self.topics, self.configs, self._log_start_moved)
         self.log_cleaner: LogCleaner = LogCleaner(self.topics, self.configs)
+        self.producer_expiry: ProducerExpiry = ProducerExpiry(self.topics, self.configs)
         self.persister_fault: Callable[[ApiKey], PersisterFault | None] = no_fault
         """What the next request of a persister suffers; see `FaultPlan.delay_persister`."""
         self.share_states: ShareCoordinator = self._new_share_coordinator()
@@ -253,8 +255,9 @@ class Cluster:
         """A producer id that nobody has."""
         return self.producer_ids.take()
 
-    def max_transaction_timeout_ms(self) -> int:
-        return self.configs.broker_int("transaction.max.timeout.ms")
+    def transaction_setting_ms(self, name: str) -> int:
+        """See `TransactionView`."""
+        return self.configs.broker_int(name)
 
     # ---- ClusterView, for the share machines
 
@@ -381,8 +384,7 @@ class Cluster:
         if fault is not None:
             raise Refusal(fault, "a test has ordered it")
         base_offset, _ = partition.log.append(batch, partition.leader_epoch, now_ms)
-        self.retention.log_advanced(now_ms)
-        self.log_cleaner.log_advanced(partition, now_ms)
+        self._logs_advanced(partition, now_ms)
         self.fetches.partition_moved(partition)
         return base_offset
 
@@ -400,9 +402,14 @@ class Cluster:
         self.append_unchecked(partition, marker, now_ms)
         partition.producers.transaction_ended(*producer, coordinator_epoch, now_ms)
 
-    def _log_advanced(self, partition: Partition, now_ms: int) -> None:
+    def _logs_advanced(self, partition: Partition, now_ms: int) -> None:
+        """A log has grown, and will have to be looked after."""
         self.retention.log_advanced(now_ms)
         self.log_cleaner.log_advanced(partition, now_ms)
+        self.producer_expiry.log_advanced(now_ms)
+
+    def _log_advanced(self, partition: Partition, now_ms: int) -> None:
+        self._logs_advanced(partition, now_ms)
         self.fetches.partition_moved(partition)
         if partition.leader_id in self._alive:
             self.share_nodes[partition.leader_id].log_advanced(partition.topic_id, partition.partition, now_ms)

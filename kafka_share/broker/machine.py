@@ -83,6 +83,7 @@ class BrokerMachine:
         cluster.transactions.poll(now_ms)
         cluster.retention.poll(now_ms)
         cluster.log_cleaner.poll(now_ms)
+        cluster.producer_expiry.poll(now_ms)
         for context, waited in cluster.classic_groups.poll(now_ms):
             self._replies.append(Reply(context, classic_group.answer(context, waited)))
         self._poll_share_nodes(now_ms)
@@ -141,6 +142,7 @@ class BrokerMachine:
         times += [cluster.classic_groups.wake_at_ms(), cluster.consumer_groups.wake_at_ms()]
         times += [cluster.transactions.wake_at_ms(), cluster.fetches.wake_at_ms(), cluster.produces.wake_at_ms()]
         times += [cluster.retention.wake_at_ms(), cluster.log_cleaner.wake_at_ms()]
+        times += [cluster.producer_expiry.wake_at_ms()]
         return min((at_ms for at_ms in times if at_ms is not None), default=None)
 
     def check(self) -> None:

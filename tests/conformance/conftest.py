@@ -31,6 +31,12 @@ HERE = Path(__file__).parent
 MATRIX = HERE.parents[1] / "docs" / "conformance.md"
 SIDE_BY_SIDE = MATRIX.with_name("client-side-by-side.md")
 NONE_CHOSEN = "none"
+FORGETFUL = {
+    "producer.id.expiration.ms": "2000",
+    "producer.id.expiration.check.interval.ms": "300",
+    "transactional.id.expiration.ms": "2000",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "300",
+}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -49,6 +55,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         if fixture in metafunc.fixturenames:
             targets = [REFERENCE, *(on_real(version) for version in versions if wanted)]
             metafunc.parametrize(fixture, targets, indirect=True, scope="session")
+    if "forgetful_kafka" in metafunc.fixturenames:
+        targets = [REFERENCE, *(on_real(version) for version in versions)]
+        metafunc.parametrize("forgetful_kafka", targets, indirect=True, scope="session")
     if "probed_kafka" in metafunc.fixturenames:
         targets = [REFERENCE, *(on_real(version) for version in versions if version == java.VERSION)]
         metafunc.parametrize("probed_kafka", targets, indirect=True, scope="session")
@@ -114,6 +123,12 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[Target]:
 def cluster(request: pytest.FixtureRequest) -> Iterator[Target]:
     """Each target with three nodes."""
     yield from _started(request.param, 3)
+
+
+@pytest.fixture(scope="session")
+def forgetful_kafka(request: pytest.FixtureRequest) -> Iterator[Target]:
+    """Each target, where producers and transactional ids that are not used are forgotten after two seconds."""
+    yield from _started(request.param, 1, FORGETFUL)
 
 
 @pytest.fixture(scope="session")

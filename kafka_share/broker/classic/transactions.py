@@ -7,7 +7,9 @@ Theory of operation. A transactional id has a producer id and an epoch; `initial
 former owner of the id is fenced, and ends what it left open. Partitions and groups are added to the open transaction
 before they are written to; ending it writes a marker into each partition and commits or drops the groups' offsets, all
 in one step here, so the states between (prepare, complete) that Kafka's coordinator has to store do not exist. A
-transaction that stays open for longer than its timeout is aborted, and its producer fenced.
+transaction that stays open for longer than its timeout is aborted, and its producer fenced. An id that nothing has
+happened to for `transactional.id.expiration.ms` is forgotten, unless its transaction is open; its producer then has to
+begin anew.
 
 With the second version of the protocol (KIP-890: EndTxn 5, Produce 12, TxnOffsetCommit 5) partitions and groups are
 added by writing to them, and every end raises the epoch. Source: Kafka 4.3's transaction coordinator.
@@ -35,8 +37,9 @@ if TYPE_CHECKING:
 
 NO_PRODUCER: Final = (-1, -1)
 MAX_TRANSACTIONAL_IDS: Final = 10_000
-"""Ids are never expired, so their number needs a bound."""
+"""Ids are kept for a week after their last use, so their number needs a bound."""
 MAX_PRODUCER_EPOCH: Final = 2**15 - 2
+_CLEANUP_INTERVAL: Final = "transaction.remove.expired.transaction.cleanup.interval.ms"
 _RETRY_MS: Final = 1_000
 """After an end that could not be written."""
 
@@ -50,7 +53,8 @@ class TransactionView(Protocol):
     def write_marker(self, partition: Partition, producer: tuple[int, int], *, committed: bool, now_ms: int) -> None:
         """End the producer's transaction in this partition."""
 
-    def max_transaction_timeout_ms(self) -> int: ...
+    def transaction_setting_ms(self, name: str) -> int:
+        """A setting of the broker, by its name."""
 
 
 class TransactionState(enum.Enum):
@@ -74,6 +78,8 @@ class Transaction:
     state: TransactionState = TransactionState.EMPTY
     started_at_ms: int = -1
     """When the present transaction was opened, or the last one; -1 if the producer has had none."""
+    updated_at_ms: int = -1
+    """When anything of this changed."""
     partitions: dict[tuple[UUID, int], Partition] = attrs.Factory(dict)
     begins: dict[tuple[UUID, int], int] = attrs.Factory(dict)
     """For each partition the end of its log when it was added: markers from there on end this transaction."""
@@ -101,6 +107,8 @@ class Transactions:
         """Called with the transactional id."""
         self._ends: Deadlines[str] = Deadlines()
         """Of the open ones, by id."""
+        self._next_look_at_ms: int | None = None
+        """When expired ids are looked for next; None while there is no id."""
 
     def initialise(
         self, transactional_id: str, timeout_ms: int, producer: tuple[int, int], now_ms: int
@@ -111,7 +119,7 @@ class Transactions:
         """
         if not transactional_id:
             raise Refusal(InvalidRequestError, "a transactional id cannot be empty")
-        limit_ms = self._view.max_transaction_timeout_ms()
+        limit_ms = self._view.transaction_setting_ms("transaction.max.timeout.ms")
         if not 0 < timeout_ms <= limit_ms:
             raise Refusal(
                 ErrorCode.INVALID_TRANSACTION_TIMEOUT, f"a transaction lasts 1 to {limit_ms} ms, not {timeout_ms}"
@@ -122,7 +130,7 @@ class Transactions:
                 raise Refusal(InvalidRequestError, f"no more than {MAX_TRANSACTIONAL_IDS} transactional ids are held")
             known = Transaction(transactional_id, self._view.next_producer_id(), 0, timeout_ms)
             self._by_id[transactional_id] = known
-            self.on_change(transactional_id)
+            self._changed(known, now_ms)
             return known.producer
         if producer not in (NO_PRODUCER, known.producer):
             raise Refusal(ErrorCode.PRODUCER_FENCED, f"{transactional_id!r} belongs to a newer producer")
@@ -133,7 +141,7 @@ class Transactions:
             known.producer_id, known.epoch = self._next_producer(known)
         known.last_end, known.last_producer = None, NO_PRODUCER
         known.state, known.started_at_ms = TransactionState.EMPTY, -1
-        self.on_change(transactional_id)
+        self._changed(known, now_ms)
         return known.producer
 
     def _next_producer(self, transaction: Transaction) -> tuple[int, int]:
@@ -179,14 +187,14 @@ class Transactions:
         if key not in transaction.partitions:
             transaction.partitions[key] = partition
             transaction.begins[key] = begin
-            self.on_change(transaction.id)
+            self._changed(transaction, now_ms)
 
     def add_group(self, transaction: Transaction, group_id: str, now_ms: int) -> None:
         """The transaction is going to commit offsets of this group."""
         self._open(transaction, now_ms)
         if group_id not in transaction.groups:
             transaction.groups.append(group_id)
-            self.on_change(transaction.id)
+            self._changed(transaction, now_ms)
 
     def require_writable(
         self, transactional_id: str, producer: tuple[int, int], partition: Partition, *, add: bool, now_ms: int
@@ -239,6 +247,11 @@ class Transactions:
         transaction.last_end = committed
         transaction.state = TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
         transaction.last_producer = before if raise_epoch else NO_PRODUCER
+        self._changed(transaction, now_ms)
+
+    def _changed(self, transaction: Transaction, now_ms: int) -> None:
+        transaction.updated_at_ms = now_ms
+        self._look_later(now_ms)
         self.on_change(transaction.id)
 
     # ---- what was there before the broker started
@@ -255,6 +268,8 @@ class Transactions:
         What was ended in one of its partitions is ended in all. What was written, but not noted, belongs to the
         transaction of its producer. Raises `Refusal`.
         """
+        if self._by_id:
+            self._look_later(now_ms)
         by_producer = {transaction.producer_id: transaction for transaction in self._by_id.values()}
         for partition in partitions:
             for producer_id, begin in partition.log.open_transactions():
@@ -293,7 +308,7 @@ class Transactions:
                 self.on_change(transaction.id)
 
     def poll(self, now_ms: int) -> None:
-        """Abort the transactions that are open for too long; their producers are fenced."""
+        """Abort the transactions that are open for too long (their producers are fenced), and forget expired ids."""
         for transactional_id in self._ends.take_due(now_ms):
             transaction = self._by_id[transactional_id]
             try:
@@ -304,10 +319,27 @@ class Transactions:
                 continue
             # The epoch is the coordinator's own: nobody may take the end for his.
             transaction.last_end, transaction.last_producer = None, NO_PRODUCER
+        if self._next_look_at_ms is not None and now_ms >= self._next_look_at_ms:
+            self._expire(now_ms)
+
+    def _look_later(self, now_ms: int) -> None:
+        if self._next_look_at_ms is None:
+            self._next_look_at_ms = now_ms + self._view.transaction_setting_ms(_CLEANUP_INTERVAL)
+
+    def _expire(self, now_ms: int) -> None:
+        before_ms = now_ms - self._view.transaction_setting_ms("transactional.id.expiration.ms")
+        for one in list(self._by_id.values()):
+            if one.ends_at_ms is None and one.updated_at_ms <= before_ms:
+                del self._by_id[one.id]
+                self.on_change(one.id)
+        self._next_look_at_ms = None
+        if self._by_id:
+            self._look_later(now_ms)
 
     def wake_at_ms(self) -> int | None:
-        """When `poll` has to run, None if no transaction is open."""
-        return self._ends.next_at_ms()
+        """When `poll` has to run, None if there is no id."""
+        times = (self._ends.next_at_ms(), self._next_look_at_ms)
+        return min((at_ms for at_ms in times if at_ms is not None), default=None)
 
     def check(self) -> None:
         """Assert the invariants."""

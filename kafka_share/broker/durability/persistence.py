@@ -99,6 +99,7 @@ class Persistence:
         cluster.log_cleaner.look_later(now_ms)
         cluster.load_coordinators(now_ms)
         cluster.transactions.resume((one for topic in cluster.topics for one in topic.partitions), now_ms)
+        cluster.producer_expiry.look(now_ms)
         self.write(now_ms)
         self.sync()
 

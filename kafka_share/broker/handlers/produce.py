@@ -7,6 +7,8 @@
   `message.timestamp.before.max.ms` and `after.max.ms` of now; the answer names such records. Where all that takes long,
   others get their turn meanwhile, and the answer comes later.
 - An idempotent producer's sequence numbers are checked; a repeated batch is answered with the offset that it has got.
+  Of a producer that the partition does not know, or not any more, any number is taken; of a transactional one only 0,
+  from version 12 on.
 - A transactional batch needs the producer's open transaction; the partition has been added to it, or is added by this
   request from version 12 on (KIP-890). The request has to name the transactional id, and only then may it have such
   batches (INVALID_RECORD). Control records are the broker's own (INVALID_RECORD).
@@ -24,6 +26,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from kafka_share.broker.handlers.partitions import nodes_of_leaders, require_public
 from kafka_share.broker.handlers.throttling import throttle_produce
 from kafka_share.broker.refusals import RecordsRefusedError, Refusal
+from kafka_share.broker.storage.appending import require_known_or_new
 from kafka_share.errors import (
     InvalidRecordError,
     InvalidRequiredAcksError,
@@ -188,13 +191,16 @@ def _require_transaction(
         if batch.is_transactional != (request.transactional_id is not None):
             raise Refusal(InvalidRecordError, "transactional batches and the request's transactional id do not match")
         if request.transactional_id is not None:
+            is_implicit = context.api_version >= _IMPLICIT_SINCE_VERSION
             cluster.transactions.require_writable(
                 request.transactional_id,
                 (batch.producer_id, batch.producer_epoch),
                 partition,
-                add=context.api_version >= _IMPLICIT_SINCE_VERSION,
+                add=is_implicit,
                 now_ms=now_ms,
             )
+            if is_implicit:
+                require_known_or_new(partition, batch)
 
 
 def _refused(context: RequestContext, topic: Topic | None, index: int, refusal: Refusal) -> _PartitionAnswer:

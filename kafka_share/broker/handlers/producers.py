@@ -1,7 +1,8 @@
 """DescribeProducers (61) and WriteTxnMarkers (27): what a partition's leader knows of producers, and ends for them.
 
-- Only the leader of a partition answers. A producer is named with its last sequence number, the coordinator epoch of
-  its last marker (-1 if there was none), and the first offset of its open transaction.
+- Only the leader of a partition answers. A producer is forgotten a day after its last records (`ProducerExpiry`);
+  until then it is named with its last sequence number, the coordinator epoch of its last marker (-1 if there was none),
+  and the first offset of its open transaction.
 - A marker of an old producer epoch is INVALID_PRODUCER_EPOCH, one of an old coordinator epoch
   TRANSACTION_COORDINATOR_FENCED. The transaction coordinator is not told: an admin ends a transaction that hangs so,
   and the producer itself has to end it for its own. A marker in `__consumer_offsets` ends the offset commits of the

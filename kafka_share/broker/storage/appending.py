@@ -64,7 +64,8 @@ def append(configs: Configs, partition: Partition, batch: RecordBatch, now_ms: i
         data, append_time_ms = with_append_time(data, now_ms), now_ms
     base_offset, _ = partition.log.append(data, partition.leader_epoch, now_ms)
     if batch.producer_id >= 0:
-        _remember(partition, batch, base_offset)
+        timestamp = batch.max_timestamp if append_time_ms == NO_APPEND_TIME else append_time_ms
+        _remember(partition, batch, base_offset, timestamp)
     return base_offset, append_time_ms
 
 
@@ -94,9 +95,18 @@ def _check_sequence(partition: Partition, batch: RecordBatch) -> AppendedBatch |
     return duplicate
 
 
-def _remember(partition: Partition, batch: RecordBatch, base_offset: int) -> None:
+def require_known_or_new(partition: Partition, batch: RecordBatch) -> None:
+    """Of the second protocol of transactions: who is not remembered here begins with 0. Raises `Refusal`."""
+    if batch.base_sequence != 0 and not partition.producers.knows(batch.producer_id):
+        raise Refusal(
+            OutOfOrderSequenceNumberError,
+            f"nothing is known of producer {batch.producer_id}, and {batch.base_sequence} is no first sequence number",
+        )
+
+
+def _remember(partition: Partition, batch: RecordBatch, base_offset: int, timestamp: int) -> None:
     appended = AppendedBatch(batch.base_sequence, _last_sequence(batch), base_offset)
-    partition.producers.appended(batch.producer_id, batch.producer_epoch, appended, batch.max_timestamp)
+    partition.producers.appended(batch.producer_id, batch.producer_epoch, appended, timestamp)
 
 
 def restore(partition: Partition, batch: RecordBatch) -> None:
@@ -106,10 +116,10 @@ def restore(partition: Partition, batch: RecordBatch) -> None:
         if batch.record_count:  # the log cleaner may have left nothing but the epoch of the producer
             _, coordinator_epoch = _MARKER_VALUE.unpack_from(batch.records()[0][3] or b"")
         partition.producers.transaction_ended(
-            batch.producer_id, batch.producer_epoch, coordinator_epoch, batch.max_timestamp
+            batch.producer_id, batch.producer_epoch, coordinator_epoch, batch.max_timestamp, restored=True
         )
     elif batch.producer_id >= 0 and batch.base_sequence >= 0:
-        _remember(partition, batch, batch.base_offset)
+        _remember(partition, batch, batch.base_offset, batch.max_timestamp)
 
 
 def _last_sequence(batch: RecordBatch) -> int:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _REMEMBERED_BATCHES: Final = 5
 _MAX_PRODUCERS: Final = 10_000
@@ -77,6 +80,8 @@ class _Producer:
     epoch: int
     last_timestamp: int = -1
     coordinator_epoch: int = NO_COORDINATOR
+    is_whole: bool = True
+    """Whether its batches are all there are; not after a start, when they may be gone from the log."""
     batches: deque[AppendedBatch] = attrs.Factory(lambda: deque(maxlen=_REMEMBERED_BATCHES))
 
 
@@ -100,9 +105,26 @@ class ProducerStates:
         for batch in producer.batches:
             if (batch.first_sequence, batch.last_sequence) == (first_sequence, last_sequence):
                 return SequenceVerdict.DUPLICATE, batch
-        if not producer.batches or first_sequence == (producer.batches[-1].last_sequence + 1) % _SEQUENCES:
+        if not producer.batches and not producer.is_whole:
+            return SequenceVerdict.APPEND, None
+        last_sequence = producer.batches[-1].last_sequence if producer.batches else -1
+        if first_sequence == (last_sequence + 1) % _SEQUENCES:
             return SequenceVerdict.APPEND, None
         return SequenceVerdict.OUT_OF_ORDER, None
+
+    def knows(self, producer_id: int) -> bool:
+        """Whether the producer is remembered."""
+        return producer_id in self._producers
+
+    def expire(self, before_ms: int, open_since: Callable[[int], int | None]) -> bool:
+        """Forget those whose last timestamp is no later, and who have no open transaction; returns whether any stay."""
+        for producer_id in [
+            producer_id
+            for producer_id, one in self._producers.items()
+            if one.last_timestamp <= before_ms and open_since(producer_id) is None
+        ]:
+            del self._producers[producer_id]
+        return bool(self._producers)
 
     def appended(self, producer_id: int, epoch: int, batch: AppendedBatch, timestamp: int) -> None:
         """Remember a batch that has been appended."""
@@ -137,9 +159,12 @@ class ProducerStates:
         """A coordinator has appended what belongs to the producer's transaction."""
         self._touched(producer_id, epoch)
 
-    def transaction_ended(self, producer_id: int, epoch: int, coordinator_epoch: int, timestamp: int) -> None:
-        """A marker has been appended: earlier epochs are fenced from now on."""
+    def transaction_ended(
+        self, producer_id: int, epoch: int, coordinator_epoch: int, timestamp: int, *, restored: bool = False
+    ) -> None:
+        """A marker has been appended: earlier epochs are fenced from now on. It may have been before the start."""
         producer = self._touched(producer_id, epoch)
+        producer.is_whole = producer.is_whole and not restored
         producer.coordinator_epoch, producer.last_timestamp = coordinator_epoch, timestamp
 
     def last_records(self) -> dict[int, LastRecord]:

@@ -18,7 +18,7 @@ from kafka_share.broker.security.scram import ScramCredential, ScramMechanism
 from kafka_share.broker.share.share_groups import Heartbeat
 from kafka_share.broker.share.state_records import StateKey
 from kafka_share.broker.storage.producer_ids import BLOCK
-from kafka_share.broker.storage.producers import SequenceVerdict
+from kafka_share.broker.storage.producers import AppendedBatch, SequenceVerdict
 from kafka_share.broker.storage.topics import Partition
 from kafka_share.protocol.record_batches import control_batch
 
@@ -30,6 +30,7 @@ class Restarts:
         self._disk = TearingDisk(Random(1))
         self._nodes = range(1, nodes + 1)
         self._random = Random(2)
+        self.now_ms = START_MS
         self.start()
 
     def start(self) -> Cluster:
@@ -37,7 +38,7 @@ class Restarts:
         self.cluster = Cluster(
             self._nodes, config={}, cluster_id="c", random=self._random, log_files=self.persistence.log_files
         )
-        self.persistence.recover(self.cluster, START_MS)
+        self.persistence.recover(self.cluster, self.now_ms)
         self.cluster.check()
         return self.cluster
 
@@ -182,6 +183,49 @@ def test_a_repeated_batch_is_known_and_open_transactions_are_open() -> None:
     assert again.log.last_stable_offset == 2
     assert list(again.log.aborted_ranges(0, 5)) == [(9, 3, 4)]
     assert again.producers.judge(9, 2, 1, 1)[0] is SequenceVerdict.FENCED
+
+
+WEEK_MS = 604_800_000
+
+
+def test_a_producer_that_expired_while_the_broker_was_down_is_not_known() -> None:
+    restarts = Restarts()
+    restarts.cluster.create_topic("t", [[1]])
+    for producer_id, age_ms in ((7, 86_400_000), (8, 86_399_000)):
+        sent = batch(1, START_MS - age_ms, producer_id=producer_id, producer_epoch=0, base_sequence=0)
+        restarts.cluster.append(partition_of(restarts.cluster), sent, START_MS)
+    open_one = batch(1, 0, producer_id=9, producer_epoch=0, base_sequence=0, is_transactional=True)
+    partition_of(restarts.cluster).log.append(open_one, 0, START_MS)
+    known = partition_of(restarts.again()).producers
+    assert [one.producer_id for one in known.summaries()] == [8, 9]
+
+
+def test_of_a_producer_whose_batches_are_gone_from_the_log_any_next_one_is_taken() -> None:
+    """Its producer goes on where it was; only the partition has forgotten where that is."""
+    restarts = Restarts()
+    partition = restarts.cluster.create_topic("t", [[1]]).partitions[0]
+    sequence = {"producer_id": 7, "producer_epoch": 0, "is_transactional": True}
+    restarts.cluster.append(partition, batch(3, base_sequence=0, **sequence), START_MS)
+    partition = partition_of(restarts.again())  # each start begins a segment
+    restarts.cluster.write_marker(partition, (7, 0), committed=True, now_ms=START_MS)
+    restarts.cluster.delete_records(partition, 3, START_MS)
+    assert partition.producers.judge(7, 0, 4, 4)[0] is SequenceVerdict.OUT_OF_ORDER
+    again = partition_of(restarts.again()).producers
+    assert again.judge(7, 0, 4, 4)[0] is SequenceVerdict.APPEND
+    again.appended(7, 0, AppendedBatch(4, 4, 4), START_MS)
+    assert again.judge(7, 0, 6, 6)[0] is SequenceVerdict.OUT_OF_ORDER
+
+
+def test_a_transactional_id_expires_by_when_it_was_used_last_also_before_a_restart() -> None:
+    restarts = Restarts()
+    restarts.cluster.transactions.initialise("old", 60_000, NO_PRODUCER, START_MS)
+    restarts.cluster.transactions.initialise("new", 60_000, NO_PRODUCER, START_MS + 1)
+    restarts.now_ms = START_MS + WEEK_MS - 3_600_000
+    transactions = restarts.again().transactions
+    assert transactions.wake_at_ms() == START_MS + WEEK_MS
+    transactions.poll(START_MS + WEEK_MS)
+    assert [one.id for one in transactions.all()] == ["new"]
+    assert [one.id for one in restarts.again().transactions.all()] == ["new"]
 
 
 def transactional(restarts: Restarts) -> tuple[tuple[int, int], list[Partition]]:
