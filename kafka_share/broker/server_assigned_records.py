@@ -1,4 +1,4 @@
-"""What the records of share groups and of consumer groups (KIP-848) have in common: epochs and target assignments.
+"""What the records of share groups and of consumer groups (KIP-848) have in common: epochs, targets, that of members.
 
 Called by the modules that know the rest of the records of either type. Pure functions. Source: Kafka 4.3's
 `GroupCoordinatorRecordHelpers`.
@@ -29,6 +29,10 @@ class CommonRecords:
     epoch: tuple[type[Any], type[Any]]
     target_epoch: tuple[type[Any], type[Any]]
     target: tuple[type[Any], type[Any]]
+    member: tuple[type[Any], type[Any]]
+    """What it said of itself."""
+    current: tuple[type[Any], type[Any]]
+    """What it was told."""
 
     def of_group(self, group: ServerAssignedGroup) -> list[Record]:
         """The epochs of the group; that of the target once there was one."""
@@ -54,6 +58,22 @@ class CommonRecords:
             for topic_id, indexes in by_topic(target).items()
         ]
         return name, value(topic_partitions=topics)
+
+    def of_member(self, group_id: str, member_id: str, state: tuple[Any, Any] | None) -> list[Record]:
+        """What a member said of itself and what it was told; None if it has gone."""
+        said_key = self.member[0](group_id=group_id, member_id=member_id)
+        told_key = self.current[0](group_id=group_id, member_id=member_id)
+        if state is None:
+            return [(told_key, None), (said_key, None)]
+        return [(said_key, state[0]), (told_key, state[1])]
+
+    def members(self, held: Held) -> list[tuple[str, Any, Any]]:
+        """The id of each member, what it said of itself, and what it was told, if only by the defaults."""
+        told = values(held, self.current)
+        return [
+            (key.member_id, said, told.get(key.member_id) or self.current[1]())
+            for key, said in records_of(held, self.member)
+        ]
 
     def restore(self, group: ServerAssignedGroup, held: Held, member_ids: Iterable[str]) -> None:
         """Give the group its epochs, and these members their targets."""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import http.client
 import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cli.chromium import CHROMIUM, NO_CHROMIUM, Chromium
+from cli.http_peer import asked, served
 from support.waiting import poll_until
 
 from kafka_share import AcknowledgeType, KafkaShareConsumer
@@ -49,25 +48,12 @@ def broker() -> Iterator[ReferenceBroker]:
 
 @pytest.fixture
 def port(broker: ReferenceBroker) -> Iterator[int]:
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    server = page_server(broker, "127.0.0.1", 0)
-    asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result(30)
-    yield server.port
-    asyncio.run_coroutine_threadsafe(server.__aexit__(), loop).result(30)
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()
+    with served(page_server(broker, "127.0.0.1", 0)) as port:
+        yield port
 
 
 def get(port: int, path: str, host: str | None = None) -> tuple[int, http.client.HTTPMessage, bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    connection.request("GET", path, headers={} if host is None else {"Host": host})
-    answer = connection.getresponse()
-    found = answer.status, answer.headers, answer.read()
-    connection.close()
-    return found
+    return asked(port, path, headers=None if host is None else {"Host": host})
 
 
 def test_the_document_has_each_state_with_its_owner_when_records_are_in_flight(broker: ReferenceBroker) -> None:

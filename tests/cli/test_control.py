@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
-import http.client
 import inspect
 import json
 import re
@@ -12,11 +10,11 @@ import shutil
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from cli.http_peer import asked, served
 from support.documentation import ROOT, blocks_of
 from support.waiting import poll_until
 
@@ -38,16 +36,8 @@ def broker() -> Iterator[ReferenceBroker]:
 
 @pytest.fixture
 def port(broker: ReferenceBroker) -> Iterator[int]:
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    server = control_server(broker, "127.0.0.1", 0)
-    asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result(30)
-    yield server.port
-    asyncio.run_coroutine_threadsafe(server.__aexit__(), loop).result(30)
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()
+    with served(control_server(broker, "127.0.0.1", 0)) as port:
+        yield port
 
 
 JSON = {"Content-Type": "application/json"}
@@ -56,14 +46,11 @@ JSON = {"Content-Type": "application/json"}
 def ask(
     port: int, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None
 ) -> tuple[int, Any]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    connection.request(method, path, body, headers or {})
-    answer = connection.getresponse()
-    assert answer.headers["Content-Type"] == "application/json"
-    document = json.loads(answer.read())
-    connection.close()
-    assert list(document) == ["result" if answer.status == 200 else "error"]
-    return answer.status, document.get("result", document.get("error"))
+    status, shown, data = asked(port, path, method, body, headers)
+    assert shown["Content-Type"] == "application/json"
+    document = json.loads(data)
+    assert list(document) == ["result" if status == 200 else "error"]
+    return status, document.get("result", document.get("error"))
 
 
 def look(port: int, path: str) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from kafka_share.broker.consumer.consumer_group import ConsumerGroup, ResolvedPattern
 from kafka_share.broker.consumer.consumer_member import ClassicProtocol, ConsumerMember, MemberState
 from kafka_share.broker.server_assigned_group import by_topic
-from kafka_share.broker.server_assigned_records import CommonRecords, records_of, values
+from kafka_share.broker.server_assigned_records import CommonRecords, records_of
 from kafka_share.broker.storage.topics import NO_TOPIC_ID
 from kafka_share.protocol.group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -38,12 +38,12 @@ COMMON: Final = CommonRecords(
     (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
     (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
     (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
+    (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
+    (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
 )
-_MEMBER: Final = (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue)
-_CURRENT: Final = (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue)
 _PATTERN: Final = (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue)
 KEYS: Final = (
-    _CURRENT[0], COMMON.target[0], COMMON.target_epoch[0], _MEMBER[0], _PATTERN[0], COMMON.epoch[0],
+    COMMON.current[0], COMMON.target[0], COMMON.target_epoch[0], COMMON.member[0], _PATTERN[0], COMMON.epoch[0],
 )  # fmt: skip
 
 _Struct = ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions
@@ -53,10 +53,8 @@ _Classic = ConsumerGroupMemberMetadataValue.ClassicMemberMetadata
 def of_member(group: ConsumerGroup, member_id: str) -> Iterable[Record]:
     """What a member said of itself, and how far it has come."""
     member = group.members.get(member_id)
-    said_key = ConsumerGroupMemberMetadataKey(group_id=group.id, member_id=member_id)
-    told_key = ConsumerGroupCurrentMemberAssignmentKey(group_id=group.id, member_id=member_id)
     if member is None:
-        return [(told_key, None), (said_key, None)]
+        return COMMON.of_member(group.id, member_id, None)
     said = ConsumerGroupMemberMetadataValue(
         instance_id=member.instance_id,
         rack_id=member.rack_id,
@@ -75,7 +73,7 @@ def of_member(group: ConsumerGroup, member_id: str) -> Iterable[Record]:
         assigned_partitions=_structs(member.assigned),
         partitions_pending_revocation=_structs(member.revoking),
     )
-    return [(said_key, said), (told_key, told)]
+    return COMMON.of_member(group.id, member_id, (said, told))
 
 
 def _classic(said: ClassicProtocol) -> _Classic:
@@ -122,12 +120,10 @@ def of_pattern(group: ConsumerGroup, pattern: str) -> Record:
 def made_of(group_id: str, held: Held, behaviour: Behaviour) -> ConsumerGroup:
     """The group without its epochs and target."""
     group = ConsumerGroup.new(group_id, behaviour)
-    told = values(held, _CURRENT)
-    for key, said in records_of(held, _MEMBER):
-        current = told.get(key.member_id) or ConsumerGroupCurrentMemberAssignmentValue()
+    for member_id, said, current in COMMON.members(held):
         group.put(
             ConsumerMember(
-                id=key.member_id,
+                id=member_id,
                 instance_id=said.instance_id,
                 rack_id=said.rack_id,
                 client_id=said.client_id,

@@ -37,12 +37,12 @@ COMMON: Final = CommonRecords(
     (ShareGroupMetadataKey, ShareGroupMetadataValue),
     (ShareGroupTargetAssignmentMetadataKey, ShareGroupTargetAssignmentMetadataValue),
     (ShareGroupTargetAssignmentMemberKey, ShareGroupTargetAssignmentMemberValue),
+    (ShareGroupMemberMetadataKey, ShareGroupMemberMetadataValue),
+    (ShareGroupCurrentMemberAssignmentKey, ShareGroupCurrentMemberAssignmentValue),
 )
-_MEMBER: Final = (ShareGroupMemberMetadataKey, ShareGroupMemberMetadataValue)
-_CURRENT: Final = (ShareGroupCurrentMemberAssignmentKey, ShareGroupCurrentMemberAssignmentValue)
 _PARTITIONS: Final = (ShareGroupStatePartitionMetadataKey, ShareGroupStatePartitionMetadataValue)
 KEYS: Final = (
-    _CURRENT[0], COMMON.target[0], _MEMBER[0], COMMON.target_epoch[0], COMMON.epoch[0], _PARTITIONS[0],
+    COMMON.current[0], COMMON.target[0], COMMON.member[0], COMMON.target_epoch[0], COMMON.epoch[0], _PARTITIONS[0],
 )  # fmt: skip
 _STABLE: Final = 0
 _TopicPartitionsInfo = ShareGroupStatePartitionMetadataValue.TopicPartitionsInfo
@@ -51,10 +51,8 @@ _TopicPartitionsInfo = ShareGroupStatePartitionMetadataValue.TopicPartitionsInfo
 def of_member(group: ShareGroup, member_id: str) -> Iterable[Record]:
     """What a member said of itself, and what it was told."""
     member = group.members.get(member_id)
-    said_key = ShareGroupMemberMetadataKey(group_id=group.id, member_id=member_id)
-    told_key = ShareGroupCurrentMemberAssignmentKey(group_id=group.id, member_id=member_id)
     if member is None:
-        return [(told_key, None), (said_key, None)]
+        return COMMON.of_member(group.id, member_id, None)
     said = ShareGroupMemberMetadataValue(
         rack_id=member.rack_id,
         client_id=member.client_id,
@@ -70,7 +68,7 @@ def of_member(group: ShareGroup, member_id: str) -> Iterable[Record]:
             struct(topic_id=topic_id, partitions=indexes) for topic_id, indexes in by_topic(member.assigned).items()
         ],
     )
-    return [(said_key, said), (told_key, told)]
+    return COMMON.of_member(group.id, member_id, (said, told))
 
 
 def of_partitions(group: ShareGroup, topics: Topics) -> Record:
@@ -101,13 +99,10 @@ def of_partitions(group: ShareGroup, topics: Topics) -> Record:
 def made_of(group_id: str, held: Held, behaviour: Behaviour) -> ShareGroup:
     """The group without its epochs and target. What was being initialised or deleted has to be done again."""
     group = ShareGroup.new(group_id, behaviour)
-    told = values(held, _CURRENT)
-    for key, said in records_of(held, _MEMBER):
-        member = Member(key.member_id, said.client_id, said.client_host, said.rack_id)
-        if key.member_id in told:
-            current = told[key.member_id]
-            member.epoch, member.previous_epoch = current.member_epoch, current.previous_member_epoch
-            member.assigned = frozenset(partitions_in(current.assigned_partitions))
+    for member_id, said, current in COMMON.members(held):
+        member = Member(member_id, said.client_id, said.client_host, said.rack_id)
+        member.epoch, member.previous_epoch = current.member_epoch, current.previous_member_epoch
+        member.assigned = frozenset(partitions_in(current.assigned_partitions))
         group.members[member.id] = member
         group.subscribe(member, tuple(said.subscribed_topic_names))
     for state in values(held, _PARTITIONS).values():

@@ -11,6 +11,7 @@ from random import Random
 
 import pytest
 from broker.cluster_world import START_MS
+from broker.compacted import BACKOFF_MS, DELETE_RETENTION_MS, SETTINGS, records_of
 from broker.durability.tearing_disk import PowerLossError, TearingDisk
 
 from kafka_share.broker import ReferenceBroker
@@ -22,16 +23,6 @@ from kafka_share.broker.inspection import records_in
 from kafka_share.broker.storage.producers import SequenceVerdict
 from kafka_share.broker.storage.topics import Partition
 from kafka_share.protocol.record_batches import RecordBatch, encode_batch
-from kafka_share.protocol.record_encoder import RecordToWrite
-
-BACKOFF_MS = 15_000
-DELETE_RETENTION_MS = 60_000
-SETTINGS = {
-    "cleanup.policy": "compact",
-    "segment.ms": "100",
-    "min.cleanable.dirty.ratio": "0.01",
-    "delete.retention.ms": str(DELETE_RETENTION_MS),
-}
 
 
 class Disked:
@@ -62,11 +53,8 @@ class Disked:
 
     def put(self, text: str, **fields: object) -> None:
         self.now_ms += 1_000
-        records: list[RecordToWrite] = [
-            (index, self.now_ms, word[0].encode(), None if word[1] == "-" else word[1].encode(), [])
-            for index, word in enumerate(text.split())
-        ]
-        self.cluster.append(self.partition, encode_batch(records, **fields), self.now_ms)  # type: ignore[arg-type]
+        records = encode_batch(records_of(text, self.now_ms), **fields)  # type: ignore[arg-type]
+        self.cluster.append(self.partition, records, self.now_ms)
 
     def settle(self) -> None:
         self.persistence.write(self.now_ms)

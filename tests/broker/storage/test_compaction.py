@@ -8,21 +8,12 @@ from typing import Any
 
 import pytest
 from broker.cluster_world import START_MS, World
+from broker.compacted import BACKOFF_MS, DELETE_RETENTION_MS, SETTINGS, records_of
 
 from kafka_share.broker.configs.configs import ResourceType
 from kafka_share.broker.inspection import records_in
 from kafka_share.broker.storage.topics import Partition
 from kafka_share.protocol.record_batches import RecordBatch, encode_batch, iter_batches
-from kafka_share.protocol.record_encoder import RecordToWrite
-
-BACKOFF_MS = 15_000
-DELETE_RETENTION_MS = 60_000
-SETTINGS = {
-    "cleanup.policy": "compact",
-    "segment.ms": "100",
-    "min.cleanable.dirty.ratio": "0.01",
-    "delete.retention.ms": str(DELETE_RETENTION_MS),
-}
 
 
 class Compacted:
@@ -39,14 +30,11 @@ class Compacted:
         self.world.cluster.configs.set_values(ResourceType.TOPIC, "jobs", settings)
 
     def put(self, text: str, *, same_segment: bool = False, **fields: Any) -> None:
-        """A batch of the records in a text such as "a1 b2 b-": a key and a value of one letter, "-" for a tombstone."""
+        """A batch of the records in a text."""
         if not same_segment:
             self.world.now_ms += 1_000
-        records: list[RecordToWrite] = [
-            (index, self.world.now_ms, word[0].encode(), None if word[1] == "-" else word[1].encode(), [])
-            for index, word in enumerate(text.split())
-        ]
-        self.world.cluster.append(self.partition, encode_batch(records, **fields), self.world.now_ms)
+        records = encode_batch(records_of(text, self.world.now_ms), **fields)
+        self.world.cluster.append(self.partition, records, self.world.now_ms)
 
     def transaction(self, producer_id: int, text: str, *, committed: bool) -> None:
         """A whole transaction of its own segment."""
