@@ -56,8 +56,7 @@ class Behaviour:
     max_share_version: int = 1
     """The highest level of the feature share.version: 2 brings dead-letter queues (KIP-1191)."""
     api_versions: Mapping[ApiKey, tuple[int, int]] = MappingProxyType({})
-    """API -> lowest and highest version, where they are not those of 4.3. 4.4 also has ListTransactions 2, which is
-    not offered."""
+    """API -> lowest and highest version, where they are not those of 4.3."""
     share_keys_may_hold_colons: bool = True
     """FindCoordinator of share state reads its key from the right, so a group id may hold colons (KAFKA-20183)."""
     names_piggybacked_refusals: bool = True
@@ -293,7 +292,7 @@ _VERSIONS_OF_4_3: Final[Mapping[ApiKey, tuple[int, int]]] = MappingProxyType(
         ApiKey.DESCRIBE_CLUSTER: (0, 2),
         ApiKey.DESCRIBE_PRODUCERS: (0, 0),
         ApiKey.DESCRIBE_TRANSACTIONS: (0, 0),
-        ApiKey.LIST_TRANSACTIONS: (0, 1),
+        ApiKey.LIST_TRANSACTIONS: (0, 2),
         ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, 1),
         ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1),
         ApiKey.LIST_CONFIG_RESOURCES: (0, 1),

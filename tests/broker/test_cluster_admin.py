@@ -35,6 +35,7 @@ from kafka_share.protocol.replicas import (
 )
 from kafka_share.protocol.transactions import EndTxnRequest, InitProducerIdRequest, WriteTxnMarkersRequest
 
+INVALID_REGULAR_EXPRESSION = 128
 COORDINATOR_FENCED, NO_PREFERRED, NONE_ELIGIBLE, NOT_NEEDED, NO_REASSIGNMENT, NO_ID = 52, 80, 83, 84, 85, 105
 TOPIC = 2
 
@@ -318,6 +319,32 @@ def test_transactions_are_listed_by_state_producer_and_duration() -> None:
     assert writer.listed(producer_id_filters=[writer.id + 1]) == ([], [])
     assert writer.listed(duration_filter=999) == (["Ongoing"], [])
     assert writer.listed(duration_filter=1_000) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        (None, ["tx", "tx2"]),
+        ("", ["tx", "tx2"]),
+        ("tx", ["tx"]),
+        ("t.*", ["tx", "tx2"]),
+        ("(?i)TX|no", ["tx"]),
+        ("x", []),
+    ],
+)
+def test_transactions_are_listed_by_a_pattern_for_the_whole_id(pattern: str | None, found: list[str]) -> None:
+    pytest.importorskip("re2", reason="it needs the extra broker-patterns")
+    writer = Writer()
+    writer.world.cluster.transactions.initialise("tx2", 60_000, (-1, -1), START_MS)
+    answer = writer.world.ask(ListTransactionsRequest(transactional_id_pattern=pattern), 2)
+    assert (answer.error_code, [one.transactional_id for one in answer.transaction_states]) == (0, found)
+
+
+@pytest.mark.parametrize("pattern", ["(", "[a", "a{2000}", ".*(?=x)"])
+def test_transactions_are_not_listed_by_what_is_no_pattern(pattern: str) -> None:
+    answer = Writer().world.ask(ListTransactionsRequest(transactional_id_pattern=pattern, state_filters=["none"]), 2)
+    assert (answer.error_code, answer.unknown_state_filters) == (INVALID_REGULAR_EXPRESSION, [])
+    assert answer.transaction_states == []
 
 
 def test_another_node_does_not_answer_for_producers_and_transactions() -> None:

@@ -1,6 +1,7 @@
 """What becomes of records that were given up, where brokers have dead-letter topics: Kafka 4.4 with share.version 2.
 
-The reference broker has none. The consumer takes no part in it: it rejects or releases, and the broker writes.
+Those of the reference broker have tests of their own. The consumer takes no part in it: it rejects or releases, and
+the broker writes.
 """
 
 from __future__ import annotations

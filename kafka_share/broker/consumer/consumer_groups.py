@@ -45,9 +45,9 @@ from kafka_share.broker.consumer.migration import (
     upgraded,
 )
 from kafka_share.broker.consumer.reconciliation import Goal, reconcile
-from kafka_share.broker.consumer.topic_pattern import TopicPattern
 from kafka_share.broker.deadlines import Deadlines
 from kafka_share.broker.group_ids import GroupType
+from kafka_share.broker.name_pattern import NamePattern
 from kafka_share.broker.refusals import ErrorCode, Refusal
 from kafka_share.broker.server_assigned_groups import ServerAssignedGroups
 from kafka_share.errors import (
@@ -495,7 +495,7 @@ class ConsumerGroups(ServerAssignedGroups[ConsumerGroup]):
         names = sorted(topic.name for topic in self._topics if may_see(topic.name))
         changed = False
         for pattern in used:
-            compiled = TopicPattern(pattern)
+            compiled = NamePattern(pattern)
             topics = tuple(name for name in names if compiled.matches(name))
             changed |= group.set_pattern(pattern, ResolvedPattern(topics, now_ms, self._topics.version))
         if group.refresh_metadata(self._topics) or changed:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from kafka_share.broker.consumer.consumer_member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
-from kafka_share.broker.consumer.topic_pattern import PatternError, TopicPattern
+from kafka_share.broker.name_pattern import NamePattern, PatternError
 from kafka_share.broker.refusals import ErrorCode, Refusal
 from kafka_share.errors import InvalidRequestError
 
@@ -89,7 +89,7 @@ def validate(beat: ConsumerHeartbeat, assignors: Sequence[str]) -> None:
 
 def _require_pattern(pattern: str) -> None:
     try:
-        TopicPattern(pattern)
+        NamePattern(pattern)
     except PatternError as error:
         raise Refusal(
             ErrorCode.INVALID_REGULAR_EXPRESSION, f"{pattern!r} is not a regular expression: {error}"

@@ -3,16 +3,17 @@
 - The states are Empty, Ongoing, CompleteCommit and CompleteAbort: markers are written at once, so none is on its way.
 - An unknown id is TRANSACTIONAL_ID_NOT_FOUND, an empty one INVALID_REQUEST, another node's NOT_COORDINATOR.
 - Filters of ListTransactions: by state (in Kafka's spelling; others are named in the answer and match nothing), by
-  producer, and by how long ago the transaction was opened. Version 2, which filters ids by a regular expression, is not
-  offered: a pattern of one client could hold up all others here.
+  producer, by how long ago the transaction was opened, and by a regular expression for whole ids (KIP-1152). One that
+  is none is INVALID_REGULAR_EXPRESSION, and so is any without google-re2 (the extra `broker-patterns`).
 
-Versions: DescribeTransactions (65) 0, ListTransactions (66) 0 to 1.
+Versions: DescribeTransactions (65) 0, ListTransactions (66) 0 to 2.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kafka_share.broker.name_pattern import NamePattern, PatternError
 from kafka_share.broker.refusals import ErrorCode, Refusal
 from kafka_share.errors import InvalidRequestError
 from kafka_share.protocol.producers import (
@@ -85,6 +86,12 @@ def _find(cluster: Cluster, context: RequestContext, transactional_id: str) -> T
 def handle_list(
     cluster: Cluster, context: RequestContext, request: ListTransactionsRequest, now_ms: int
 ) -> ListTransactionsResponse:
+    try:
+        pattern = NamePattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
+    except PatternError:
+        return ListTransactionsResponse(
+            error_code=ErrorCode.INVALID_REGULAR_EXPRESSION, unknown_state_filters=[], transaction_states=[]
+        )
     unknown = [state for state in request.state_filters if state not in _STATES]
     found = [
         one
@@ -92,6 +99,7 @@ def handle_list(
         if cluster.coordinator_of(one.id).id == context.node_id
         and (not request.state_filters or one.state.value in request.state_filters)
         and (not request.producer_id_filters or one.producer_id in request.producer_id_filters)
+        and (pattern is None or pattern.matches(one.id))
         and (request.duration_filter < 0 or now_ms - one.started_at_ms > request.duration_filter)
     ]
     return ListTransactionsResponse(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_share.broker.consumer.topic_pattern import PatternError, TopicPattern
+from kafka_share.broker.name_pattern import NamePattern, PatternError
 
 _pieces = st.recursive(
     st.sampled_from(["a", "b", "-", ".", "[ab]", "[^a]", r"\.", r"\d", r"\W", "^", "$", "[a-c1]"]),
@@ -24,7 +24,7 @@ _pieces = st.recursive(
 
 @given(_pieces, st.text("abc-.1", max_size=8))
 def test_the_names_match_that_match_for_python(pattern: str, name: str) -> None:
-    assert TopicPattern(pattern).matches(name) is (re.fullmatch(pattern, name) is not None)
+    assert NamePattern(pattern).matches(name) is (re.fullmatch(pattern, name) is not None)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_the_names_match_that_match_for_python(pattern: str, name: str) -> None:
     ],
 )
 def test_what_re2_understands_is_understood(pattern: str, names: list[str], others: list[str]) -> None:
-    compiled = TopicPattern(pattern)
+    compiled = NamePattern(pattern)
     assert [name for name in names if not compiled.matches(name)] == []
     assert [name for name in others if compiled.matches(name)] == []
 
@@ -72,15 +72,15 @@ def test_what_re2_understands_is_understood(pattern: str, names: list[str], othe
 )
 def test_what_re2_refuses_is_refused(pattern: str) -> None:
     with pytest.raises(PatternError):
-        TopicPattern(pattern)
+        NamePattern(pattern)
 
 
 def test_a_pattern_that_backtracking_would_take_years_for_is_answered() -> None:
-    assert not TopicPattern("(a+)+$").matches("a" * 248 + "b")
-    assert not TopicPattern("((((a*)*b*)*c*)*d){1000}").matches("abcd" * 60)
+    assert not NamePattern("(a+)+$").matches("a" * 248 + "b")
+    assert not NamePattern("((((a*)*b*)*c*)*d){1000}").matches("abcd" * 60)
 
 
 def test_without_its_library_a_pattern_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "re2", None)
     with pytest.raises(PatternError, match=r"install kafka-share\[broker-patterns\]"):
-        TopicPattern("a")
+        NamePattern("a")

@@ -1,7 +1,8 @@
-"""The regular expressions by which members of consumer groups subscribe, in RE2's syntax, matched against whole names.
+"""The regular expressions of clients, in RE2's syntax, matched against whole names.
 
-Called by `ConsumerGroups`. A pattern comes from a client, so none may take long: RE2 needs a time that grows with the
-length of the name only, where Python's `re` can take years. Kafka has the same in Java, RE2/J.
+By these members of consumer groups subscribe to topics, and admins list transactional ids. A pattern comes from a
+client, so none may take long: RE2 needs a time that grows with the length of the name only, where Python's `re` can
+take years. Kafka has the same in Java, RE2/J.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ class PatternError(ValueError):
     """The text is no regular expression, or there is nothing to read it with."""
 
 
-class TopicPattern:
+class NamePattern:
     """A compiled pattern. Raises `PatternError`, also without google-re2."""
 
     def __init__(self, pattern: str) -> None:
