@@ -16,7 +16,7 @@ from kafka_share.core.fetching.offsets import AcknowledgementRun
 from kafka_share.deserializers import Deserializer
 from kafka_share.errors import CorruptRecordError, DataError, RecordDeserializationError, UnsupportedRecordError
 from kafka_share.locks import AcquisitionLock
-from kafka_share.native import IS_COMPILED, RecordBlock, with_values
+from kafka_share.native import IS_COMPILED, RecordBlock, Slab, with_values
 from kafka_share.protocol.record_batches import (
     BatchTooLargeError,
     RecordBatch,
@@ -361,7 +361,7 @@ class PartitionDecoding:
             self._gaps.append(AcknowledgementRun(first, last, GAP))
 
 
-def _decompress(codec: Codec, data: memoryview, limit: int) -> bytes:
-    from kafka_share.protocol.compression import decompress  # only who meets compressed bytes needs cramjam
+def _decompress(codec: Codec, data: memoryview, limit: int) -> memoryview:
+    from kafka_share.protocol.compression import decompressed  # only who meets compressed bytes needs cramjam
 
-    return decompress(codec, data, limit)
+    return decompressed(codec, data, limit, Slab)

@@ -93,6 +93,11 @@ class RecordRun(Sequence[ShareRecord[Any, Any]]):
     def __getitem__(self, index: slice) -> list[ShareRecord[Any, Any]]: ...
     def __len__(self) -> int: ...
 
+class Slab:
+    def __init__(self, size: int) -> None: ...
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
 class RecordBlock:
     def __init__(
         self,
@@ -109,7 +114,7 @@ class RecordBlock:
         acquired: Iterable[AcquiredRange],
         check_crcs: bool,
         max_batch_bytes: int,
-        decompress: Callable[[Literal["gzip", "snappy", "lz4", "zstd"], memoryview, int], bytes],
+        decompress: Callable[[Literal["gzip", "snappy", "lz4", "zstd"], memoryview, int], bytes | memoryview],
         limit: int,
     ) -> tuple[int, RecordRun, list[tuple[int, int]], int]: ...
 

@@ -8,7 +8,7 @@ a method says nothing here, it is described there.
 """
 
 cimport cython
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_GetItem
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
@@ -102,6 +102,7 @@ def crc32c_by_table(data, /):
         PyBuffer_Release(&view)
 
 
+include "slabs.pxi"
 include "records.pxi"
 include "ledger.pxi"
 include "columns.pxi"

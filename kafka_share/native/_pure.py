@@ -24,6 +24,7 @@ __all__ = [
     "RecordBlock",
     "RecordRun",
     "ShareRecord",
+    "Slab",
     "columns",
     "crc32c",
     "listed",
@@ -78,6 +79,9 @@ def places(runs: list[Run], mask: bytes | None) -> list[Places]:
     meant = records if mask is None else compress(records, mask)
     return [(*place, array("q", map(_offset_of, those))) for place, those in groupby(meant, _place_of)]
 
+
+Slab = bytearray
+"""Memory is not used again."""
 
 DirectLine = None
 """No thread but the network thread uses its connections."""

@@ -63,8 +63,9 @@ cdef class RecordBlock:
         """Walk over sound batches from a byte on, until all acquired ranges are done or `limit` records are found.
 
         Stops before what is not a whole, sound batch of format 2, and before what `decompress(codec, data, limit)`
-        raises for. `acquired`: ascending (first, last, delivery count). Returns where it stopped, the records that it
-        found (a `RecordRun`), the gaps (list of (first, last)), and the offset below which everything acquired is one of them.
+        raises for; it returns bytes, or a view of what nobody changes any more. `acquired`: ascending (first, last,
+        delivery count). Returns where it stopped, the records that it found (a `RecordRun`), the gaps (list of (first,
+        last)), and the offset below which everything acquired is one of them.
         """
         cdef Py_ssize_t count = len(acquired), found = self.count
         cdef ks_range *ranges = <ks_range *>PyMem_Malloc(max(count, 1) * sizeof(ks_range))
@@ -96,7 +97,8 @@ cdef class RecordBlock:
         cdef const uint8_t *data = <const uint8_t *>self.buffer.buf + position
         cdef size_t at = KS_HEADER_BYTES, end = batch.bytes
         cdef int codec = batch.attributes & CODEC_MASK
-        cdef bytes payload
+        cdef object payload = None
+        cdef Py_buffer view
         if check_crcs and ks_crc32c(data + KS_CHECKED_FROM, end - KS_CHECKED_FROM) != batch.crc:
             return False
         if batch.attributes & CONTROL_BIT:
@@ -112,7 +114,9 @@ cdef class RecordBlock:
                 )
             except Exception:
                 return False  # whoever looks at the batch next meets it again
-            data, at, end = <const uint8_t *>PyBytes_AS_STRING(payload), 0, PyBytes_GET_SIZE(payload)
+            PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+            data, at, end = <const uint8_t *>view.buf, 0, <size_t>view.len
+            PyBuffer_Release(&view)  # the bytes stay where they are as long as the block has what holds them
         if end > MAX_SOURCE_BYTES or batch.record_count < 0:
             return False
         if <size_t>batch.record_count > (end - at) / KS_SMALLEST_RECORD_BYTES:

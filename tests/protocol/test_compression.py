@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
+from collections.abc import Callable
+
 import cramjam
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_share.protocol.compression import compress, decompress
+from kafka_share.protocol.compression import compress, decompress, decompressed
 from kafka_share.protocol.record_format import CODEC_NAMES, BatchTooLargeError, Codec, CorruptBatchError
 
 COMPRESSING: list[Codec] = [codec for codec in CODEC_NAMES if codec != "none"]
@@ -46,7 +50,61 @@ def test_the_codec_is_named_when_its_data_is_damaged(codec: Codec) -> None:
 def test_lz4_frames_have_independent_blocks_when_written_because_java_refuses_others() -> None:
     frame = compress("lz4", bytes(300_000))
     assert frame[:4] == bytes.fromhex("04224d18")
-    assert frame[4] & 0b1110_0000 == 0b0110_0000  # version 1, block independence
+    assert frame[4] == 0b0110_0000  # version 1, block independence, no checksums, no size
+    assert bytes(cramjam.lz4.decompress(frame)) == bytes(300_000)
+
+
+def test_a_block_of_lz4_is_plain_when_it_cannot_be_made_smaller() -> None:
+    data = random.Random(5).randbytes(150_000)
+    frame = compress("lz4", data)
+    assert len(frame) == 7 + len(data) + 3 * 4 + 4
+    assert bytes(cramjam.lz4.decompress(frame)) == data
+
+
+def streamed(codec: Codec, data: bytes) -> bytes:
+    """Compressed by those who know nothing of the size when they begin; in frames of other kinds."""
+    if codec in ("lz4", "zstd"):
+        of = {"content_checksum": True, "block_linked": True} if codec == "lz4" else {}
+        compressor = getattr(cramjam, codec).Compressor(**of)
+        compressor.compress(data)
+        return bytes(compressor.finish())
+    return compress(codec, data)
+
+
+@pytest.mark.parametrize("codec", COMPRESSING)
+@pytest.mark.parametrize("size", [0, 1, 255, 256, 65_535, 65_536, 200_000, 3_000_000])
+@pytest.mark.parametrize("compressor", [compress, streamed])
+def test_a_buffer_is_hardly_larger_than_what_comes_into_it_and_made_once_or_twice(
+    codec: Codec, size: int, compressor: Callable[[Codec, bytes], bytes]
+) -> None:
+    data = (random.Random(3).randbytes(size // 4).hex() * 2).encode()[:size]
+    made: list[int] = []
+
+    def new_buffer(bytes_: int) -> bytearray:
+        made.append(bytes_)
+        return bytearray(bytes_)
+
+    found = decompressed(codec, memoryview(compressor(codec, data)), 1 << 27, new_buffer)
+    assert found == data
+    assert found.readonly
+    assert 3 * made[-1] <= 4 * max(1, len(data))
+    assert len(made) <= 2
+
+
+@pytest.mark.parametrize("codec", COMPRESSING)
+@given(data=st.binary(max_size=60), limit=st.integers(1, 2_000))
+def test_nothing_larger_than_the_limit_is_made_whatever_the_bytes_claim(codec: Codec, data: bytes, limit: int) -> None:
+    heads = {"lz4": b"\x04\x22\x4d\x18", "zstd": b"\x28\xb5\x2f\xfd", "gzip": b"\x1f\x8b", "snappy": b"\x82SNAPPY\0"}
+    made: list[int] = []
+
+    def new_buffer(bytes_: int) -> bytearray:
+        made.append(bytes_)
+        return bytearray(bytes_)
+
+    for one in (data, heads[codec] + data):
+        with contextlib.suppress(CorruptBatchError, BatchTooLargeError):
+            assert len(decompressed(codec, memoryview(one), limit, new_buffer)) <= limit
+    assert max(made, default=0) <= limit
 
 
 def test_snappy_is_framed_as_xerial_does_when_written_and_read_raw_as_well() -> None:
