@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from facade.delivery_checks import Outcomes, left_for_others, only_result, produce_values
@@ -13,8 +11,6 @@ from support.consumers import Consumer, MakeConsumer
 from support.waiting import poll_until, poll_while, wait_until
 
 from kafka_share.broker import ReferenceBroker
-from kafka_share.broker.refusals import Refusal
-from kafka_share.broker.share.share_coordinator import ShareCoordinator
 from kafka_share.errors import (
     BrokerError,
     CoordinatorLoadInProgressError,
@@ -201,30 +197,9 @@ def test_result_names_the_partition_when_its_topic_was_deleted(
     assert consumer.commit_sync() == {}
 
 
-@pytest.fixture
-def refuse_writes(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Makes the share coordinator refuse its next writes: the acknowledgement's partition then has a passing error."""
-    left = 0
-    write = ShareCoordinator.write
-
-    def refuse_or_write(self: ShareCoordinator, *args: Any, **kwargs: Any) -> None:
-        nonlocal left
-        if left:
-            left -= 1
-            raise Refusal(CoordinatorLoadInProgressError, "it is loading its state")
-        write(self, *args, **kwargs)
-
-    def refuse(times: int) -> None:
-        nonlocal left
-        left = times
-
-    monkeypatch.setattr(ShareCoordinator, "write", refuse_or_write)
-    return refuse
-
-
 @pytest.mark.behaviour("explicit acknowledgement")
 def test_commit_is_repeated_until_it_succeeds_when_the_partitions_error_may_pass(
-    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer, refuse_writes: Callable[[int], None]
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """A partition's retriable error in the answer of ShareAcknowledge is retried within the timeout, then succeeds."""
     produce_values(broker, topic, 2)
@@ -232,7 +207,7 @@ def test_commit_is_repeated_until_it_succeeds_when_the_partitions_error_may_pass
     outcomes = Outcomes()
     consumer.set_acknowledgement_commit_callback(outcomes)
     poll_until(consumer, 2)
-    refuse_writes(3)
+    broker.faults.fail_persister("WriteShareGroupState", CoordinatorLoadInProgressError, times=3)
     assert only_result(consumer.commit_sync()) is None
     assert outcomes.succeeded == [(topic, 0, 0), (topic, 0, 1)]
     assert outcomes.errors == []
@@ -241,7 +216,7 @@ def test_commit_is_repeated_until_it_succeeds_when_the_partitions_error_may_pass
 
 @pytest.mark.behaviour("commits")
 def test_commit_raises_and_reports_the_last_error_when_it_was_repeated_until_its_deadline(
-    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer, refuse_writes: Callable[[int], None]
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """An error that does not pass in time: the commit raises a timeout or has one as its result, like the callback."""
     produce_values(broker, topic, 1)
@@ -249,12 +224,42 @@ def test_commit_raises_and_reports_the_last_error_when_it_was_repeated_until_its
     outcomes = Outcomes()
     consumer.set_acknowledgement_commit_callback(outcomes)
     poll_until(consumer, 1)
-    refuse_writes(1_000_000)
+    broker.faults.fail_persister("WriteShareGroupState", CoordinatorLoadInProgressError, times=10_000)
     with pytest.raises(OperationTimeoutError):
         raise only_result(consumer.commit_sync(timeout_ms=200))
     poll_while(consumer, lambda: not outcomes.calls)
     assert outcomes.failed == [(0, OperationTimeoutError)]
-    refuse_writes(0)
+    broker.faults.clear()
+
+
+@pytest.mark.behaviour("commits")
+def test_an_acknowledgement_counts_when_the_broker_takes_longer_to_store_it_than_the_lock_lasts(
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
+) -> None:
+    """A broker that is slow to store an acknowledgement keeps its records to itself, and reports success in the end."""
+    produce_values(broker, topic, 2)
+    consumer = make_consumer(topic)
+    outcomes = Outcomes()
+    consumer.set_acknowledgement_commit_callback(outcomes)
+    poll_until(consumer, 2)
+    broker.faults.delay_persister("WriteShareGroupState", 40_000)
+    consumer.commit_async()
+    poll_while(consumer, lambda: broker.faults.pending() > 0)
+
+    def states() -> list[tuple[int, int, str, bool]]:
+        loaded = broker.share_partition("g", topic)
+        assert loaded is not None
+        return [(one.first, one.last, one.state.name, one.is_pending) for one in loaded.ranges]
+
+    assert states() == [(0, 1, "ACKNOWLEDGED", True)]
+    assert (broker.stored_offset("g", topic), outcomes.calls) == (-1, [])
+    broker.advance(35_000)  # locks last 30,000
+    assert states() == [(0, 1, "ACKNOWLEDGED", True)]
+    broker.advance(5_000)
+    poll_while(consumer, lambda: not outcomes.calls)
+    assert outcomes.succeeded == [(topic, 0, 0), (topic, 0, 1)]
+    consumer.close()
+    assert left_for_others(broker, make_consumer, topic) == []
 
 
 @pytest.mark.behaviour("commits")

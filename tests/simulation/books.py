@@ -30,7 +30,8 @@ class Hold:
     count: int
     owner: SharePartition
     may_last_to_ms: int = 0
-    """A refused acknowledgement may have renewed it all the same: Kafka's broker does not take renewals back."""
+    """A refused acknowledgement may have renewed it all the same: Kafka's broker does not take renewals back. And the
+    answer to a fetch that acknowledged, too, may have waited for that since the offset was acquired."""
 
 
 @attrs.define(eq=False)

@@ -38,6 +38,10 @@ class BrokerAudit:
         self._window_limit = LOCK_LIMIT + largest_batch
         self._claims: dict[tuple[int, int], dict[BookKey, tuple[str | None, list[tuple[int, int, list[int]]]]]] = {}
         """Per request with acknowledgements: what it says, and why its sender must not say so."""
+        self._since: dict[tuple[int, int], tuple[int, set[SharePartition]]] = {}
+        """Per such request: when it came, and which share partitions its node had. Its answer may be late."""
+        self._taken_back = int(cluster.behaviour.session_end_takes_deliveries_back)
+        """How many deliveries less a release may be stored with."""
         self._write = cluster.share_states.write
         cluster.share_states.write = self._written  # type: ignore[method-assign]
 
@@ -69,7 +73,9 @@ class BrokerAudit:
                     book.finished.add(offset)
                 elif offset in book.finished:
                     raise ComplaintError(f"{_name(key, book)}@{offset} had ended and is stored as available again")
-                book.holds.pop(offset, None)
+                hold = book.holds.get(offset)
+                if hold is not None and hold.count <= batch.delivery_count + self._taken_back:
+                    del book.holds[offset]  # a write that is late may be about a delivery before this one
 
     # ---- requests
 
@@ -85,7 +91,10 @@ class BrokerAudit:
                     key = BookKey(request.group_id, topic.topic_id, partition.partition_index)
                     claims[key] = (self._objection(context.node_id, key, request.member_id, said), said)
         if claims:
-            self._claims[context.connection_id, context.correlation_id] = claims
+            request_id = context.connection_id, context.correlation_id
+            self._claims[request_id] = claims
+            loaded = set(self._cluster.share_nodes[context.node_id].share_partitions())
+            self._since[request_id] = self._now_ms(), loaded
 
     def _objection(
         self, node_id: int, key: BookKey, member_id: str, said: Iterable[tuple[int, int, list[int]]]
@@ -108,6 +117,7 @@ class BrokerAudit:
         else:
             return
         claims = self._claims.pop((context.connection_id, context.correlation_id), {})
+        since_ms, loaded = self._since.pop((context.connection_id, context.correlation_id), (self._now_ms(), None))
         for key, (objection, said) in claims.items():
             if results.get(key) == 0:
                 if objection is not None:
@@ -120,7 +130,9 @@ class BrokerAudit:
                 for found in topic.partitions:
                     key = BookKey(request.group_id, topic.topic_id, found.partition_index)
                     for acquired in found.acquired_records:
-                        self._acquired(context.node_id, key, request.member_id, acquired)
+                        owner = self._owner(context.node_id, key)
+                        is_sure = loaded is None or owner in loaded
+                        self._acquired(key, request.member_id, acquired, owner, since_ms if is_sure else None)
 
     def _renew(
         self, key: BookKey, said: Iterable[tuple[int, int, list[int]]], *, refused_to: str | None = None
@@ -141,19 +153,29 @@ class BrokerAudit:
                 elif refused_to == hold.member_id:
                     hold.may_last_to_ms = self._now_ms() + lock_ms
 
-    def _acquired(self, node_id: int, key: BookKey, member_id: str, acquired: Any) -> None:
+    def _acquired(
+        self, key: BookKey, member_id: str, acquired: Any, owner: SharePartition | None, since_ms: int | None
+    ) -> None:
+        """Offsets were acquired at `since_ms` or later; None: or before `owner` was loaded.
+
+        If their locks may have ended before the answer left, others may have done anything with them since.
+        """
         book, now_ms = self._book(*key), self._now_ms()
         count = acquired.delivery_count
         counts = self._books.acquired.setdefault(member_id, {})
         for offset in range(acquired.first_offset, acquired.last_offset + 1):
             counts.setdefault((book.topic, key.partition, offset), set()).add(count)
-        owner = self._owner(node_id, key)
         if owner is None:
             return  # dropped since; the locks went with it
         settings = self._cluster.group_settings(key.group_id)
         if not 1 <= count <= settings.delivery_count_limit:
             raise ComplaintError(f"{_name(key, book)}@{acquired.first_offset} is delivered for the {count}th time")
+        lock_ms = settings.record_lock_duration_ms
+        if since_ms is not None and since_ms + lock_ms <= now_ms:
+            since_ms = None
         for offset in range(acquired.first_offset, acquired.last_offset + 1):
+            if since_ms is None and (offset in book.finished or book.hold(offset, owner, now_ms) is not None):
+                continue
             if offset in book.finished:
                 raise ComplaintError(f"{_name(key, book)}@{offset} is delivered after its end was stored")
             hold = book.hold(offset, owner, now_ms)
@@ -163,7 +185,8 @@ class BrokerAudit:
             old = book.holds.get(offset)
             if old is not None and old.owner is owner:
                 self._trace.count("lock ran out")
-            book.holds[offset] = Hold(member_id, now_ms + settings.record_lock_duration_ms, count, owner)
+            ends_at_ms = 0 if since_ms is None else since_ms + lock_ms
+            book.holds[offset] = Hold(member_id, ends_at_ms, count, owner, now_ms + lock_ms)
         if count > 1:
             self._trace.count("records delivered again", acquired.last_offset - acquired.first_offset + 1)
 

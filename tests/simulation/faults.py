@@ -13,6 +13,7 @@ from simulation.plan import FaultKind, PlannedFault
 from simulation.trace import Trace
 from simulation.virtual_time import VirtualTime
 
+from kafka_share.broker.faults import FaultPlan
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.storage.topics import Partition
 
@@ -40,6 +41,8 @@ class Faults:
         self._population = population
         self._trace = trace
         self._has_stopped = False
+        self._persister = FaultPlan()
+        self._cluster.persister_fault = self._persister.take_persister_fault
         self._lost_topics: dict[str, int] = {}
         """Deleted topics that are to come back, with their numbers of partitions."""
         self._perform: dict[FaultKind, Callable[[PlannedFault], str | None]] = {
@@ -62,6 +65,7 @@ class Faults:
             FaultKind.DELETE_TOPIC: self._delete_topic,
             FaultKind.GROW_TOPIC: self._grow_topic,
             FaultKind.DELETE_RECORDS: self._delete_records,
+            FaultKind.SLOW_PERSISTER: self._slow_persister,
         }
 
     def happen(self, fault: PlannedFault) -> None:
@@ -74,6 +78,7 @@ class Faults:
         """From now on nothing goes wrong any more."""
         self._has_stopped = True
         self._broker.fates.clear()
+        self._persister.clear()
         self._network.slow.clear()
         self._network.unreachable.clear()
         for node_id, runs in self._broker.running.items():
@@ -220,6 +225,14 @@ class Faults:
         except Refusal:  # nobody leads the log that this would be written to: there is no coordinator either
             return None
         return member_id
+
+    def _slow_persister(self, fault: PlannedFault) -> str | None:
+        if self._cluster.behaviour.session_end_takes_deliveries_back:
+            return None  # delivery counts do not say which of two writes the auditor sees
+        self._persister.delay_persister(fault.api_key, fault.span_ms, fault.times)
+        if fault.number:
+            self._persister.fail_persister(fault.api_key, fault.number, fault.times)
+        return f"API {fault.api_key}, {fault.times} times {fault.span_ms} ms"
 
     # ---- topics
 

@@ -22,6 +22,7 @@ from kafka_share.application.reports import Reports
 from kafka_share.application.side import ApplicationSide
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.share import acquisition
+from kafka_share.broker.share.acknowledging import Acknowledging
 from kafka_share.broker.share.partition import SharePartition
 from kafka_share.broker.share.record_state import InFlightState, RecordState
 from kafka_share.broker.share.share_coordinator import ShareCoordinator
@@ -254,6 +255,21 @@ def _hands_out_locked_records(_: Original) -> Any:
     )
 
 
+def _answers_before_it_is_stored(complete: Original) -> Original:
+    def mutant(acknowledging: Acknowledging, begun: Any, outcomes: Any, now_ms: int, then: Any) -> None:
+        told: list[int] = []
+
+        def once(at_ms: int) -> None:
+            if not told:
+                told.append(at_ms)
+                then(at_ms)
+
+        complete(acknowledging, begun, outcomes, now_ms, once)
+        once(now_ms)
+
+    return mutant
+
+
 def _lets_others_acknowledge(_: Original) -> Any:
     def mutant(state: InFlightState, member: str) -> None:
         if state.state is not RecordState.ACQUIRED or state.pending_from is not None:
@@ -389,6 +405,9 @@ MUTATIONS = {
     ),
     "hand out locked records": Mutation(
         InFlightState, "acquirable", _hands_out_locked_records, "is handed out to (two members at once|its holder)", 1
+    ),
+    "answer before it is stored": Mutation(
+        Acknowledging, "complete", _answers_before_it_is_stored, "was accepted; it was not stored", 31
     ),
     "let others acknowledge": Mutation(
         SharePartition, "_require_held", _lets_others_acknowledge, "is not held by the member that acknowledged it", 10

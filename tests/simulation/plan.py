@@ -37,6 +37,8 @@ class FaultKind(enum.Enum):
     DELETE_TOPIC = "topic deleted"
     GROW_TOPIC = "partition added"
     DELETE_RECORDS = "records deleted"
+    SLOW_PERSISTER = "slow persister"
+    """Share state is stored, read or initialised late, or not at all."""
 
 
 _WEIGHTS: Final = {
@@ -70,6 +72,9 @@ _ERRORS: Final = {
     SHARE_ACKNOWLEDGE: (-1, 122, 123),
 }
 """Codes that a client has to live with, by API."""
+INITIALIZE_STATE, READ_STATE, WRITE_STATE = 83, 84, 85
+_ERRORS_OF_STATE: Final = (14, 16, 56)
+"""Codes that a share partition may get from the share coordinator."""
 
 
 @attrs.frozen
@@ -123,11 +128,30 @@ def draw_plan(source: random.Random) -> Plan:
         at_ms = source.randint(0, active_ms)
         pick = source.getrandbits(16)
         batches += [PlannedBatch(at_ms, pick, LARGEST_BATCH, Flavour.PLAIN)] * 10
+    faults += _slowness(random.Random(f"slow persister {faults!r} {active_ms}"), active_ms, len(faults))
     return Plan(
         active_ms,
         tuple(sorted(faults, key=lambda fault: fault.at_ms)),
         tuple(sorted(batches, key=lambda batch: batch.at_ms)),
     )
+
+
+def _slowness(source: random.Random, active_ms: int, faults: int) -> list[PlannedFault]:
+    """From a source of its own: the histories without it are what they were before there was this."""
+    if not faults or source.random() < 0.7:
+        return []
+    return [
+        PlannedFault(
+            source.randint(0, active_ms),
+            FaultKind.SLOW_PERSISTER,
+            source.getrandbits(16),
+            source.choice((20, 200, 1_000, 3_000)),
+            api_key=source.choices((READ_STATE, WRITE_STATE, INITIALIZE_STATE), (2, 7, 1))[0],
+            number=source.choice((0, 0, *_ERRORS_OF_STATE)),
+            times=source.choice((1, 1, 2, 5, 20)),
+        )
+        for _ in range(source.choice((1, 2, 4)))
+    ]
 
 
 def _fault(source: random.Random, active_ms: int) -> PlannedFault:

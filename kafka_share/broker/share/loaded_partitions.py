@@ -58,7 +58,7 @@ class LoadedPartitions:
             self._persister,
             lambda: view.group_settings(group_id),
             self._behaviour,
-            first_lock_starts=lambda at_ms: self._first_lock_starts(key, at_ms),
+            first_lock_starts=lambda at_ms: self._first_lock_starts(made, at_ms),
             bury=lambda letter: self.dead_letters.append((made, letter)),
         )
         return made
@@ -100,10 +100,12 @@ class LoadedPartitions:
 
     # ---- locks
 
-    def _first_lock_starts(self, key: StateKey, ends_at_ms: int) -> None:
-        known_ms = self._lock_ends.at_ms(key)
+    def _first_lock_starts(self, partition: SharePartition, ends_at_ms: int) -> None:
+        if self._partitions.get(partition.key) is not partition:
+            return  # dropped while a write was under way that has failed since
+        known_ms = self._lock_ends.at_ms(partition.key)
         if known_ms is None or ends_at_ms < known_ms:
-            self._lock_ends.set(key, ends_at_ms)
+            self._lock_ends.set(partition.key, ends_at_ms)
 
     def next_lock_end_at_ms(self) -> int | None:
         """When the first acquisition lock ends."""

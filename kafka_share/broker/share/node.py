@@ -444,13 +444,15 @@ class ShareNode:
         if self._persister.waiting:
             self._persister.poll(now_ms)
         for partition in self._partitions.take_locks_ended(now_ms):
-            ended = partition.expire_locks(now_ms)
+            is_stored = partition.expire_locks(now_ms, partial(self._lock_end_stored, partition))
             self._delayed.look_again(partition, now_ms)
-            partition.store_ended(ended, now_ms, partial(self._lock_end_stored, partition))
+            if is_stored:
+                self._lock_end_stored(partition, now_ms)
         for context in self._delayed.pass_time(now_ms):
             self._answer(FetchResult(context, ShareSessionLimitReachedError.code))
 
     def _lock_end_stored(self, partition: SharePartition, now_ms: int) -> None:
+        partition.advance_start()
         self._delayed.came_free_unseen(partition)
 
     # ---- inspection

@@ -18,7 +18,7 @@ Source: KIP-932, Kafka 4.3's `SharePartition`, and what running brokers answered
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -48,7 +48,7 @@ from kafka_share.protocol.share_values import GAP
 from kafka_share.records import AcknowledgeType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from kafka_share.broker.configs.configs import GroupSettings
     from kafka_share.broker.kafka_version import Behaviour
@@ -103,16 +103,6 @@ class PendingChange:
 
     def stored_batches(self) -> list[StateBatch]:
         return [StateBatch(first, last, int(state.state), state.count) for first, last, state in self.pieces]
-
-
-class EndedLock(NamedTuple):
-    """A lock that has ended; to be given to `SharePartition.store_ended` exactly once."""
-
-    first: int
-    last: int
-    state: RecordState
-    delivery_count: int
-    write: StateWrite
 
 
 class SharePartition:
@@ -402,13 +392,25 @@ class SharePartition:
         """When the first acquisition lock ends."""
         return self.window.next_lock_end_at_ms()
 
-    def expire_locks(self, now_ms: int) -> list[EndedLock]:
-        """End the locks that are due.
+    def expire_locks(self, now_ms: int, late: Callable[[int], None]) -> bool:
+        """End the locks that are due and store that, one write for each.
 
-        `store_ended` has to follow, after those who wait for records had their chance: Kafka's order.
+        If that cannot be stored they end all the same: what is stored only lets the delivery be counted again. Returns
+        whether anything was stored at once: then `advance_start` has to follow, after those who wait for records had
+        their chance, which is Kafka's order. `late` is told of each write that ends later: the same then.
         """
         start, limit, spent = self.window.start_offset, self.settings().delivery_count_limit, self._spent()
-        ended = []
+        is_late, stored_at_once = False, False
+
+        def stored(first: int, last: int, state: RecordState, count: int, _: Refusal | None, at_ms: int) -> None:
+            nonlocal stored_at_once
+            if state is ARCHIVING:
+                self._dead(first, last, count, Reason.SPENT)
+            if is_late:
+                late(at_ms)
+            else:
+                stored_at_once = True
+
         for first, last, state in self.window.take_expired(now_ms):
             state.leave_acquired(ARCHIVED if last < start else AVAILABLE, limit, spent)
             self.lock_timeouts += last - first + 1
@@ -417,24 +419,13 @@ class SharePartition:
             elif state.state is ARCHIVED:
                 self.window.finished(first, last)
             write = self._write_of([StateBatch(first, last, int(state.state), state.count)])
-            ended.append(EndedLock(first, last, state.state, state.count, write))
-        return ended
+            self._persister.write(self.key, write, now_ms, partial(stored, first, last, state.state, state.count))
+        is_late = True
+        return stored_at_once
 
-    def store_ended(self, ended: Iterable[EndedLock], now_ms: int, then: Callable[[int], None]) -> None:
-        """Store that locks have ended, one write for each; then the start offset moves over what is finished.
-
-        `then` is told so after each. If it cannot be stored the lock has ended all the same: what is stored only lets
-        the delivery be counted again.
-        """
-        for lock in ended:
-
-            def stored(refusal: Refusal | None, at_ms: int, lock: EndedLock = lock) -> None:
-                if lock.state is ARCHIVING:
-                    self._dead(lock.first, lock.last, lock.delivery_count, Reason.SPENT)
-                self.window.drop_finished()
-                then(at_ms)
-
-            self._persister.write(self.key, lock.write, now_ms, stored)
+    def advance_start(self) -> None:
+        """Move the start offset over finished records. Not stored by itself."""
+        self.window.drop_finished()
 
     def log_start_raised(self, log_start: int) -> None:
         """A read found the fetch offset below the log's start: what is below it can never be delivered."""

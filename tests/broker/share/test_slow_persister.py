@@ -256,6 +256,25 @@ def test_a_lock_end_frees_records_before_it_is_stored(p: Probe) -> None:
     assert group.stored() == "epoch=1 start=0 [0~9:2x2]"
 
 
+def test_a_lock_end_is_stored_before_what_the_fetch_does_that_it_wakes(p: Probe) -> None:
+    """The fetch's connection has ended meanwhile: what it acquires is released at once."""
+    group = Group(p)
+    group.fetch()
+    p.fetch(group.b, "g", "B", 0, group.all, wait=1)
+    p.send_fetch(group.b, "g", "B", 1, wait=LOCK_MS + 1_000)
+    group.b.close()
+    counts: list[int] = []
+    write = p.coordinator.write
+
+    def written(key: StateKey, *, batches: Any, **rest: Any) -> None:
+        counts.extend(one.delivery_count for one in batches)
+        write(key, batches=batches, **rest)
+
+    p.coordinator.write = written  # type: ignore[method-assign]
+    p.sleep(LOCK_MS)
+    assert counts == [1, 2]
+
+
 def test_the_start_moves_over_used_up_records_when_their_end_is_stored(p: Probe) -> None:
     group = Group(p)
     p.configure("g", delivery_count_limit=1)
@@ -411,6 +430,19 @@ def test_a_fenced_write_leaves_the_share_partition_alone_that_has_come_into_its_
     assert "acq=0~9x1" in text
     assert "NOT_LEADER_OR_FOLLOWER" in p.receive(group.a)
     assert group.window() == [(0, 9, "ACQUIRED", 1)]
+
+
+def test_locks_are_not_awaited_when_a_write_of_a_share_partition_that_is_gone_has_failed(p: Probe) -> None:
+    group = Group(p)
+    group.fetch()
+    p.sleep(1_000)
+    p.faults.delay_persister(WRITE, 2_000)
+    p.faults.fail_persister(WRITE, CoordinatorNotAvailableError)
+    group.send_acknowledgement(1, "0~9:1")
+    p.node.leadership_lost(group.topic_id, 0, p.now_ms)
+    assert "COORDINATOR_NOT_AVAILABLE" in p.receive(group.a)
+    p.step()
+    assert p.node.wake_at_ms() is None
 
 
 @pytest.mark.behaviour("broker failures")
