@@ -2,8 +2,9 @@
 
 Called by `ConsumerGroup` when the group epoch has moved. Every partition of a topic that someone subscribes to has one
 owner among the subscribers. Uniform makes the sizes of the members' assignments even (where subscriptions differ, as
-even as moving single partitions can make them) and then moves as little as it can; range gives each member the same
-range of every topic and does not care what moves. Members without an instance id come in the order of their ids, in
+even as moving single partitions can make them) and then moves as little as it can; where they do not differ, what has
+no owner is dealt out in a row, as much as is missing to each. Range gives each member the same range of every topic and
+does not care what moves. Members without an instance id come in the order of their ids, in
 range after those that have one.
 
 Source: Kafka 4.3's `UniformAssignor` and `RangeAssignor` as seen from outside; Kafka orders the members of uniform by a
@@ -12,6 +13,7 @@ hash map.
 
 from __future__ import annotations
 
+from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -57,6 +59,9 @@ def assign_range(members: Mapping[str, Subscriber], counts: Mapping[UUID, int]) 
 
 def assign_uniform(members: Mapping[str, Subscriber], counts: Mapping[UUID, int]) -> dict[str, frozenset[Partition]]:
     """The target of every member; `counts` has the partition count of each topic."""
+    wanted = [subscriber.topics for subscriber in members.values()]
+    if wanted and all(topics == wanted[0] for topics in wanted):
+        return _assign_evenly(members, {topic: count for topic, count in counts.items() if topic in wanted[0]})
     subscribers = {topic: [member for member in sorted(members) if topic in members[member].topics] for topic in counts}
     # What leaves the least choice is dealt out first.
     topics = sorted(
@@ -80,6 +85,26 @@ def assign_uniform(members: Mapping[str, Subscriber], counts: Mapping[UUID, int]
         moved = [pool for pool, of_pool in pools.items() if _balance(of_pool, pool, found)]
         if not moved:
             break
+    return {member: frozenset(partitions) for member, partitions in found.items()}
+
+
+def _assign_evenly(members: Mapping[str, Subscriber], counts: Mapping[UUID, int]) -> dict[str, frozenset[Partition]]:
+    """For members that all subscribe to these topics."""
+    free = {(topic, index): None for topic in sorted(counts) for index in range(counts[topic])}
+    share, more = divmod(len(free), len(members))
+    found: dict[str, list[Partition]] = {}
+    for member in sorted(members):
+        found[member] = sorted(partition for partition in members[member].current if partition in free)
+        for partition in found[member]:
+            del free[partition]
+    largest = sorted(found, key=lambda member: (len(found[member]), member), reverse=True)
+    quotas = {member: share + (place < more) for place, member in enumerate(largest)}
+    for member, kept in found.items():
+        free.update(dict.fromkeys(kept[quotas[member] :]))
+        del kept[quotas[member] :]
+    rest = iter(free)
+    for member, kept in found.items():
+        kept += islice(rest, quotas[member] - len(kept))
     return {member: frozenset(partitions) for member, partitions in found.items()}
 
 

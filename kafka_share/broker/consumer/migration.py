@@ -65,8 +65,10 @@ def assignment_of(partitions: Iterable[Partition], protocol: bytes, topics: Topi
 def upgraded(group: ClassicGroup, topics: Topics, behaviour: Behaviour) -> ConsumerGroup:
     """The consumer group of the members of a classic one: all in its generation, with what they are assigned.
 
-    Raises `Refusal` if the members' bytes are not what consumers send.
+    Raises `Refusal` if the members' bytes are not what consumers send, or if there has been no generation yet.
     """
+    if group.protocol is None:
+        raise Refusal(UnknownServerError, f"the first rebalance of group {group.id!r} is not over")
     made = ConsumerGroup(group.id, group.generation, group.generation, behaviour)
     made.assigned_at_ms = 0
     for member in group.members.values():

@@ -52,6 +52,23 @@ def test_uniform_leaves_an_assignment_alone_that_it_made(
     assert again == first
 
 
+def test_uniform_deals_out_what_has_no_owner_in_a_row() -> None:
+    """As a topic that several members wait for is made, and as it grows; seen on Kafka 4.3.1."""
+    topics = frozenset((T1,))
+    first = assign_uniform({member: Subscriber(topics) for member in "abc"}, {T1: 7})
+    assert {member: sorted(index for _, index in found) for member, found in first.items()} == {
+        "a": [0, 1],
+        "b": [2, 3],
+        "c": [4, 5, 6],
+    }
+    grown = assign_uniform({member: Subscriber(topics, first[member]) for member in "abc"}, {T1: 12})
+    assert {member: sorted(index for _, index in found) for member, found in grown.items()} == {
+        "a": [0, 1, 7, 8],
+        "b": [2, 3, 9, 10],
+        "c": [4, 5, 6, 11],
+    }
+
+
 def test_range_gives_the_same_ranges_of_every_topic_and_static_members_come_first() -> None:
     members = {
         "a": Subscriber(frozenset((T1, T2))),

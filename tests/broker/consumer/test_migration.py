@@ -345,6 +345,19 @@ def test_groups_of_other_protocol_types_and_too_large_ones_are_not_upgraded() ->
     assert Member(world, "k", group="connect").join("t").error_code == GroupIdNotFoundError.code
 
 
+def test_a_group_is_not_upgraded_during_its_first_rebalance() -> None:
+    """Kafka trips over it, and has the classic members join again; here they go on."""
+    world = quick_world(config={"group.initial.rebalance.delay.ms": "3000"})
+    world.topic("t", 4)
+    peer = classic(world)
+    assert peer.join_whole() is None
+    assert Member(world, "k").join("t").error_code == UnknownServerError.code
+    world.advance(3_000)
+    peer.joined(peer.late())
+    assert Member(world, "k").join("t").error_code == 0
+    assert peer.sync({peer.member_id: assignment(t=[0])}).error_code == REBALANCE
+
+
 def test_a_group_whose_members_have_the_same_partition_is_not_upgraded(world: World) -> None:
     """Kafka trips over it."""
     peers = stable_consumers(world, 2, everybody_has=[0])
