@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from cli.chromium import CHROMIUM, NO_CHROMIUM, Chromium
 from cli.http_peer import asked, served
-from support.waiting import poll_until
+from support.waiting import poll_until, wait_until
 
 from kafka_share import AcknowledgeType, KafkaShareConsumer
 from kafka_share.broker import ReferenceBroker
@@ -70,6 +70,25 @@ def test_the_document_has_each_state_with_its_owner_when_records_are_in_flight(b
     ]
     assert 0 < partition["runs"][0][6] <= group["lock_ms"]
     assert (partition["start_offset"], partition["log_end_offset"], partition["lag"]) == (0, 5, 3)
+
+
+@pytest.fixture
+def storing(broker: ReferenceBroker) -> Iterator[str]:
+    """A group whose acknowledgement is being stored, all the time."""
+    broker.set_group_config("slow", share_auto_offset_reset="earliest")
+    consumer: KafkaShareConsumer[Any, Any]
+    with KafkaShareConsumer(TOPIC, bootstrap_servers=broker.bootstrap_servers, group_id="slow") as consumer:
+        poll_until(consumer, 5)
+        broker.faults.delay_persister("WriteShareGroupState", 20_000)
+        consumer.commit_async()
+        wait_until(lambda: not broker.faults.pending())
+        yield "slow"
+        broker.advance(20_000)
+
+
+def test_the_document_says_what_is_being_stored(broker: ReferenceBroker, storing: str) -> None:
+    (partition,) = state_of(broker, storing, 0)["group"]["partitions"]
+    assert partition["runs"][0][2:] == ["Acknowledged", 1, 0, "", None, True]
 
 
 def test_the_document_is_cut_into_pages_when_there_are_many_partitions(broker: ReferenceBroker) -> None:
@@ -139,6 +158,16 @@ def test_a_browser_shows_members_and_windows_when_it_opens_the_page(port: int, b
     assert "1 Acquired, 1 Acknowledged, 1 Archived, 1 Available" in found
     assert 'aria-label="Window of orders-0"' in found
     assert 'aria-valuetext="offset 0, Acquired"' in found
+
+
+@pytest.mark.timeout(120)  # it starts a browser
+@needs_browser
+def test_a_browser_shows_what_is_being_stored(port: int, browser: Chromium, storing: str) -> None:
+    browser.open(f"http://127.0.0.1:{port}/?group={storing}")
+    browser.wait_for("document.querySelectorAll('canvas[role=slider]').length === 1")
+    tab_to(browser, "matches('canvas[role=slider]')")
+    assert browser.value(CELL) == "offset 0, Acknowledged, being stored"
+    assert "Acknowledged, delivery count 1. This is being stored; meanwhile nobody" in browser.value(DETAIL)
 
 
 @pytest.mark.timeout(120)  # it starts a browser

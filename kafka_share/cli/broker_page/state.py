@@ -132,7 +132,9 @@ def _finished(window: SharePartitionSnapshot) -> int:
 
 
 def _run(one: SnapshotRange, members: list[str], now_ms: int) -> list[Any]:
-    """First and last offset, state, delivery count, number of the owner (0: none, or it left), its id, time left."""
+    """First and last offset, state, delivery count, number of the owner (0: none, or it left), its id, time left, and
+    whether the state is being stored."""
     owner = members.index(one.member) + 1 if one.member in members else 0
-    left_ms = None if one.lock_expires_at_ms is None else max(0, one.lock_expires_at_ms - now_ms)
-    return [one.first, one.last, one.state.name.capitalize(), one.delivery_count, owner, one.member, left_ms]
+    left_ms = None if one.lock_expires_at_ms is None or one.is_pending else max(0, one.lock_expires_at_ms - now_ms)
+    state = one.state.name.capitalize()
+    return [one.first, one.last, state, one.delivery_count, owner, one.member, left_ms, one.is_pending]
