@@ -397,9 +397,10 @@ class BrokerServer:
         elif fault is not None and fault.kind is FaultKind.ERROR:
             connection.answer(Reply(context, error_answer(request, context.api_version, fault.error_code)))
         else:
-            now_ms, began_ns = self.clock.now_ms(), time.thread_time_ns()
+            now_ms, is_timed = self.clock.now_ms(), self.cluster.client_quotas.limit_time
+            began_ns = time.thread_time_ns() if is_timed else 0
             self.machine.handle(arrived, now_ms)
-            if self.cluster.client_quotas.limit_time:
+            if is_timed:
                 self.machine.handle(RequestWorkedOn(context, time.thread_time_ns() - began_ns), now_ms)
             self.run()
 
