@@ -101,6 +101,9 @@ class PartitionDecoding:
     def confirm_up_to(self, offset: int) -> None:
         """The same without knowing where the generator is."""
         self._done_up_to = max(self._done_up_to, offset)
+        if self.fetched.acquired and self.is_done:
+            # It refers to this object: what the broker sent would stay until the garbage collector comes.
+            self._steps = iter(())
 
     @property
     def is_done(self) -> bool:

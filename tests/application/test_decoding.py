@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -411,6 +413,38 @@ def test_a_step_comes_again_when_it_was_not_confirmed() -> None:
 
 
 # ---- giving up
+
+
+class Received(bytearray):
+    """What a broker sent, and weak references tell of its end."""
+
+
+@pytest.mark.parametrize("decoder", [PLAIN, Decoder(value_deserializer=as_deserializer(bytes.upper))])
+def test_what_the_broker_sent_goes_with_its_last_record_and_waits_for_no_garbage_collector(decoder: Decoder) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        received = Received(batch(range(3)) + batch(range(3, 6), codec="lz4"))
+        is_there = weakref.ref(received)
+        decoding = PartitionDecoding(
+            FetchedPartition(PARTITION, 1, 7, memoryview(received), (AcquiredRange(0, 5, 1),)), decoder
+        )
+        del received
+        records: list[Record] = []
+        while not decoding.is_done:
+            step = confirmed(decoding)
+            assert step is not None
+            assert not isinstance(step, Problem)
+            records += step
+        assert [r.offset for r in records] == list(range(6))
+        del decoding, step
+        kept = records.pop()
+        records.clear()
+        assert (kept.offset, kept.delivery_count) == (5, 1)
+        del kept
+        assert is_there() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("steps", range(4))
