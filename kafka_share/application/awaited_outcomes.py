@@ -41,9 +41,13 @@ class AwaitedOutcomes:
 
     def __init__(self) -> None:
         self._by_number: dict[int, _Awaited] = {}
+        self._unreported: dict[int, tuple[AcknowledgementRun, ...]] = {}
+        """The runs of each number that have no outcome that has reached the application."""
 
-    def __bool__(self) -> bool:
-        return bool(self._by_number)
+    @property
+    def has_unreported(self) -> bool:
+        """Whether the application has not heard of all."""
+        return bool(self._unreported)
 
     def add(
         self,
@@ -52,6 +56,7 @@ class AwaitedOutcomes:
         waiting: Waiting,
         on_refused: Callable[[], None] | None = None,
     ) -> None:
+        self._unreported[gathered.number] = gathered.runs
         self._by_number[gathered.number] = _Awaited(gathered, lock, waiting, gathered.runs, on_refused)
 
     def resolve(self, outcome: AcknowledgementOutcome, lock_ms: int) -> list[Notice]:
@@ -67,6 +72,16 @@ class AwaitedOutcomes:
                 del self._by_number[ended.number]
         return notices
 
+    def reported(self, outcome: AcknowledgementOutcome, *, is_again: bool) -> None:
+        """It has reached the application; perhaps not for the first time, after an interrupt."""
+        for ended in outcome.ended:
+            assert is_again or ended.number in self._unreported, f"{ended} of what has no more outcomes to come"
+            left = without(self._unreported.get(ended.number, ()), ended.runs)
+            if left:
+                self._unreported[ended.number] = left
+            else:
+                self._unreported.pop(ended.number, None)
+
     def abandon(self, error: KafkaShareError) -> list[Notice]:
         """No outcome will come any more: all that wait get this error."""
         awaited = list(self._by_number.values())
@@ -74,6 +89,7 @@ class AwaitedOutcomes:
         return [(told, error) for one in awaited for waiting in one.waiting.values() for told in waiting]
 
     def check(self) -> None:
+        assert all(self._unreported.values()), "what has been reported is kept"
         for number, awaited in self._by_number.items():
             assert awaited.gathered.number == number
             assert awaited.open_runs, "an acknowledgement that has ended is kept"

@@ -86,7 +86,7 @@ class Background(Protocol):
 
 
 class ConsumerCalls:
-    """The calls of one consumer. `report` hears how acknowledgements ended; None: nobody wants to know."""
+    """The calls of one consumer."""
 
     def __init__(
         self,
@@ -96,10 +96,10 @@ class ConsumerCalls:
         api_timeout_ms: int,
         sends_ahead: bool = False,
     ) -> None:
-        self.report: Callable[[AcknowledgementOutcome], None] | None = None
         self.is_closing: bool = False
         """Close has come so far that there is no way back."""
         self._application = application
+        self._report: Callable[[AcknowledgementOutcome], None] | None = None
         self._background = background
         self._api_timeout_ms = api_timeout_ms
         self._sends_ahead = sends_ahead
@@ -112,6 +112,16 @@ class ConsumerCalls:
         """A poll was begun, and the core was not told that it has ended."""
         self._posted_topics: frozenset[str] | None = frozenset()
         """What the core takes for the subscription; None: an interrupt struck before that was known."""
+
+    @property
+    def report(self) -> Callable[[AcknowledgementOutcome], None] | None:
+        """Who hears how acknowledgements ended; None: nobody."""
+        return self._report
+
+    @report.setter
+    def report(self, report: Callable[[AcknowledgementOutcome], None] | None) -> None:
+        self._report = report
+        self._application.reports.is_wanted = report is not None
 
     def _begin(self) -> None:
         """The beginning of every call: it puts in order what an interrupted one has left."""
@@ -176,7 +186,6 @@ class ConsumerCalls:
             raise IllegalStateError("The consumer is not subscribed to any topics.")
         application.demand_all_acknowledged()
         self._raise_wakeup()
-        application.accept_delivered()
         try:
             direct, has_asked = self._start_poll(deadline_at_ms)
             try:
@@ -213,6 +222,10 @@ class ConsumerCalls:
         application.begin_poll()
         self._post_subscription()
         with application.guard:
+            direct = self._direct.fetch_with_whole()
+            if direct:
+                return direct, False
+            application.accept_delivered()
             # What an interrupted call has gathered, the core may know already.
             is_known_here_only = not application.has_unposted
             is_ahead = is_known_here_only and self._direct.is_ahead and not application.has_ready
@@ -404,11 +417,11 @@ class ConsumerCalls:
 
     def _report_outcomes(self) -> None:
         """Tell what has arrived so far. An outcome whose report was interrupted is reported again."""
-        if self.report is None:
+        if self._report is None:
             self._application.reports.drop_outcomes()
             return
         for outcome in iter(self._application.reports.first_outcome, None):
-            self.report(outcome)
+            self._report(outcome)
             self._application.reports.drop_outcome()
 
     # ---- the end

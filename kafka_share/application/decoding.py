@@ -27,7 +27,7 @@ from kafka_share.protocol.record_batches import (
 from kafka_share.protocol.record_format import LENGTH_END, MAGIC, MAGIC_AT, MAX_BATCH_BYTES, Codec, RecordTuple
 from kafka_share.protocol.record_headers import EncodedHeaders
 from kafka_share.protocol.share_values import GAP, AcquiredRange
-from kafka_share.records import AcknowledgeType, ShareRecord, TimestampType
+from kafka_share.records import AcknowledgeType, ShareRecord, TimestampType, TopicIdPartition
 
 if TYPE_CHECKING:
     from kafka_share.native import Run
@@ -57,6 +57,25 @@ class Problem:
 
     error: DataError
     runs: tuple[AcknowledgementRun, ...]
+
+
+def whole_run(
+    partition: TopicIdPartition,
+    data: bytes | memoryview,
+    acquired: Sequence[AcquiredRange],
+    decoder: Decoder,
+    lock: AcquisitionLock,
+) -> Run | None:
+    """All records that were acquired, if nothing stands between them and nothing has to be done with one."""
+    _, found, gaps, reached = _block_of(partition, data, lock).scan(
+        0, acquired, decoder.check_crcs, decoder.max_batch_bytes, _decompress, _NO_LIMIT
+    )
+    return None if gaps or reached <= acquired[-1].last else found
+
+
+def _block_of(partition: TopicIdPartition, data: bytes | memoryview, lock: AcquisitionLock | None) -> RecordBlock:
+    _, topic, number = partition
+    return RecordBlock(topic, number, data, lock, _TIMESTAMP_TYPES, EncodedHeaders)
 
 
 class PartitionDecoding:
@@ -168,8 +187,7 @@ class PartitionDecoding:
         """What finds sound records; None where it was not compiled."""
         if not IS_COMPILED:
             return None
-        _, topic, partition = self.fetched.partition
-        return RecordBlock(topic, partition, self.fetched.records, self._lock, _TIMESTAMP_TYPES, EncodedHeaders)
+        return _block_of(self.fetched.partition, self.fetched.records, self._lock)
 
     def _scan(self, block: RecordBlock, position: int) -> tuple[int, Run]:
         """Sound record batches from a byte on: where they end, and their records."""

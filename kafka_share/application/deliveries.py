@@ -19,21 +19,20 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from kafka_share.application.awaited_outcomes import AwaitedOutcomes, Notice, OnOutcome, Waiting, without
+from kafka_share.application.awaited_outcomes import AwaitedOutcomes, Notice, OnOutcome, Waiting
 from kafka_share.application.delivery import Delivery, Leaving, Record, Settled, runs_of
-from kafka_share.application.refusals import given_up, implicit, not_in_flight
+from kafka_share.application.refusals import given_up, implicit, not_in_flight, not_renewable, not_undelivered
 from kafka_share.application.short_way import ShortWay
-from kafka_share.core.events import AcknowledgementOutcome, FetchedPartition, GatheredAcknowledgements, LostRecords
+from kafka_share.core.events import AcknowledgementOutcome, GatheredAcknowledgements, LostRecords
 from kafka_share.core.fetching.offsets import AcknowledgementRun
 from kafka_share.errors import (
     ConsumerClosedError,
     IllegalStateError,
-    InvalidArgumentError,
     KafkaShareError,
     UnsupportedVersionError,
 )
 from kafka_share.health import UnacknowledgedRecord
-from kafka_share.locks import AcquisitionLock
+from kafka_share.locks import AcquisitionLock, LockGeneration
 from kafka_share.protocol.share_values import DEFAULT_LOCK_MS
 from kafka_share.records import AcknowledgeType, TopicIdPartition
 
@@ -88,26 +87,31 @@ class Deliveries:
         """Booked, and perhaps not moved from one book to the other."""
         self.unposted: dict[int, GatheredAcknowledgements] = {}
         self._awaited = AwaitedOutcomes()
-        self._unreported: dict[int, tuple[AcknowledgementRun, ...]] = {}
-        """The runs of each number that have no outcome that has reached the application."""
         self._is_announced = False
         self._waits_for_room = False
 
-    def _open_short_way(self) -> None:
+    def open_short_way(self) -> None:
         """Unless something has to be done with the next acknowledgement beside booking it."""
         is_quiet = not self.is_pressing
         if self._has_window:
             is_quiet = self._is_announced and not self._waits_for_room
         self.short_way.is_open = is_quiet and not self.is_closed and self._leaving is None
 
-    def _shut_short_way(self) -> None:
-        self.short_way.is_open = False
-
     # ---- delivery
 
-    def new_lock(self, fetched: FetchedPartition, acquired_at_ms: int, lock_ms: int) -> AcquisitionLock:
+    def new_lock(self, locks: LockGeneration, acquired_at_ms: int, lock_ms: int) -> AcquisitionLock:
         deadline_at_ms = acquired_at_ms + (lock_ms if lock_ms > 0 else DEFAULT_LOCK_MS)
-        return AcquisitionLock(deadline_at_ms, fetched.locks, self._now_ms)
+        return AcquisitionLock(deadline_at_ms, locks, self._now_ms)
+
+    @property
+    def has_any(self) -> bool:
+        """Whether any delivery stands in the books, or is away for a renewal."""
+        return bool(self._by_place or self.renewing)
+
+    def add(self, delivery: Delivery) -> None:
+        """Take over one whose records the application holds; under the guard."""
+        self._file(delivery)
+        self.open_short_way()
 
     def deliver(self, delivery: Delivery, records: Run) -> None:
         with self.guard:
@@ -117,7 +121,7 @@ class Deliveries:
                 delivery.delivered_at_ms = self._now_ms()
             delivery.deliver(records)
             self._file(delivery)
-            self._open_short_way()
+            self.open_short_way()
 
     def _supersede(self, delivery: Delivery, records: Run) -> None:
         """Forget older deliveries of these records: a record that is handed out anew was not locked any more.
@@ -215,7 +219,7 @@ class Deliveries:
         with self.guard:
             if self._waits_for_room is not ((room := self._room()) <= 0):
                 self._waits_for_room = room <= 0
-                self._open_short_way()
+                self.open_short_way()
             return room
 
     def has_found_room(self) -> bool:
@@ -330,7 +334,7 @@ class Deliveries:
         if not self._is_announced:
             self.announce()
             self._is_announced = True
-            self._open_short_way()
+            self.open_short_way()
 
     def announce_passed(self) -> None:
         """A loop has moved past a record, whose acceptance can be gathered."""
@@ -383,16 +387,11 @@ class Deliveries:
             raise implicit()
         if kind is AcknowledgeType.RENEW:
             # Nothing would ever end the lock of a record that nobody holds.
-            raise InvalidArgumentError(
-                f"Offset {offset} of {topic}-{partition} was not delivered, so it cannot be renewed."
-            )
+            raise not_renewable(topic, partition, offset)
         with self.guard:
             self._finish_leaving()
             if not any(one.override(offset, kind) for one in self._by_place.get((topic, partition), [])[::-1]):
-                raise IllegalStateError(
-                    f"Offset {offset} of {topic}-{partition} cannot be acknowledged by its offset: "
-                    f"that is for records that could not be delivered and have not been committed since."
-                )
+                raise not_undelivered(topic, partition, offset)
 
     def accept_rest(self) -> None:
         with self.guard:
@@ -433,7 +432,7 @@ class Deliveries:
         """The same as `gather` for close: what waits for its release is released."""
         with self.guard:
             self.is_closed = True
-            self._shut_short_way()
+            self.short_way.is_open = False
             for delivery in self._all():
                 delivery.hold_no_longer_than(self._known_lock_ms(), self._now_ms())
                 delivery.release_held(_END_OF_TIME_MS)
@@ -447,14 +446,14 @@ class Deliveries:
             return self._gather(is_early=False)
 
     def _gather(self, *, is_early: bool) -> tuple[GatheredAcknowledgements, ...]:
-        self._shut_short_way()
+        self.short_way.is_open = False
         self._finish_leaving()
         for delivery in self._all():
             leaving = delivery.gathered(self._numbers, has_window=self._has_window, is_early=is_early)
             if leaving is not None:
                 self._leaving = (delivery, leaving)
                 self._finish_leaving()
-        self._open_short_way()
+        self.open_short_way()
         return tuple(self.unposted.values())
 
     def _finish_leaving(self) -> None:
@@ -481,7 +480,7 @@ class Deliveries:
         """
         with self.guard:
             self._is_announced = False
-            self._shut_short_way()
+            self.short_way.is_open = False
             if self._has_window:
                 self.give_up_lost()
             self._release_held()
@@ -499,7 +498,7 @@ class Deliveries:
         lock_ms, now_ms = self._known_lock_ms(), self._now_ms()
         held = self._all()
         self.is_pressing = self._protects_locks and any(delivery.has_pressing(lock_ms // 2) for delivery in held)
-        self._open_short_way()
+        self.open_short_way()
         held = [delivery for delivery in held if not delivery.lock.all_last(lock_ms // 2)]
         if not self._can_renew or not held:
             return ()
@@ -513,11 +512,20 @@ class Deliveries:
                 renewals.append(self._book(attrs.evolve(due, number=next(self._numbers)), delivery, {}))
         return tuple(renewals)
 
+    def next_number(self) -> int:
+        """Of acknowledgements that leave."""
+        return next(self._numbers)
+
+    def book(self, gathered: GatheredAcknowledgements, lock: AcquisitionLock, *, is_posted: bool) -> None:
+        """Take over acknowledgements that have left a delivery which is not in the books; nothing changes if it has."""
+        if not is_posted:
+            self.unposted[gathered.number] = gathered
+        self._awaited.add(gathered, lock, {})
+
     def _book(
         self, gathered: GatheredAcknowledgements, delivery: Delivery, waiting: Waiting
     ) -> GatheredAcknowledgements:
         self.unposted[gathered.number] = gathered
-        self._unreported[gathered.number] = gathered.runs
         self._awaited.add(gathered, delivery.lock, waiting, delivery.refuse_renewals)
         return gathered
 
@@ -544,18 +552,12 @@ class Deliveries:
 
     @property
     def awaits_outcomes(self) -> bool:
-        return bool(self._unreported)
+        return self._awaited.has_unreported
 
     def reported(self, outcome: AcknowledgementOutcome, *, is_again: bool) -> None:
         """The outcome has reached the application; perhaps not for the first time, after an interrupt."""
         with self.guard:
-            for ended in outcome.ended:
-                assert is_again or ended.number in self._unreported, f"{ended} of what has no more outcomes to come"
-                left = without(self._unreported.get(ended.number, ()), ended.runs)
-                if left:
-                    self._unreported[ended.number] = left
-                else:
-                    self._unreported.pop(ended.number, None)
+            self._awaited.reported(outcome, is_again=is_again)
 
     def resolve(self, outcome: AcknowledgementOutcome) -> list[Notice]:
         """Renew and lose locks. Returns whom to tell."""
@@ -569,7 +571,7 @@ class Deliveries:
         """Nothing is sent or answered any more: whoever waits gets this error."""
         with self.guard:
             self.is_closed = True
-            self._shut_short_way()
+            self.short_way.is_open = False
             notices = self._awaited.abandon(error)
             for delivery in self._all():
                 waiting = delivery.waiting()
@@ -578,7 +580,6 @@ class Deliveries:
             return notices
 
     def check(self) -> None:
-        assert all(self._unreported.values()), "what has been reported is kept"
         assert self._leaving is None, "acknowledgements stay half gathered"
         self._awaited.check()
         for here in self._by_place.values():

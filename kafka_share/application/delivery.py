@@ -74,7 +74,7 @@ class Delivery:
     In the open window acknowledgements are final, except RENEW, which leaves the record where it is.
     """
 
-    def __init__(self, fetched: FetchedPartition, lock: AcquisitionLock) -> None:
+    def __init__(self, fetched: FetchedPartition, lock: AcquisitionLock, ledger: Ledger | None = None) -> None:
         self.partition: TopicIdPartition = fetched.partition
         self.place: TopicPartition = fetched.partition.topic_partition
         self.lock = lock
@@ -84,7 +84,7 @@ class Delivery:
         """As it was received."""
         self.delivered_at_ms = 0
         """When the application was given records of it, and held none before."""
-        self.ledger: Ledger = Ledger()
+        self.ledger: Ledger = Ledger() if ledger is None else ledger
         """The records, and how each has been acknowledged."""
         self._preset: dict[int, AcknowledgementRun] = {}
         """What the application never sees: gaps, and what is given back. By first offset."""

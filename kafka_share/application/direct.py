@@ -17,7 +17,9 @@ from kafka_share.application.side import ApplicationSide
 from kafka_share.core.events import Event, GatheredAcknowledgements
 
 if TYPE_CHECKING:
+    from kafka_share.application.whole_answers import WholeAnswer
     from kafka_share.network.direct import DirectSession
+    from kafka_share.protocol.direct_fetch import Acknowledged
 
 
 @attrs.frozen
@@ -80,6 +82,36 @@ class DirectPolls:
             self._give_back(held)
             return ()
         return held
+
+    def fetch_with_whole(self) -> Sequence[DirectSession]:
+        """The same with what the application holds as a whole, under its guard; nothing: that is not plain."""
+        application = self._application
+        answer = application.held_whole()
+        if answer is None or not self._lender.direct or self._hand_over is not None:
+            return ()
+        pieces = answer.pieces(accepts=not application.explicit)
+        held = [] if pieces is None else self._enter()
+        if not held:
+            return ()
+        assert pieces is not None
+        wholes = application.wholes
+        wholes.leave(answer)
+        is_plain = all(direct.line.awaits or self._send_whole(direct, answer, pieces) for direct in held)
+        if is_plain and answer.is_sent:
+            return held
+        if not answer.is_sent:
+            wholes.stay(answer)
+        self._give_back(held)
+        return ()
+
+    def _send_whole(self, direct: DirectSession, answer: WholeAnswer, pieces: Acknowledged) -> bool:
+        """Fetch from one that is idle, with the acknowledgements of the answer if that was its own."""
+        if direct.node_id != answer.node_id:
+            return direct.fetch(())
+        if not direct.fetch_with(answer, answer.session_id, pieces):
+            return False
+        self._application.wholes.sent(answer)
+        return True
 
     def wait(self, held: Sequence[DirectSession], deadline_at_ms: int) -> Generator[Wait, None, bool]:
         """Whether records have come, from one of these or by the core. Nothing is held any more."""
@@ -185,7 +217,7 @@ class DirectPolls:
         """After an interrupt: what is held is given back."""
         for direct in self._lender.direct.copy().values():
             if direct.is_held:
-                if direct.taken:
+                if direct.has_read:
                     self._take(direct)
                 direct.give_back(self._background.post)  # nothing that follows would wake the core
                 self._forget(direct)
@@ -226,13 +258,20 @@ class DirectPolls:
             if direct.line.receive_all():
                 if not direct.read():
                     return False
+                if self._hand_over is None:
+                    brought = direct.brought
+                    brought.whole = self._application.whole(brought, *direct.node_and_session_id)
                 self._take(direct)
                 return True
         return False
 
     def _take(self, direct: DirectSession) -> None:
-        for output in direct.taken:
-            self._application.take(output)
+        brought = direct.brought
+        if brought.whole is None or brought.carried is None:
+            for output in direct.taken:
+                self._application.take(output)
+        if brought.whole is not None:
+            self._application.take_whole(brought.whole, brought)
         direct.done()
 
     def _leave(self, held: Sequence[DirectSession]) -> None:

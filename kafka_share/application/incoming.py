@@ -108,6 +108,11 @@ class IncomingRecords:
         if not any(known.records == records for known in self._returning):
             self._returning.append(_Returning(delivery, records))
 
+    def return_whole(self, delivery: Delivery, records: Run) -> None:
+        """The next poll returns these; nothing changes if it does already."""
+        if not any(known.records is records for known in self._returning):
+            self._returning.append(_Returning(delivery, records))
+
     def put_back(self, records: Iterable[Record]) -> None:
         """These were returned, and did not reach the application after all: they belong to the next poll."""
         # A renewed record may have come before those that were put back earlier.
@@ -173,7 +178,7 @@ class IncomingRecords:
         self._deliveries.lock_ms = lock_ms
         begun: list[_Decoding] = []
         for fetched in batch.partitions:
-            lock = self._deliveries.new_lock(fetched, batch.acquired_at_ms, lock_ms)
+            lock = self._deliveries.new_lock(fetched.locks, batch.acquired_at_ms, lock_ms)
             steps = PartitionDecoding(fetched, self._decoder, lock)
             begun.append(_Decoding(batch, steps, Delivery(fetched, lock), fetched.acquired[0].first))
         self._decoding.extend(begun)

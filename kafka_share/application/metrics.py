@@ -70,7 +70,7 @@ class ConsumerMetrics:
             error=None if trouble is None else trouble.error,
             error_for_ms=None if trouble is None else max(0, now_ms - trouble.since_ms),
             is_fatal=trouble is not None and trouble.is_fatal,
-            oldest_unacknowledged=self._application.deliveries.oldest_unacknowledged(now_ms),
+            oldest_unacknowledged=self._application.oldest_unacknowledged(now_ms),
         )
 
     def _client_instance_id(self, timeout_ms: int) -> UUID | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafka_share.application.delivery import Record
-from kafka_share.errors import IllegalStateError, InvalidRecordStateError
+from kafka_share.errors import IllegalStateError, InvalidArgumentError, InvalidRecordStateError
 
 
 def implicit() -> IllegalStateError:
@@ -22,3 +22,14 @@ def not_in_flight(topic: str, partition: int, offset: int) -> IllegalStateError:
     return IllegalStateError(
         f"The record of {topic}-{partition} at offset {offset} cannot be acknowledged: it is not in flight here."
     )
+
+
+def not_undelivered(topic: str, partition: int, offset: int) -> IllegalStateError:
+    return IllegalStateError(
+        f"Offset {offset} of {topic}-{partition} cannot be acknowledged by its offset: "
+        f"that is for records that could not be delivered and have not been committed since."
+    )
+
+
+def not_renewable(topic: str, partition: int, offset: int) -> InvalidArgumentError:
+    return InvalidArgumentError(f"Offset {offset} of {topic}-{partition} was not delivered, so it cannot be renewed.")

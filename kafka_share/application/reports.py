@@ -16,6 +16,8 @@ class Reports:
     """Each error is raised once and each outcome reported once, in the order in which they came."""
 
     def __init__(self) -> None:
+        self.is_wanted: bool = False
+        """Whether anybody hears of outcomes that no call waits for."""
         self._errors: deque[KafkaShareError] = deque()
         self._outcomes: deque[AcknowledgementOutcome] = deque()
         self._completed: tuple[int, bool] = (0, False)

@@ -19,7 +19,7 @@ import enum
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from kafka_share.application.awaited_outcomes import Notice
 from kafka_share.application.decoding import Decoder, Record
@@ -27,6 +27,7 @@ from kafka_share.application.deliveries import Deliveries
 from kafka_share.application.incoming import IncomingRecords
 from kafka_share.application.reading import Reading
 from kafka_share.application.reports import Reports
+from kafka_share.application.whole_answers import WholeAnswer, WholeAnswers, entry_of
 from kafka_share.core.events import (
     AcknowledgementOutcome,
     AcknowledgementsGathered,
@@ -40,19 +41,17 @@ from kafka_share.core.events import (
     ReportOutcomes,
 )
 from kafka_share.errors import IllegalStateError, OutcomeUnknownError
+from kafka_share.health import UnacknowledgedRecord
 from kafka_share.locks import AcquisitionLock
 from kafka_share.records import AcknowledgeType, ShareRecords
+
+if TYPE_CHECKING:
+    from kafka_share.network.direct import Brought
 
 _offset_of = attrgetter("offset")
 
 MAX_HELD_RECORDS = 1_000
 """So many records may wait for their release while further ones are fetched."""
-
-
-class Acknowledge(Protocol):
-    def __call__(
-        self, topic: str, partition: int, offset: int, kind: AcknowledgeType, lock: AcquisitionLock | None = None
-    ) -> None: ...
 
 
 def _nobody() -> None:
@@ -99,7 +98,7 @@ class ApplicationSide:
         self.has_window: bool = window_records > 0
         self.guard: AbstractContextManager[Any] = nullcontext() if guard is None else guard
         """To be held while acknowledgements are gathered and the event that carries them is posted."""
-        self.deliveries: Deliveries = Deliveries(
+        self._deliveries = Deliveries(
             explicit=explicit,
             window_records=window_records,
             window_bytes=window_bytes,
@@ -107,10 +106,8 @@ class ApplicationSide:
             guard=self.guard,
             now_ms=now_ms,
         )
+        self._wholes = WholeAnswers(self._deliveries, decoder, now_ms, is_on=not self.has_window)
         self.reports: Reports = Reports()
-        # Called for each record: as attributes they cost one call less.
-        self.acknowledge: Acknowledge = self.deliveries.acknowledge
-        self.override: Callable[[str, int, int, AcknowledgeType], None] = self.deliveries.override
         self.wake: Callable[[], None] = _nobody
         """Ends the wait of a poll, which looks whether there is room; to be set by whoever runs the calls."""
         self.begun_calls: int = 0
@@ -121,7 +118,7 @@ class ApplicationSide:
         self.leased: Callable[[], Sequence[Record]] = tuple
         """Open window: the records whose locks are to be kept now. Called on the background thread under the guard; to
         be set by whoever knows which records are worked on."""
-        self._incoming = IncomingRecords(decoder, self.deliveries, self._is_wanted, has_window=self.has_window)
+        self._incoming = IncomingRecords(decoder, self._deliveries, self._is_wanted, has_window=self.has_window)
         self._protects_locks = protects_locks
         self._longest_work_ms = longest_work_ms
         self._now_ms = now_ms
@@ -131,10 +128,53 @@ class ApplicationSide:
         self._call = _Call.ENDED
         self._last_taken: Output | None = None
 
+    # ---- answers that are held as a whole
+
+    @property
+    def deliveries(self) -> Deliveries:
+        """The books. Whoever looks into them finds what was held as a whole until then: on the thread that polls."""
+        if self._wholes.all:
+            self._file_wholes()
+        return self._deliveries
+
+    def _file_wholes(self) -> None:
+        with self.guard:
+            self._wholes.file()
+            for answer, one in self._wholes.unreturned():
+                self._incoming.return_whole(entry_of(answer, one), one.records)
+            self._wholes.drop_all()
+
+    def whole(self, brought: Brought, node_id: int, session_id: int) -> WholeAnswer | None:
+        """Records as one thing, to be taken; None if they have to be taken as a `Deliver`."""
+        if self._incoming.has_ready(counts_returning=True):
+            return None
+        return self._wholes.of(brought, node_id, session_id)
+
+    def take_whole(self, answer: WholeAnswer, brought: Brought) -> None:
+        """The same as `take`, for these records and the outcomes that came with them."""
+        ended = brought.carried
+        if isinstance(ended, WholeAnswer) and (ended.is_filed or self.reports.is_wanted):
+            for outcome in brought.outcomes():
+                self.reports.add_outcome(outcome, is_again=True)
+                if ended.is_filed:
+                    self._deliveries.reported(outcome, is_again=True)
+                    self._deliveries.resolve(outcome)
+        with self.guard:
+            self._wholes.take(answer, ended)
+
+    def held_whole(self) -> WholeAnswer | None:
+        """What the application has got, if it is one thing and nothing else awaits being sent."""
+        return None if self._deliveries.unposted else self._wholes.held()
+
+    @property
+    def wholes(self) -> WholeAnswers:
+        """To be used under the guard."""
+        return self._wholes
+
     @property
     def acquisition_lock_timeout_ms(self) -> int | None:
         """What a broker said last; None before the first delivery."""
-        return self.deliveries.lock_ms
+        return self._deliveries.lock_ms
 
     def _is_wanted(self, topic: str) -> bool:
         return topic in self.topics
@@ -147,6 +187,7 @@ class ApplicationSide:
             self._recover()
         elif self._call is _Call.RETURNED:
             self._incoming.returned()
+            self._wholes.returned()
         self._call = _Call.OPEN
         self.begun_calls += 1
 
@@ -167,6 +208,8 @@ class ApplicationSide:
 
     def take(self, output: Output) -> None:
         """Take over one output. Until the mailbox has dropped it, it may come again, which changes nothing."""
+        if self._wholes.all:
+            self._file_wholes()
         if isinstance(output, Deliver):
             self._incoming.arrive(output.batch)
             self.latest_batch_id = output.batch.batch_id or self.latest_batch_id
@@ -215,7 +258,7 @@ class ApplicationSide:
     @property
     def awaits_outcomes(self) -> bool:
         """Whether there are acknowledgements whose outcome is not known."""
-        return self.deliveries.awaits_outcomes
+        return bool(self._wholes.all) or self._deliveries.awaits_outcomes
 
     # ---- called by the background thread
 
@@ -224,15 +267,18 @@ class ApplicationSide:
         notices: list[Notice] = []
         for output in outputs:
             if isinstance(output, ReportOutcomes):
+                with self.guard:
+                    self._wholes.file()
                 for outcome in output.outcomes:
-                    notices += self.deliveries.resolve(outcome)
+                    notices += self._deliveries.resolve(outcome)
         for told, error in notices:
             told(error)
 
     def post_acknowledgements(self, post: Callable[[AcknowledgementsGathered], None]) -> None:
         """Post what was acknowledged, and when to ask again (answer to `GatherAcknowledgements`)."""
         with self.guard:
-            deliveries = self.deliveries
+            self._wholes.file()
+            deliveries = self._deliveries
             if deliveries.is_closed:
                 return
             self._accept_passed()
@@ -257,7 +303,9 @@ class ApplicationSide:
     def ended(self) -> None:
         """The background thread has ended, well or badly: nobody is left waiting."""
         error = OutcomeUnknownError("the consumer ended before the outcome of the acknowledgement was known")
-        for told, why in self.deliveries.abandon(error):
+        with self.guard:
+            self._wholes.file()
+        for told, why in self._deliveries.abandon(error):
             told(why)
 
     # ---- records
@@ -265,8 +313,10 @@ class ApplicationSide:
     @property
     def has_ready(self) -> bool:
         """Whether `collect` has something to give without another answer of a broker."""
-        if self.deliveries.renewing or not self.has_room:
+        if self._deliveries.renewing or not self.has_room:
             return False
+        if self._wholes.unreturned() and self._call is not _Call.RETURNED:
+            return True
         return self._incoming.has_ready(counts_returning=self._call is not _Call.RETURNED)
 
     @property
@@ -278,12 +328,12 @@ class ApplicationSide:
     def has_room(self) -> bool:
         """Whether a poll may return records: always, unless the window is full or too many wait for their release."""
         if self.has_window:
-            return self.deliveries.room() > 0
-        return not self.deliveries.has_held or self.deliveries.held < MAX_HELD_RECORDS
+            return self._deliveries.room() > 0
+        return not self._deliveries.has_held or self._deliveries.held < MAX_HELD_RECORDS
 
     def outcome_told(self) -> None:
         """The application hears of an outcome that took room in the open window. Any thread."""
-        if self.deliveries.has_found_room():
+        if self._deliveries.has_found_room():
             self.wake()
 
     def begin_poll(self) -> None:
@@ -304,7 +354,7 @@ class ApplicationSide:
 
     def _limit(self) -> int:
         if self.has_window:
-            return min(self._max_poll_records, self.deliveries.room())
+            return min(self._max_poll_records, self._deliveries.room())
         return self._max_poll_records if self.has_room else 0
 
     def collect(self) -> ShareRecords[object, object] | None:
@@ -313,12 +363,20 @@ class ApplicationSide:
         They are the application's when the call ends with `is_returned`, and stay to be returned if it does not. Raises
         `DataError` for a record or batch that could not be decoded, when no other records are at hand.
         """
-        if self.deliveries.renewing or not self.has_room:
+        if self._wholes.all:
+            with self.guard:
+                records = self._wholes.collect()
+            if records is not None:
+                return records
+            self._file_wholes()
+        if self._deliveries.renewing or not self.has_room:
             return None
         return self._incoming.collect(self._limit())
 
     def put_back(self, records: Iterable[Record]) -> None:
         """These were returned, and did not reach the application after all: they belong to the next poll."""
+        if self._wholes.all:
+            self._file_wholes()
         self._incoming.put_back(records)
 
     # ---- loops
@@ -332,7 +390,8 @@ class ApplicationSide:
         """The loop is over. What it has not come to belongs to the next poll."""
         if self.reading is not None:
             self._accept_passed()
-            self.put_back(self.reading.rest)
+            if rest := self.reading.rest:
+                self.put_back(rest)
             self.reading = None
 
     def _step(self, record: Record) -> bool:
@@ -341,14 +400,16 @@ class ApplicationSide:
         if lock is not None and lock.is_lost(record.offset):
             self.deliveries.give_up(record)
             return False
-        if self.deliveries.is_pressing and not self.explicit:
-            self.deliveries.announce_passed()
+        if self._deliveries.is_pressing and not self.explicit:
+            self._deliveries.announce_passed()
         return True
 
     def _accept_passed(self) -> None:
         """Implicit mode: ACCEPT what a loop has moved past."""
         if self.reading is not None and not self.explicit and self._protects_locks:
-            self.deliveries.accept(self.reading.take_passed())
+            passed = self.reading.take_passed()
+            if not self._wholes.accept(passed):
+                self._deliveries.accept(passed)
 
     @property
     def unaccepted(self) -> int:
@@ -357,12 +418,29 @@ class ApplicationSide:
 
     # ---- acknowledgements
 
+    def acknowledge(
+        self, topic: str, partition: int, offset: int, kind: AcknowledgeType, lock: AcquisitionLock | None = None
+    ) -> None:
+        """Raises IllegalStateError in implicit mode, or if the record is not in flight. Not for the open window."""
+        if not (self.explicit and self._wholes.acknowledge(offset, kind, lock)):
+            self.deliveries.acknowledge(topic, partition, offset, kind, lock)
+
+    def override(self, topic: str, partition: int, offset: int, kind: AcknowledgeType) -> None:
+        """Like `acknowledge`, for an offset whose record could not be delivered; InvalidArgumentError for RENEW."""
+        self.deliveries.override(topic, partition, offset, kind)
+
+    def oldest_unacknowledged(self, now_ms: int) -> UnacknowledgedRecord | None:
+        """The delivered record that has been held longest. Any thread may ask."""
+        with self.guard:
+            self._wholes.file()
+            return self._deliveries.oldest_unacknowledged(now_ms)
+
     def demand_all_acknowledged(self) -> None:
         """Explicit mode without a window: raises IllegalStateError while a delivered record has no acknowledgement.
 
         A record whose lock is lost needs none.
         """
-        if not self.explicit or self.has_window or not self.deliveries.unacknowledged:
+        if not self.explicit or self.has_window or self._wholes.is_acknowledged() or not self.deliveries.unacknowledged:
             return
         self.deliveries.give_up_lost()
         open_records = self.deliveries.unacknowledged
@@ -389,11 +467,11 @@ class ApplicationSide:
     @property
     def has_unposted(self) -> bool:
         """Whether an interrupted call has gathered what it has perhaps not posted."""
-        return bool(self.deliveries.unposted)
+        return bool(self._deliveries.unposted)
 
     def posted(self) -> None:
         """What was gathered has been posted."""
-        self.deliveries.posted()
+        self._deliveries.posted()
 
     def gather_last(self) -> tuple[GatheredAcknowledgements, ...]:
         """The same as `gather` for close, after which nothing can be acknowledged any more."""
@@ -403,4 +481,5 @@ class ApplicationSide:
 
     def check(self) -> None:
         """Invariants, called by tests after every step."""
-        self.deliveries.check()
+        self._wholes.check()
+        self._deliveries.check()

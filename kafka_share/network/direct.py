@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
+
+import attrs
 
 from kafka_share.core.events import (
     AcknowledgementOutcome,
@@ -31,11 +33,13 @@ from kafka_share.core.fetching.answers import clean_acquired
 from kafka_share.core.fetching.lending import LENT_MS, LONGEST_LOAN_MS
 from kafka_share.core.fetching.offsets import count_of
 from kafka_share.core.fetching.share_session import encode_runs
+from kafka_share.locks import LockGeneration
 from kafka_share.native import read_plain_acknowledge, read_plain_fetch
 from kafka_share.network.framing import LENGTH_BYTES
 from kafka_share.network.wire import Lent
 from kafka_share.protocol.direct_fetch import Acknowledged, AcknowledgeTemplate, FetchTemplate
 from kafka_share.protocol.share_values import MAX_EPOCH, AcquiredRange
+from kafka_share.records import TopicIdPartition
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -67,6 +71,69 @@ class Line(Protocol):
     def close(self) -> None: ...
 
 
+class AcquiredRecords(NamedTuple):
+    """What one answer brought for one partition."""
+
+    partition: TopicIdPartition
+    locks: LockGeneration
+    records: memoryview
+    acquired: tuple[AcquiredRange, ...]
+
+
+class Carried(Protocol):
+    """The acknowledgements of an answer that the application holds as a whole (`application.whole_answers`)."""
+
+    @property
+    def count(self) -> int: ...
+    @property
+    def places(self) -> Sequence[tuple[Any, ...]]: ...
+    def gathered(self) -> tuple[GatheredAcknowledgements, ...]: ...
+
+
+@attrs.define(eq=False)
+class CarryingFetch:
+    """A `Flight` that carries such: they are listed for whoever asks."""
+
+    carried: Carried
+    sent_at_ms: int
+    max_wait_ms: int
+    is_fetch: bool = True
+
+    @property
+    def acknowledgements(self) -> tuple[GatheredAcknowledgements, ...]:
+        return self.carried.gathered()
+
+    def listed(self) -> Flight:
+        return Flight(self.acknowledgements, self.sent_at_ms, self.max_wait_ms)
+
+
+@attrs.define(eq=False)
+class Brought:
+    """A plain answer, and what it means."""
+
+    sent_at_ms: int
+    """When its request left."""
+    parts: Sequence[AcquiredRecords] = ()
+    """What was acquired; nothing if it answers a ShareAcknowledge."""
+    lock_ms: int = 0
+    carried: Carried | None = None
+    """What has ended by it, if that was an answer held as a whole; else `outcomes` are all."""
+    known_outcomes: tuple[AcknowledgementOutcome, ...] | None = ()
+    whole: Any = None
+    """What the application holds it as, if that is one thing."""
+
+    def outcomes(self) -> tuple[AcknowledgementOutcome, ...]:
+        """What has ended by it; the same objects each time."""
+        if self.known_outcomes is None:
+            assert self.carried is not None
+            self.known_outcomes = tuple(map(_ended_well, self.carried.gathered()))
+        return self.known_outcomes
+
+
+def _ended_well(gathered: GatheredAcknowledgements) -> AcknowledgementOutcome:
+    return AcknowledgementOutcome(gathered.partition, (EndedAcknowledgements(gathered.number, gathered.runs),), None)
+
+
 class DirectSession:
     """See the module's docstring."""
 
@@ -86,8 +153,9 @@ class DirectSession:
         self._fetched_at_ms: int | None = None
         self._ends_at_ms = lend.ends_at_ms
         self._late_at_ms = lend.ends_at_ms - LENT_MS + LONGEST_LOAN_MS
-        self._taken: list[ReportOutcomes | Deliver] = []
-        """What the answer means, once it is known."""
+        self._read: Brought | None = None
+        """The answer, once it is known to be plain."""
+        self._taken: Sequence[ReportOutcomes | Deliver] | None = None
         self._places = {(w.topic_id.bytes, w.partition): (w, locks) for w, locks in lend.partitions}
 
     @property
@@ -150,6 +218,8 @@ class DirectSession:
 
     def _returned(self) -> SessionReturned:
         flight = self.line.request if self.line.awaits else None
+        if isinstance(flight, CarryingFetch):
+            flight = flight.listed()
         unsent = () if self._has_sent else self._lend.acknowledgements
         return SessionReturned(self._lend.lend_id, self._epoch(), flight, self._tally, self._fetched_at_ms, unsent)
 
@@ -168,14 +238,27 @@ class DirectSession:
         if self._lend.acknowledgements and not self._has_sent:
             acknowledgements = (*self._lend.acknowledgements, *acknowledgements)
         flight = Flight(tuple(acknowledgements), self._now_ms(), self._lend.limits[0])
-        return self._send(self._fetches, flight)
+        return self._send_gathered(self._fetches, flight)
+
+    def fetch_with(self, carried: Carried, session_id: int, pieces: Acknowledged) -> bool:
+        """The same with those of an answer that is held as a whole, which `pieces` are."""
+        if session_id != self._lend.session_id or (self._lend.acknowledgements and not self._has_sent):
+            return False
+        flight = CarryingFetch(carried, self._now_ms(), self._lend.limits[0])
+        return self._send(self._fetches, flight, pieces, carried.count)
 
     def acknowledge(self, acknowledgements: Sequence[GatheredAcknowledgements], retry_until_ms: int) -> bool:
         """Send these by themselves. The core may try them again until then if the answer is not plain."""
         if self.line.awaits or (self._lend.acknowledgements and not self._has_sent):
             return False
         flight = Flight(tuple(acknowledgements), self._now_ms(), 0, is_fetch=False, retry_until_ms=retry_until_ms)
-        return self._send(self._commits, flight)
+        return self._send_gathered(self._commits, flight)
+
+    def _send_gathered(self, template: FetchTemplate | AcknowledgeTemplate, flight: Flight) -> bool:
+        pieces = self._pieces(flight.acknowledgements)
+        return pieces is not None and self._send(
+            template, flight, pieces, sum([count_of(g.runs) for g in flight.acknowledgements])
+        )
 
     def _pieces(self, acknowledgements: Sequence[GatheredAcknowledgements]) -> Acknowledged | None:
         """What is to be encoded; None if there is more to do with one of these than to send it."""
@@ -194,13 +277,18 @@ class DirectSession:
             return None
         return pieces
 
-    def _send(self, template: FetchTemplate | AcknowledgeTemplate, flight: Flight) -> bool:
-        pieces = self._pieces(flight.acknowledgements)
+    def _send(
+        self,
+        template: FetchTemplate | AcknowledgeTemplate,
+        flight: Flight | CarryingFetch,
+        pieces: Acknowledged,
+        acknowledged: int,
+    ) -> bool:
         correlation_id = (self.correlation_id + 1) & 0x7FFFFFFF
-        frame = None if pieces is None else template.frame(correlation_id, self._epoch(), pieces)
+        frame = template.frame(correlation_id, self._epoch(), pieces)
         if frame is None:
             return False
-        self._taken = []
+        self._read = self._taken = None
         self.correlation_id = correlation_id
         if log.isEnabledFor(logging.DEBUG):
             name = "ShareFetch" if flight.is_fetch else "ShareAcknowledge"
@@ -210,31 +298,32 @@ class DirectSession:
         tally = self._tally
         tally.requests += 1
         tally.request_bytes += len(frame)
-        if flight.acknowledgements:
+        if pieces:
             tally.acknowledging += 1
-            for g in flight.acknowledgements:
-                tally.acknowledged += count_of(g.runs)
+            tally.acknowledged += acknowledged
         return True
 
     @property
     def is_committing(self) -> bool:
         """Whether what `acknowledge` has sent awaits its answer, or has one that is not dealt with."""
-        flight: Flight | None = self.line.request
+        flight: Flight | CarryingFetch | None = self.line.request
         return flight is not None and not flight.is_fetch
+
+    # ---- its answer
 
     def read(self) -> bool:
         """Read the answer, which is there; False if it is not plain."""
         flight, answer = self.line.request, self.line.answer
         if answer is None:
             return False
-        self._taken = self._read_fetch(flight, answer) if flight.is_fetch else self._read_acknowledge(flight, answer)
-        return bool(self._taken)
+        self._read = self._read_fetch(flight, answer) if flight.is_fetch else self._read_acknowledge(flight, answer)
+        return self._read is not None
 
-    def _read_acknowledge(self, flight: Flight, answer: bytes) -> list[ReportOutcomes | Deliver]:
-        """What it means, in the order of the answer; nothing if it is not plain."""
+    def _read_acknowledge(self, flight: Flight, answer: bytes) -> Brought | None:
+        """What it means, in the order of the answer; None if it is not plain."""
         read = read_plain_acknowledge(answer, self.correlation_id, self._lent.acknowledge_version)
         if read is None or len(read[1]) != len(flight.acknowledgements):
-            return []
+            return None
         lock_ms, named = read
         lock = (lock_ms, flight.sent_at_ms) if lock_ms > 0 else (None, None)
         left = {g.partition[1:]: g for g in flight.acknowledgements}
@@ -243,65 +332,88 @@ class DirectSession:
             place = self._places.get(topic_id_and_number)
             g = None if place is None else left.pop(place[0][1:], None)
             if place is None or g is None or g.partition != place[0]:
-                return []
+                return None
             ended = (EndedAcknowledgements(g.number, g.runs),)
             outcomes.append(AcknowledgementOutcome(g.partition, ended, None, *lock))
-        return [ReportOutcomes(tuple(outcomes))]
+        return Brought(flight.sent_at_ms, known_outcomes=tuple(outcomes))
 
-    def _read_fetch(self, flight: Flight, answer: bytes) -> list[ReportOutcomes | Deliver]:
-        """What it means: outcomes, and last what was delivered; nothing if it is not plain."""
+    def _read_fetch(self, flight: Flight | CarryingFetch, answer: bytes) -> Brought | None:
+        """Outcomes, and what was acquired, which is something; None if it is not plain."""
         read = read_plain_fetch(answer, self.correlation_id, AcquiredRange)
         if read is None:
-            return []
-        lock_ms, parts = read
-        fetched, named = self._fetched(parts)
-        outcomes: list[AcknowledgementOutcome] = []
-        for g in flight.acknowledgements:
-            if g.partition[1:] not in named:
-                return []
-            outcomes.append(AcknowledgementOutcome(g.partition, (EndedAcknowledgements(g.number, g.runs),), None))
-        if not fetched:
-            return []
-        taken: list[ReportOutcomes | Deliver] = [ReportOutcomes(tuple(outcomes))] if outcomes else []
-        taken.append(Deliver(FetchedBatch(0, fetched, flight.sent_at_ms, lock_ms)))
-        return taken
-
-    def _fetched(self, parts: Sequence[Any]) -> tuple[tuple[FetchedPartition, ...], set[tuple[Any, ...]]]:
-        """What was acquired, and what is named at all, by topic and number; nothing, if that is not plain."""
-        fetched: list[FetchedPartition] = []
+            return None
+        lock_ms, found = read
+        parts: list[AcquiredRecords] = []
         named: set[tuple[Any, ...]] = set()
-        lend = self._lend
-        for topic_id, partition, records, ranges in parts:
-            place = self._places.get((topic_id, partition))
+        for topic_id, number, data, ranges in found:
+            place = self._places.get((topic_id, number))
             if place is None or place[0][1:] in named:
-                return (), set()
+                return None
             where, locks = place
             named.add(where[1:])  # hashing an id of a topic costs more than the rest
             acquired, is_odd = clean_acquired(ranges)
             limit = locks.delivery_limit.value
             if is_odd or (limit is not None and any(r.delivery_count >= limit for r in acquired)):
-                return (), set()
+                return None
             if acquired:
-                fetched.append(FetchedPartition(where, lend.node.id, lend.session_id, records, acquired, locks))
-        return tuple(fetched), named
+                parts.append(AcquiredRecords(where, locks, data, acquired))
+        if not parts:
+            return None
+        brought = Brought(flight.sent_at_ms, parts, lock_ms)
+        if isinstance(flight, CarryingFetch):
+            brought.carried, brought.known_outcomes = flight.carried, None
+            ended = flight.carried.places
+        else:
+            ended = [g.partition[1:] for g in flight.acknowledgements]
+            brought.known_outcomes = tuple(map(_ended_well, flight.acknowledgements))
+        return brought if named.issuperset(ended) else None
+
+    @property
+    def has_read(self) -> bool:
+        """Whether there is an answer that was read, and is not `done` with."""
+        return self._read is not None and self.line.awaits
+
+    @property
+    def node_and_session_id(self) -> tuple[int, int]:
+        """Where records were acquired that an answer brings."""
+        return self._lend.node.id, self._lend.session_id
+
+    @property
+    def brought(self) -> Brought:
+        """What the answer that was read has brought."""
+        assert self._read is not None
+        return self._read
 
     @property
     def taken(self) -> Sequence[ReportOutcomes | Deliver]:
         """What the answer that was read brings the application; the same objects until `done`."""
-        return self._taken if self.line.awaits else ()
+        if not self.has_read:
+            return ()
+        read = self.brought
+        if self._taken is None:
+            outcomes = read.outcomes()
+            taken: list[ReportOutcomes | Deliver] = [ReportOutcomes(outcomes)] if outcomes else []
+            if read.parts and read.whole is None:
+                node_id, session_id = self.node_and_session_id
+                fetched = tuple(
+                    FetchedPartition(where, node_id, session_id, records, acquired, locks)
+                    for where, locks, records, acquired in read.parts
+                )
+                taken.append(Deliver(FetchedBatch(0, fetched, read.sent_at_ms, read.lock_ms)))
+            self._taken = taken
+        return self._taken
 
     def done(self) -> None:
         """The application has taken all of it. One step of the line says so, and nothing is in between."""
-        flight: Flight = self.line.request
-        answer, latest = self.line.answer, self._taken[-1]
+        read, answer = self.brought, self.line.answer
         assert answer is not None
         self.line.done()
         if log.isEnabledFor(logging.DEBUG):
             log.debug("received by the application's thread node=%d bytes=%d", self._lend.node.id, len(answer))
         tally, now_ms = self._tally, self._now_ms()
-        took_ms = now_ms - flight.sent_at_ms
+        took_ms = now_ms - read.sent_at_ms
         tally.response_bytes += len(answer) + LENGTH_BYTES
-        if not isinstance(latest, Deliver):
+        if not read.parts:
             tally.commits += 1
             tally.commit_latency_ms += took_ms
             if took_ms > tally.highest_commit_latency_ms:
@@ -311,7 +423,7 @@ class DirectSession:
         tally.latency_ms += took_ms
         if took_ms > tally.highest_latency_ms:
             tally.highest_latency_ms = took_ms
-        for p in latest.batch.partitions:
-            tally.records += count_of(p.acquired)
-            tally.record_bytes += len(p.records)
+        for part in read.parts:
+            tally.records += count_of(part.acquired)
+            tally.record_bytes += len(part.records)
         self._fetched_at_ms = now_ms

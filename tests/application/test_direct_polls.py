@@ -85,6 +85,9 @@ class Surroundings:
     def gather(self) -> list[GatheredAcknowledgements]:
         return self.made
 
+    def whole(self, *_: Any) -> None:
+        """Nothing is held as a whole here."""
+
     def posted(self) -> None:
         """What was gathered is no more the application's."""
 

@@ -22,7 +22,7 @@ SETTINGS = {
     "cleanup.policy": "compact",
     "segment.ms": "100",
     "min.cleanable.dirty.ratio": "0.01",
-    "delete.retention.ms": "2000",
+    "delete.retention.ms": "10000",  # the first state has to be seen before tombstones go, on a busy machine too
 }
 
 

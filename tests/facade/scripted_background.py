@@ -56,14 +56,14 @@ from kafka_share.records import AcknowledgeType, Node, TopicIdPartition
 PARTITIONS = [TopicIdPartition(UUID(int=1), "t", 0), TopicIdPartition(UUID(int=1), "t", 1)]
 NODE = Node(1, "broker", 9092)
 BATCH = 4
-"""Offsets in one record batch; the third of them is a gap."""
+"""Offsets in one record batch; the third of them is a gap, where there are gaps."""
 LOCK_MS = 60_000
 Place = tuple[int, int]
 
 
 @cache
-def _encoded(base: int) -> bytes:
-    records: list[Any] = [(base + i, 0, None, b"v", []) for i in range(BATCH) if i != 2]
+def _encoded(base: int, *, has_gap: bool) -> bytes:
+    records: list[Any] = [(base + i, 0, None, b"v", []) for i in range(BATCH) if i != 2 or not has_gap]
     return encode_batch(records, base_offset=base)
 
 
@@ -96,6 +96,7 @@ class ScriptedBackground:
         self.mailbox = ScriptedMailbox(notify, self.measurements, self.now_ms)
         self.lends = False
         """Whether polls fetch by themselves as soon as they have got records, and commits send by themselves."""
+        self.has_gaps = True
         self.answers_commits = True
         """Whether those get their answer, before the session comes back."""
         self._flown: int | None = None
@@ -138,7 +139,9 @@ class ScriptedBackground:
 
     @property
     def all_records(self) -> set[Place]:
-        return {(partition, offset) for partition, offset in self.all_places if offset % BATCH != 2}
+        return {
+            (partition, offset) for partition, offset in self.all_places if offset % BATCH != 2 or not self.has_gaps
+        }
 
     # ---- what the application posts
 
@@ -239,7 +242,7 @@ class ScriptedBackground:
         fetched: list[FetchedPartition] = []
         for partition in PARTITIONS:
             acquired = (AcquiredRange(base, base + BATCH - 1, 1),)
-            fetched.append(FetchedPartition(partition, 1, 1, _encoded(base), acquired))
+            fetched.append(FetchedPartition(partition, 1, 1, _encoded(base, has_gap=self.has_gaps), acquired))
             self.ledger.locked.update((partition.partition, base + i) for i in range(BATCH))
         self._poll_ends_at_ms = 0
         self.mailbox.put(Deliver(FetchedBatch(base, tuple(fetched), self.now_ms(), LOCK_MS)))
@@ -270,7 +273,7 @@ class ScriptedBackground:
                     line.received(_committed(flight.acknowledgements, correlation_id))
             elif self._waiting:
                 self._flown = self._waiting.popleft()
-                line.received(_answer(self._flown, correlation_id))
+                line.received(_answer(self._flown, correlation_id, has_gap=self.has_gaps))
                 places = {(p.partition, self._flown + i) for p in PARTITIONS for i in range(BATCH)}
                 self.ledger.locked.update(places)
         finally:
@@ -283,14 +286,14 @@ class ScriptedMailbox(Mailbox):
         self.end_wait(with_records=with_records)
 
 
-def _answer(base: int, correlation_id: int) -> bytes:
+def _answer(base: int, correlation_id: int, *, has_gap: bool) -> bytes:
     topic = ShareFetchResponse.ShareFetchableTopicResponse
     acquired = topic.PartitionData.AcquiredRecords(first_offset=base, last_offset=base + BATCH - 1, delivery_count=1)
     partitions = [
         topic.PartitionData(
             partition_index=where.partition,
             current_leader=topic.PartitionData.LeaderIdAndEpoch(),
-            records=_encoded(base),
+            records=_encoded(base, has_gap=has_gap),
             acquired_records=[acquired],
         )
         for where in PARTITIONS

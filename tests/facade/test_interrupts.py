@@ -22,6 +22,7 @@ from support.waiting import poll_until, wait_until
 from kafka_share import AcknowledgeType, KafkaShareConsumer
 from kafka_share.broker import ReferenceBroker
 from kafka_share.errors import ConsumerClosedError, IllegalStateError
+from kafka_share.native import IS_COMPILED
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
 
@@ -32,6 +33,8 @@ DIRECTLY = ", directly"
 """Of a mode: polls fetch by themselves as soon as they have got records, and commits send by themselves."""
 UNANSWERED = ", unanswered"
 """Of such a mode: commits give the session back, because nothing comes."""
+WHOLE = ", whole"
+"""Of such a mode: answers are held as a whole, and the application has such a one."""
 NEVER = sys.maxsize
 MAX_POLLS = 20
 OTHER_MODE_EACH = 3
@@ -55,6 +58,7 @@ class Application:
     def __init__(self, mode: str) -> None:
         sends_ahead, mode = mode.endswith(AHEAD), mode.removesuffix(AHEAD)
         answers_commits, mode = not mode.endswith(UNANSWERED), mode.removesuffix(UNANSWERED)
+        self.holds_wholes, mode = mode.endswith(WHOLE), mode.removesuffix(WHOLE)
         fetches_directly = mode.endswith(DIRECTLY)
         self.interrupt_deserializer_at = NEVER
         self.reported: set[tuple[Place, bool]] = set()
@@ -70,15 +74,18 @@ class Application:
             config["send_ahead"] = True
         if mode == "window":
             config["explicit_window_records"] = 100
-        self.consumer: Consumer = KafkaShareConsumer("t", value_deserializer=self._deserialize, **config)
+        if not self.holds_wholes:
+            config["value_deserializer"] = self._deserialize
+        self.consumer: Consumer = KafkaShareConsumer("t", **config)
         background: Any = self.consumer._driver
         assert isinstance(background, ScriptedBackground)
         self.background = background
         background.lends = fetches_directly
+        background.has_gaps = not self.holds_wholes
         background.answers_commits = answers_commits
         self.ledger = background.ledger
         self.consumer.set_acknowledgement_commit_callback(self._report)
-        background.produce(2)
+        background.produce(4 if self.holds_wholes else 2)
 
     def _deserialize(self, data: bytes) -> bytes:
         self.interrupt_deserializer_at -= 1
@@ -102,6 +109,10 @@ class Application:
             assert place not in self.ledger.seen, f"{place} comes twice"
             self.ledger.seen.append(place)
         self.records = list(records)
+
+    def acknowledge_if_explicit(self) -> None:
+        if self.mode != "implicit":
+            self.acknowledge()
 
     def acknowledge(self) -> None:
         for record in self.records:
@@ -160,10 +171,18 @@ def prepared(mode: str, call: str) -> Application:
     """An application that is about to make this call."""
     application = Application(mode)
     application.records = []
-    if call not in ("poll", "iterate"):
+    if application.holds_wholes:
+        for _ in range(2):  # the second one fetches by itself
+            application.poll()
+            application.acknowledge_if_explicit()
         application.poll()
-    if call in ("poll after work", "commit_sync", "commit_async") and application.mode != "implicit":
-        application.acknowledge()
+        assert bool(application.consumer._application.wholes.all) is IS_COMPILED
+    elif call not in ("poll", "iterate"):
+        application.poll()
+    if call in ("poll after work", "commit_sync", "commit_async") or (
+        application.holds_wholes and call != "acknowledge"
+    ):
+        application.acknowledge_if_explicit()
     return application
 
 
@@ -185,6 +204,8 @@ CASES = [
         "implicit, directly",
         "explicit, directly",
         "explicit, directly, ahead",
+        "implicit, directly, whole",
+        "explicit, directly, whole",
     )
     for call in CALLS
     if call != "acknowledge" or not mode.startswith("implicit")
@@ -279,7 +300,9 @@ def test_every_record_ends_once_when_a_call_is_interrupted_at_any_line(mode: str
 
 @pytest.mark.timeout(300)  # one run of the whole application for each line of the call
 @pytest.mark.usefixtures("scripted")
-@pytest.mark.parametrize("mode", ["implicit", "explicit", "implicit, directly", "implicit, directly, ahead"])
+@pytest.mark.parametrize(
+    "mode", ["implicit", "explicit", "implicit, directly", "implicit, directly, ahead", "implicit, directly, whole"]
+)
 @pytest.mark.parametrize("call", ["poll after work", "commit_sync"])
 def test_every_record_ends_once_when_a_call_is_interrupted_between_two_instructions(mode: str, call: str) -> None:
     """The same between instructions, a sample of which is tried: those of one line are not all alike."""

@@ -102,7 +102,7 @@ class SimulatedClient:
         """Begin."""
         side = ApplicationSide(
             explicit=self.profile.explicit,
-            decoder=Decoder(None, PoisonDeserializer()),
+            decoder=Decoder(None, PoisonDeserializer() if self.profile.deserializes else None),
             max_poll_records=self.profile.max_poll_records,
             now_ms=self.driver.now_ms,
             window_records=self.profile.window_records,

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from simulation.books import BookKey, Books
+from simulation.fault_profile import POISON
 from simulation.trace import ComplaintError, Trace
 
 from kafka_share.application.delivery import RENEW
@@ -59,7 +60,7 @@ class ClientAudit:
             where = (record.topic, record.partition, record.offset)
             if record.delivery_count not in acquired.get(where, ()):
                 raise ComplaintError(f"{self._name} got {record!r}, which it was not handed out")
-            if record.value != value_of(*where):
+            if (record.value or b"").removeprefix(POISON) != value_of(*where):
                 raise ComplaintError(f"{self._name} got {record!r} with a value that is not the producer's")
             self._in_hand[where] += 1
             self._arrivals += 1

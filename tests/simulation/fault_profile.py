@@ -90,6 +90,7 @@ class ClientProfile:
     send_ahead: bool = False
     lends: bool = False
     """The core lends its share session to the thread that polls, where the extension is compiled."""
+    deserializes: bool = True
 
 
 def draw_cluster(source: random.Random) -> ClusterProfile:
@@ -148,7 +149,24 @@ def draw_client(source: random.Random, cluster: ClusterProfile, group: str) -> C
         send_ahead=may_send_ahead and random.Random(repr(drawn)).random() < 0.4,
         lends=random.Random(f"lends {drawn!r}").random() < 0.7,
     )
-    if not (drawn.lends and may_send_ahead and random.Random(f"commits {drawn!r}").random() < 0.5):
+    if not (drawn.lends and may_send_ahead):
         return drawn
-    # Works at once and commits after each poll, while its sessions are lent.
-    return attrs.evolve(drawn, send_ahead=False, work_ms=0, commit_sync=1.0, commit_async=0.0, release=0.0, renew=0.0)
+    if random.Random(f"commits {drawn!r}").random() < 0.5:
+        # Works at once and commits after each poll, while its sessions are lent.
+        return attrs.evolve(
+            drawn, send_ahead=False, work_ms=0, commit_sync=1.0, commit_async=0.0, release=0.0, renew=0.0
+        )
+    if random.Random(f"hurries {drawn!r}").random() < 0.5:
+        # Does nothing but poll, and takes values as they are.
+        return attrs.evolve(
+            drawn,
+            send_ahead=False,
+            work_ms=0,
+            idle_ms=0,
+            commit_sync=0.0,
+            commit_async=0.0,
+            leave_open=0.0,
+            loops=False,
+            deserializes=False,
+        )
+    return drawn

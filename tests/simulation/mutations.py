@@ -20,6 +20,7 @@ from kafka_share.application.direct import DirectPolls
 from kafka_share.application.reading import Reading
 from kafka_share.application.reports import Reports
 from kafka_share.application.side import ApplicationSide
+from kafka_share.application.whole_answers import WholeAnswers
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.share import acquisition
 from kafka_share.broker.share.acknowledging import Acknowledging
@@ -28,14 +29,14 @@ from kafka_share.broker.share.record_state import InFlightState, RecordState
 from kafka_share.broker.share.share_coordinator import ShareCoordinator
 from kafka_share.broker.share.window import InFlightWindow
 from kafka_share.core.coordinator import Coordinator
-from kafka_share.core.events import ReportOutcomes, RequestFailed
+from kafka_share.core.events import RequestFailed
 from kafka_share.core.fetching import answers
 from kafka_share.core.fetching.acknowledgements import Acknowledgements
 from kafka_share.core.fetching.node_exchange import NodeExchange
 from kafka_share.core.fetching.wanted_partitions import WantedPartitions
 from kafka_share.core.membership import Membership
 from kafka_share.errors import InvalidRecordStateError, error_for_code
-from kafka_share.network.direct import DirectSession
+from kafka_share.network.direct import Brought, DirectSession
 from kafka_share.network.wire import Dialogue
 from kafka_share.protocol.share_values import AcquiredRange
 
@@ -194,7 +195,7 @@ def _leaves_a_commit_in_flight(_: Original) -> Original:
 
 
 def _loses_the_outcomes_of_a_commit(_: Original) -> Original:
-    return lambda session, flight, answer: [ReportOutcomes(())]
+    return lambda session, flight, answer: Brought(flight.sent_at_ms)
 
 
 def _returns_a_session_without_its_commit(returned: Original) -> Original:
@@ -326,6 +327,14 @@ def _stores_no_ends(write: Original) -> Original:
     return mutant
 
 
+def _forgets_that_it_was_sent(_: Original) -> Any:
+    return lambda self, answer: None
+
+
+def _makes_no_entries(_: Original) -> Any:
+    return lambda self: None
+
+
 MUTATIONS = {
     "accept twice": Mutation(ApplicationSide, "gather", _gathers_twice, "which its application does not hold", 1),
     "forget a partition": Mutation(WantedPartitions, "_by_leader", _forgets_partition_0, "not ended", 5),
@@ -383,6 +392,12 @@ MUTATIONS = {
         60,
         is_direct=True,
     ),
+    "send what an answer held as a whole has acknowledged twice": Mutation(
+        WholeAnswers, "sent", _forgets_that_it_was_sent, "leads to other ledgers", 39, is_direct=True
+    ),
+    "forget an answer held as a whole when somebody looks into the books": Mutation(
+        WholeAnswers, "file", _makes_no_entries, "no more outcomes to come", 39, is_direct=True
+    ),
     "close without the last acknowledgements": Mutation(
         ApplicationSide,
         "gather_last",
@@ -410,7 +425,7 @@ MUTATIONS = {
         Acknowledging, "complete", _answers_before_it_is_stored, "was accepted; it was not stored", 31
     ),
     "let others acknowledge": Mutation(
-        SharePartition, "_require_held", _lets_others_acknowledge, "is not held by the member that acknowledged it", 10
+        SharePartition, "_require_held", _lets_others_acknowledge, "is not held by the member that acknowledged it", 80
     ),
     "deliver again what was accepted": Mutation(
         InFlightState, "commit", _redelivers_what_was_accepted, "is delivered after its end was stored"

@@ -129,6 +129,11 @@ def draw_plan(source: random.Random) -> Plan:
         pick = source.getrandbits(16)
         batches += [PlannedBatch(at_ms, pick, LARGEST_BATCH, Flavour.PLAIN)] * 10
     faults += _slowness(random.Random(f"slow persister {faults!r} {active_ms}"), active_ms, len(faults))
+    # By a chance of its own: the rest of a history does not depend on it.
+    stream = random.Random(f"streams {batches!r}")
+    if stream.random() < 0.3:  # so many that polls follow each other without a wait
+        at_ms = stream.randint(0, active_ms)
+        batches += [PlannedBatch(at_ms + 10 * i, stream.getrandbits(16), 3, Flavour.PLAIN) for i in range(60)]
     return Plan(
         active_ms,
         tuple(sorted(faults, key=lambda fault: fault.at_ms)),
