@@ -152,14 +152,14 @@ class ApplicationSide:
 
     def take_whole(self, answer: WholeAnswer, brought: Brought) -> None:
         """The same as `take`, for these records and the outcomes that came with them."""
-        ended = brought.carried
-        if isinstance(ended, WholeAnswer) and (ended.is_filed or self.reports.is_wanted):
-            for outcome in brought.outcomes():
-                self.reports.add_outcome(outcome, is_again=True)
-                if ended.is_filed:
-                    self._deliveries.reported(outcome, is_again=True)
-                    self._deliveries.resolve(outcome)
         with self.guard:
+            ended = brought.carried
+            if isinstance(ended, WholeAnswer) and (ended.is_filed or self.reports.is_wanted):
+                for outcome in brought.outcomes():
+                    self.reports.add_outcome(outcome, is_again=True)
+                    if ended.is_filed:
+                        self._deliveries.reported(outcome, is_again=True)
+                        self._deliveries.resolve(outcome)
             self._wholes.take(answer, ended)
 
     def held_whole(self) -> WholeAnswer | None:
@@ -407,9 +407,10 @@ class ApplicationSide:
     def _accept_passed(self) -> None:
         """Implicit mode: ACCEPT what a loop has moved past."""
         if self.reading is not None and not self.explicit and self._protects_locks:
-            passed = self.reading.take_passed()
-            if not self._wholes.accept(passed):
-                self._deliveries.accept(passed)
+            with self.guard:
+                passed = self.reading.take_passed()
+                if not self._wholes.accept(passed):
+                    self._deliveries.accept(passed)
 
     @property
     def unaccepted(self) -> int:
@@ -422,8 +423,9 @@ class ApplicationSide:
         self, topic: str, partition: int, offset: int, kind: AcknowledgeType, lock: AcquisitionLock | None = None
     ) -> None:
         """Raises IllegalStateError in implicit mode, or if the record is not in flight. Not for the open window."""
-        if not (self.explicit and self._wholes.acknowledge(offset, kind, lock)):
-            self.deliveries.acknowledge(topic, partition, offset, kind, lock)
+        with self.guard:
+            if not (self.explicit and self._wholes.acknowledge(offset, kind, lock)):
+                self.deliveries.acknowledge(topic, partition, offset, kind, lock)
 
     def override(self, topic: str, partition: int, offset: int, kind: AcknowledgeType) -> None:
         """Like `acknowledge`, for an offset whose record could not be delivered; InvalidArgumentError for RENEW."""

@@ -42,6 +42,7 @@ class _State(enum.Enum):
     SENT = "acknowledged, and that has been sent"
 
 
+_NOTHING = memoryview(b"")
 _AT_HAND = (_State.FRESH, _State.HELD)
 
 
@@ -229,7 +230,11 @@ class WholeAnswers:
         answer.state = _State.HELD
 
     def sent(self, answer: WholeAnswer) -> None:
+        """They were; what is awaited needs no records."""
         answer.state = _State.SENT
+        for one in answer.partitions:
+            one.acquired = one.acquired._replace(records=_NOTHING)
+            one.records, one.ledger = [], Ledger()
 
     # ---- on any thread
 
