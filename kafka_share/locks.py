@@ -58,6 +58,9 @@ class LockGeneration:
         self.has_ended: bool = False
         self.delivery_limit: DeliveryLimit = DeliveryLimit() if delivery_limit is None else delivery_limit
 
+    def __repr__(self) -> str:
+        return f"<LockGeneration {'ended' if self.has_ended else 'open'}>"
+
 
 class AcquisitionLock:
     """The acquisition lock that the records of one delivery of one partition share; a record asks it by its offset.

@@ -52,11 +52,11 @@ class WholePartition:
     __slots__ = ("acquired", "delivery", "ledger", "lock", "number", "records", "runs")
 
     def __init__(self, acquired: AcquiredRecords, lock: AcquisitionLock, records: Run) -> None:
-        self.acquired = acquired
-        self.lock = lock
-        self.records = records
+        self.acquired: AcquiredRecords = acquired
+        self.lock: AcquisitionLock = lock
+        self.records: Run = records
         self.ledger: Ledger = Ledger()
-        self.number = 0
+        self.number: int = 0
         self.runs: tuple[AcknowledgementRun, ...] = ()
         self.delivery: Delivery | None = None
         """Its entry in the books, once there is one."""
@@ -71,12 +71,12 @@ class WholeAnswer:
     )  # fmt: skip
 
     def __init__(self, partitions: Sequence[WholePartition], node_id: int, session_id: int, lock_ms: int) -> None:
-        self.partitions = partitions
-        self.node_id = node_id
-        self.session_id = session_id
-        self.lock_ms = lock_ms
+        self.partitions: Sequence[WholePartition] = partitions
+        self.node_id: int = node_id
+        self.session_id: int = session_id
+        self.lock_ms: int = lock_ms
         self.count: int = sum([len(one.records) for one in partitions])
-        self.delivered_at_ms = 0
+        self.delivered_at_ms: int = 0
         self.state: _State = _State.FRESH
         self.is_taken: bool = False
         self.is_returned: bool = False
