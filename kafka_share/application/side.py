@@ -258,7 +258,7 @@ class ApplicationSide:
     @property
     def awaits_outcomes(self) -> bool:
         """Whether there are acknowledgements whose outcome is not known."""
-        return bool(self._wholes.all) or self._deliveries.awaits_outcomes
+        return self.deliveries.awaits_outcomes
 
     # ---- called by the background thread
 
