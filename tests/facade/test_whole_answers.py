@@ -19,16 +19,25 @@ class Application:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
         monkeypatch.setattr("kafka_share.application.facade.ConsumerBackground", ScriptedBackground)
-        self.consumer: KafkaShareConsumer[Any, Any] = KafkaShareConsumer(
-            "t", bootstrap_servers="broker:9092", group_id="g", share_acknowledgement_mode=mode
-        )
+        config: dict[str, Any] = {
+            "bootstrap_servers": "broker:9092",
+            "group_id": "g",
+            "share_acknowledgement_mode": mode,
+        }
+        self.is_explicit = mode == "explicit"
+        self.consumer: KafkaShareConsumer[Any, Any] = KafkaShareConsumer("t", **config)
         background: Any = self.consumer._driver
         self.background: ScriptedBackground = background
         background.lends, background.has_gaps = True, False
         background.produce(3)
         self.posted: list[object] = []
         post = background.post
-        monkeypatch.setattr(background, "post", lambda event, **wake: (self.posted.append(event), post(event, **wake)))
+
+        def overheard(event: Any, *, wake: bool = True) -> None:
+            self.posted.append(event)
+            post(event, wake=wake)
+
+        monkeypatch.setattr(background, "post", overheard)
         self.records: list[Any] = []
         for _ in range(2):
             self.acknowledge(AcknowledgeType.ACCEPT)
@@ -40,7 +49,7 @@ class Application:
         self.background.ledger.seen += [(record.partition, record.offset) for record in self.records]
 
     def acknowledge(self, kind: AcknowledgeType) -> None:
-        for record in self.records if self.consumer._config.share_acknowledgement_mode == "explicit" else ():
+        for record in self.records if self.is_explicit else ():
             self.consumer.acknowledge(record, kind)
 
     def ended(self) -> set[int]:
