@@ -102,7 +102,8 @@ def test_a_test_in_another_language_can_do_what_one_in_python_can(broker: Refere
     act(port, "/faults/drop", api="Produce", applied=True, client_id="x")
     act(port, "/faults/delay_persister", api="WriteShareGroupState", delay_ms=1_000)
     act(port, "/faults/fail_persister", api="ReadShareGroupState", error="COORDINATOR_NOT_AVAILABLE", times=2)
-    assert look(port, "/faults/pending") == 6
+    act(port, "/faults/fail_log", topic="__share_group_state", error="COORDINATOR_NOT_AVAILABLE", times=2)
+    assert look(port, "/faults/pending") == 8
     act(port, "/faults/clear")
     assert look(port, "/faults/pending") == 0
     act(port, "/delete_topic", name="t")
@@ -129,6 +130,7 @@ def test_a_test_in_another_language_can_do_what_one_in_python_can(broker: Refere
         ("POST", "/set_quota", b'{"entity": {"user": "u"}, "values": {"x": 1}}', 400, "quota"),
         ("POST", "/faults/fail", b'{"api": "ShareFetch", "error": "NOSUCH"}', 400, "error of Kafka"),
         ("POST", "/faults/delay", b'{"api": "Nosuch", "delay_ms": 1}', 400, ""),
+        ("POST", "/faults/fail_log", b'{"topic": "t", "error": "NOT_COORDINATOR"}', 400, "no coordinator writes to"),
         ("POST", "/start_node", b'{"node_id": 1}', 409, "is running"),
         ("POST", "/nosuch", b"{}", 404, ""),
         ("POST", "/topics", b"{}", 405, ""),

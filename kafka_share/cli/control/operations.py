@@ -170,7 +170,8 @@ _GROUP: Final = Parameter("group", Kind.TEXT)
 _PARTITION: Final = Parameter("partition", Kind.NUMBER)
 _SOME_PARTITION: Final = _optional("partition", Kind.NUMBER)
 _NODE: Final = Parameter("node_id", Kind.NUMBER)
-_OF_ALL_FAULTS: Final = (Parameter("api", Kind.TEXT), _optional("times", Kind.NUMBER))
+_TIMES: Final = _optional("times", Kind.NUMBER)
+_OF_ALL_FAULTS: Final = (Parameter("api", Kind.TEXT), _TIMES)
 _OF_FAULTS: Final = (*_OF_ALL_FAULTS, _optional("node_id", Kind.NUMBER), _optional("client_id", Kind.TEXT))
 
 
@@ -280,6 +281,7 @@ ACTIONS: Final[Mapping[str, Operation]] = MappingProxyType(
             _fault("lose_reply"),
             _fault("garbage"),
             _fault("cut_frame"),
+            _fault("fail_log", Parameter("error", Kind.ERROR), of=(_TOPIC, _TIMES)),
             _fault("delay_persister", Parameter("delay_ms", Kind.NUMBER), of=_OF_ALL_FAULTS),
             _fault("fail_persister", Parameter("error", Kind.ERROR), of=_OF_ALL_FAULTS),
             ("faults/clear", Operation(lambda broker, given: broker.faults.clear())),
