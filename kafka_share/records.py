@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate, chain, pairwise, starmap
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, overload
 
 from typing_extensions import TypeVar  # typing's own has no default before Python 3.13
@@ -111,7 +112,7 @@ class TimestampType(enum.IntEnum):
 class ShareRecords(Sequence[ShareRecord[K, V]]):
     """The records that one poll returned: a sequence, in offset order within each partition."""
 
-    __slots__ = ("_are_made", "_records", "_runs", "_spans")
+    __slots__ = ("_are_made", "_by_partition", "_count", "_records", "_runs", "_spans")
 
     def __init__(self, by_partition: Mapping[TopicPartition, Sequence[ShareRecord[K, V]]]) -> None:
         self._take({where: [records] for where, records in by_partition.items()})
@@ -124,14 +125,19 @@ class ShareRecords(Sequence[ShareRecord[K, V]]):
         return made
 
     def _take(self, by_partition: Mapping[TopicPartition, list[Run]]) -> None:
-        self._runs: list[Run] = [run for runs in by_partition.values() for run in runs]
+        self._by_partition = by_partition
+        self._runs: list[Run] = [*chain.from_iterable(by_partition.values())]
+        self._count = sum(map(len, self._runs))
         self._records: list[ShareRecord[K, V]] = []
         self._are_made = False
-        self._spans: dict[TopicPartition, slice] = {}
-        stop = 0
-        for where, runs in by_partition.items():
-            start, stop = stop, stop + sum(map(len, runs))
-            self._spans[where] = slice(start, stop)
+        self._spans: dict[TopicPartition, slice] | None = None
+
+    def _span_of(self, topic_partition: TopicPartition) -> slice:
+        """Where the records of a partition stand."""
+        if self._spans is None:
+            stops = [*accumulate([sum(map(len, runs)) for runs in self._by_partition.values()], initial=0)]
+            self._spans = dict(zip(self._by_partition, starmap(slice, pairwise(stops)), strict=True))
+        return self._spans.get(topic_partition, slice(0))
 
     def make_objects(self) -> None:
         """Make the records, which are the same objects from then on. Poll does it before it returns them."""
@@ -140,11 +146,11 @@ class ShareRecords(Sequence[ShareRecord[K, V]]):
 
     def partitions(self) -> frozenset[TopicPartition]:
         """The partitions that have records here."""
-        return frozenset(self._spans)
+        return frozenset(self._by_partition)
 
     def records(self, topic_partition: TopicPartition) -> list[ShareRecord[K, V]]:
         """The records of one partition; an empty list if it has none here."""
-        return self[self._spans.get(topic_partition, slice(0))]
+        return self[self._span_of(topic_partition)]
 
     def to_arrow(self, *, copy: bool = True) -> pyarrow.RecordBatch:
         """The records as columns; needs pyarrow (extra `arrow`), and makes no Python object per record but for headers.
@@ -184,7 +190,7 @@ class ShareRecords(Sequence[ShareRecord[K, V]]):
         return self._records[index]
 
     def __len__(self) -> int:
-        return sum(map(len, self._runs))
+        return self._count
 
     def __iter__(self) -> Iterator[ShareRecord[K, V]]:
         if not self._are_made:
@@ -192,10 +198,10 @@ class ShareRecords(Sequence[ShareRecord[K, V]]):
         return iter(self._records)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ShareRecords, ({where: self.records(where) for where in self._spans},)
+        return ShareRecords, ({where: self.records(where) for where in self._by_partition},)
 
     def __repr__(self) -> str:
-        records, partitions = len(self), len(self._spans)
+        records, partitions = len(self), len(self._by_partition)
         return (
             f"<ShareRecords: {records} record{'' if records == 1 else 's'} of "
             f"{partitions} partition{'' if partitions == 1 else 's'}>"

@@ -335,9 +335,8 @@ class ConsumerCalls:
 
     def acknowledge_all(self, places: Iterable[Places], kind: AcknowledgeType) -> None:
         """Acknowledge many records at once; in an open window on any thread."""
-        error = self._application.deliveries.acknowledge_all(places, kind)
-        if self._application.deliveries.has_found_room():
-            self._background.mailbox.interrupt()
+        error = self._application.acknowledge_all(places, kind)
+        self._application.wake_for_room()
         if error is not None:
             raise error
 
@@ -351,19 +350,11 @@ class ConsumerCalls:
         application = self._application
         self._begin()
         self._take()
-        application.accept_delivered()
         request_id = 0
         with application.guard:
-            # The result is to tell of all that has no outcome yet, some of which may be under way already.
-            is_all = wait_ms > 0 and not (application.awaits_outcomes or application.has_unposted)
-            if not is_all:
-                self._direct.end()
-            acknowledgements = application.gather()
-            direct = self._direct.acknowledge(acknowledgements, deadline_at_ms) if is_all and acknowledgements else ()
-            if direct:
-                application.posted()
-            elif acknowledgements or application.awaits_outcomes:
-                request_id = self._commit(acknowledgements, deadline_at_ms, wait=True)
+            direct = self._direct.acknowledge_whole(deadline_at_ms) if wait_ms > 0 else ()
+            if not direct:
+                direct, request_id = self._start_commit(deadline_at_ms, wait_ms)
         if direct and not (yield from self._direct.outcomes(direct, deadline_at_ms, self._raise_wakeup)):
             with application.guard:
                 request_id = self._commit((), deadline_at_ms, wait=True)
@@ -379,6 +370,23 @@ class ConsumerCalls:
                 f"and their outcome is reported to the acknowledgement commit callback."
             )
         return results
+
+    def _start_commit(self, deadline_at_ms: int, wait_ms: int) -> tuple[Sequence[DirectSession], int]:
+        """Under the guard: who has got the acknowledgements, or the id of the request to the core; 0: there is none."""
+        application = self._application
+        application.accept_delivered()
+        # The result is to tell of all that has no outcome yet, some of which may be under way already.
+        is_all = wait_ms > 0 and not (application.awaits_outcomes or application.has_unposted)
+        if not is_all:
+            self._direct.end()
+        acknowledgements = application.gather()
+        direct = self._direct.acknowledge(acknowledgements, deadline_at_ms) if is_all and acknowledgements else ()
+        if direct:
+            application.posted()
+            return direct, 0
+        if acknowledgements or application.awaits_outcomes:
+            return (), self._commit(acknowledgements, deadline_at_ms, wait=True)
+        return (), 0
 
     def _wait_for_commit(self, request_id: int, deadline_at_ms: int) -> Steps[bool]:
         """Whether time ran out."""

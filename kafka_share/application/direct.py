@@ -84,34 +84,50 @@ class DirectPolls:
         return held
 
     def fetch_with_whole(self) -> Sequence[DirectSession]:
-        """The same with what the application holds as a whole, under its guard; nothing: that is not plain."""
-        application = self._application
-        answer = application.held_whole()
-        if answer is None or not self._lender.direct or self._hand_over is not None:
+        """The same for an application that holds all as a whole, or nothing; under its guard."""
+
+        def fetch(direct: DirectSession, answer: WholeAnswer, pieces: Acknowledged) -> bool:
+            return direct.fetch_with(answer, answer.session_id, pieces)
+
+        if self._hand_over is not None:
             return ()
-        pieces = answer.pieces(accepts=not application.explicit)
-        held = [] if pieces is None else self._enter()
-        if not held:
-            return ()
-        assert pieces is not None
-        wholes = application.wholes
-        wholes.leave(answer)
-        is_plain = all(direct.line.awaits or self._send_whole(direct, answer, pieces) for direct in held)
-        if is_plain and answer.is_sent:
+        if self._application.holds_nothing:
+            held = self._enter() if self._lender.direct else []
+        else:
+            held = self._send_whole(self._application.held_whole(), fetch)
+        if all(direct.line.awaits or direct.fetch(()) for direct in held):
             return held
-        if not answer.is_sent:
-            wholes.stay(answer)
         self._give_back(held)
         return ()
 
-    def _send_whole(self, direct: DirectSession, answer: WholeAnswer, pieces: Acknowledged) -> bool:
-        """Fetch from one that is idle, with the acknowledgements of the answer if that was its own."""
-        if direct.node_id != answer.node_id:
-            return direct.fetch(())
-        if not direct.fetch_with(answer, answer.session_id, pieces):
-            return False
-        self._application.wholes.sent(answer)
-        return True
+    def acknowledge_whole(self, retry_until_ms: int) -> Sequence[DirectSession]:
+        """`acknowledge` with that, if nothing else awaits its outcome; nothing: that is not plain."""
+
+        def acknowledge(direct: DirectSession, answer: WholeAnswer, pieces: Acknowledged) -> bool:
+            return direct.acknowledge_with(answer, answer.session_id, pieces, retry_until_ms)
+
+        return self._send_whole(self._application.only_whole(), acknowledge)
+
+    def _send_whole(
+        self, answer: WholeAnswer | None, send: Callable[[DirectSession, WholeAnswer, Acknowledged], bool]
+    ) -> list[DirectSession]:
+        """Send the acknowledgements of an answer to the node that it came from; that and all others are held then."""
+        if answer is None or not self._lender.direct:
+            return []
+        pieces = answer.pieces(accepts=not self._application.explicit)
+        held = [] if pieces is None else self._enter()
+        owner = next((direct for direct in held if direct.node_id == answer.node_id), None)
+        if pieces is None or owner is None or owner.line.awaits:
+            self._give_back(held)
+            return []
+        wholes = self._application.wholes
+        wholes.leave(answer)
+        if send(owner, answer, pieces):
+            wholes.sent(answer)
+            return held
+        wholes.stay(answer)
+        self._give_back(held)
+        return []
 
     def wait(self, held: Sequence[DirectSession], deadline_at_ms: int) -> Generator[Wait, None, bool]:
         """Whether records have come, from one of these or by the core. Nothing is held any more."""
@@ -267,11 +283,12 @@ class DirectPolls:
 
     def _take(self, direct: DirectSession) -> None:
         brought = direct.brought
-        if brought.whole is None or brought.carried is None:
+        has_records = bool(brought.parts)
+        if brought.carried is None or (has_records and brought.whole is None):
             for output in direct.taken:
                 self._application.take(output)
-        if brought.whole is not None:
-            self._application.take_whole(brought.whole, brought)
+        if brought.whole is not None or (brought.carried is not None and not has_records):
+            self._application.take_whole(brought)
         direct.done()
 
     def _leave(self, held: Sequence[DirectSession]) -> None:

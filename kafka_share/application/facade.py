@@ -118,7 +118,7 @@ class ConsumerFacade(ConsumerMetrics, abc.ABC, Generic[K, V]):
         deliveries, measurements = self._application.deliveries, self._driver.measurements
         measurements.window_records = lambda: deliveries.window_records
         callbacks = self._driver.callbacks
-        deliveries.behind, callbacks.on_taken = callbacks.waiting, self._application.outcome_told
+        deliveries.behind, callbacks.on_taken = callbacks.waiting, self._application.wake_for_room
         measurements.held_records = lambda: deliveries.held
         self._driver.start()
         self._exit = _Exit(self)

@@ -46,6 +46,7 @@ from kafka_share.locks import AcquisitionLock
 from kafka_share.records import AcknowledgeType, ShareRecords
 
 if TYPE_CHECKING:
+    from kafka_share.native import Places
     from kafka_share.network.direct import Brought
 
 _offset_of = attrgetter("offset")
@@ -150,21 +151,37 @@ class ApplicationSide:
             return None
         return self._wholes.of(brought, node_id, session_id)
 
-    def take_whole(self, answer: WholeAnswer, brought: Brought) -> None:
-        """The same as `take`, for these records and the outcomes that came with them."""
+    def take_whole(self, brought: Brought) -> None:
+        """The same as `take`, for records that are one thing, if there are any, and what ended by their coming."""
         with self.guard:
-            ended = brought.carried
-            if isinstance(ended, WholeAnswer) and (ended.is_filed or self.reports.is_wanted):
+            ended, is_commit = brought.carried, not brought.parts
+            if isinstance(ended, WholeAnswer) and (is_commit or ended.is_filed or self.reports.is_wanted):
                 for outcome in brought.outcomes():
-                    self.reports.add_outcome(outcome, is_again=True)
-                    if ended.is_filed:
-                        self._deliveries.reported(outcome, is_again=True)
-                        self._deliveries.resolve(outcome)
-            self._wholes.take(answer, ended)
+                    self._take_outcome_of_whole(outcome, ended)
+            self._wholes.take(brought.whole, ended)
+
+    def _take_outcome_of_whole(self, outcome: AcknowledgementOutcome, ended: WholeAnswer) -> None:
+        self.reports.add_outcome(outcome, is_again=True)
+        if outcome.acquisition_lock_timeout_ms is not None:
+            self._deliveries.lock_ms = outcome.acquisition_lock_timeout_ms
+        if ended.is_filed:
+            self._deliveries.reported(outcome, is_again=True)
+            self._deliveries.resolve(outcome)
 
     def held_whole(self) -> WholeAnswer | None:
         """What the application has got, if it is one thing and nothing else awaits being sent."""
         return None if self._deliveries.unposted else self._wholes.held()
+
+    def only_whole(self) -> WholeAnswer | None:
+        """The same, if nothing else awaits its outcome either."""
+        is_alone = len(self._wholes.all) == 1 and not self._deliveries.awaits_outcomes
+        return self.held_whole() if is_alone else None
+
+    @property
+    def holds_nothing(self) -> bool:
+        """Whether nothing is held, is to be returned, or awaits being sent or its outcome as one thing."""
+        known = self._wholes.all or self._deliveries.has_any or self._deliveries.unposted or self.has_window
+        return not (known or self._incoming.has_ready(counts_returning=True))
 
     @property
     def wholes(self) -> WholeAnswers:
@@ -331,8 +348,8 @@ class ApplicationSide:
             return self._deliveries.room() > 0
         return not self._deliveries.has_held or self._deliveries.held < MAX_HELD_RECORDS
 
-    def outcome_told(self) -> None:
-        """The application hears of an outcome that took room in the open window. Any thread."""
+    def wake_for_room(self) -> None:
+        """Something has happened that may have made room in the open window. Any thread."""
         if self._deliveries.has_found_room():
             self.wake()
 
@@ -426,6 +443,18 @@ class ApplicationSide:
         with self.guard:
             if not (self.explicit and self._wholes.acknowledge(offset, kind, lock)):
                 self.deliveries.acknowledge(topic, partition, offset, kind, lock)
+
+    def acknowledge_all(self, places: Iterable[Places], kind: AcknowledgeType) -> IllegalStateError | None:
+        """The same for many, of which each that can be is acknowledged; in an open window on any thread.
+
+        Returns why the first of the others cannot be. Raises ConsumerClosedError after close.
+        """
+        with self.guard:
+            if self.explicit and self._wholes.all:
+                places = self._wholes.acknowledge_all([*places], kind)
+                if not places:
+                    return None
+            return self.deliveries.acknowledge_all(places, kind)
 
     def override(self, topic: str, partition: int, offset: int, kind: AcknowledgeType) -> None:
         """Like `acknowledge`, for an offset whose record could not be delivered; InvalidArgumentError for RENEW."""

@@ -28,7 +28,7 @@ from kafka_share.native import IS_COMPILED, Ledger
 from kafka_share.records import AcknowledgeType, ShareRecords
 
 if TYPE_CHECKING:
-    from kafka_share.native import Run
+    from kafka_share.native import Places, Run
     from kafka_share.network.direct import AcquiredRecords, Brought
     from kafka_share.protocol.direct_fetch import Acknowledged
 
@@ -49,10 +49,10 @@ _AT_HAND = (_State.FRESH, _State.HELD)
 class WholePartition:
     """What one partition has in it. `number` and `runs` are those of its acknowledgements, once they leave."""
 
-    __slots__ = ("acquired", "delivery", "ledger", "lock", "number", "records", "runs")
+    __slots__ = ("acquired", "data", "delivery", "ledger", "lock", "locks", "number", "records", "runs", "where")
 
     def __init__(self, acquired: AcquiredRecords, lock: AcquisitionLock, records: Run) -> None:
-        self.acquired: AcquiredRecords = acquired
+        self.where, self.locks, self.data, self.acquired = acquired
         self.lock: AcquisitionLock = lock
         self.records: Run = records
         self.ledger: Ledger = Ledger()
@@ -91,12 +91,12 @@ class WholeAnswer:
     @property
     def places(self) -> list[tuple[Any, ...]]:
         """Topic and number of each partition."""
-        return [one.acquired.partition[1:] for one in self.partitions]
+        return [one.where[1:] for one in self.partitions]
 
     def gathered(self) -> tuple[GatheredAcknowledgements, ...]:
         """What is sent of it, or has been."""
         return tuple(
-            GatheredAcknowledgements(one.acquired.partition, self.node_id, self.session_id, one.runs, number=one.number)
+            GatheredAcknowledgements(one.where, self.node_id, self.session_id, one.runs, number=one.number)
             for one in self.partitions
         )
 
@@ -104,16 +104,12 @@ class WholeAnswer:
         """What to send; None if that is not plain. `accepts`: what has no acknowledgement is accepted."""
         pieces: list[Any] = []
         for one in self.partitions:
-            ledger = one.ledger
-            if one.lock.may_be_lost:
+            runs = None if one.lock.may_be_lost else one.ledger.runs_of_all(AcknowledgementRun, accepts=accepts)
+            if runs is None:
                 return None
-            if accepts:
-                ledger.accept_open()
-            if ledger.acknowledged < len(ledger) or ledger.renewing or not len(ledger):
-                return None
-            one.runs = tuple([AcknowledgementRun(*run) for run in ledger.runs(ledger.snapshot(with_renewals=True))])
-            topic_id, _, partition = one.acquired.partition
-            pieces.append((topic_id, partition, encode_runs(one.runs)))
+            one.runs = runs
+            topic_id, _, partition = one.where
+            pieces.append((topic_id, partition, encode_runs(runs)))
         return pieces
 
 
@@ -143,11 +139,13 @@ class WholeAnswers:
             partitions.append(WholePartition(acquired, lock, records))
         return WholeAnswer(partitions, node_id, session_id, brought.lock_ms)
 
-    def take(self, answer: WholeAnswer, ended: object) -> None:
-        """Hold this one, and no more the one that has ended; once only."""
-        if not answer.is_taken:
+    def take(self, answer: WholeAnswer | None, ended: object) -> None:
+        """Hold this one, if there is one, and no more the one that has ended; once only."""
+        if answer is None:
+            self.all = tuple([one for one in self.all if one is not ended])
+        elif not answer.is_taken:
             self._deliveries.lock_ms = answer.lock_ms
-            self.all = (*(one for one in self.all if one is not ended), answer)
+            self.all = (*[one for one in self.all if one is not ended], answer)
             answer.is_taken = True
 
     def collect(self) -> ShareRecords[Any, Any] | None:
@@ -161,9 +159,7 @@ class WholeAnswers:
         answer.delivered_at_ms = self._now_ms()
         answer.state = _State.HELD
         self._deliveries.open_short_way()
-        return ShareRecords.of_runs(
-            {one.acquired.partition.topic_partition: [one.records] for one in answer.partitions}
-        )
+        return ShareRecords.of_runs({one.where.topic_partition: [one.records] for one in answer.partitions})
 
     def returned(self) -> None:
         """What was collected has reached the application."""
@@ -188,6 +184,20 @@ class WholeAnswers:
         if answer is None or kind is AcknowledgeType.RENEW or self._deliveries.is_pressing:
             return False
         return any(one.lock is lock and one.ledger.acknowledge(offset, kind) for one in answer.partitions)
+
+    def acknowledge_all(self, places: Sequence[Places], kind: AcknowledgeType) -> Sequence[Places]:
+        """Acknowledge many records at once; what is left has to be done by the books."""
+        answer = self._last(_State.HELD)
+        if answer is None or kind is AcknowledgeType.RENEW or self._deliveries.is_pressing:
+            return places
+        ledgers = {one.lock: one.ledger for one in answer.partitions}
+        rest: list[Places] = []
+        for lock, topic, partition, offsets in places:
+            ledger = None if lock is None else ledgers.get(lock)
+            left = offsets if ledger is None else ledger.acknowledge_each(offsets, kind, once=False)
+            if left:
+                rest.append((lock, topic, partition, left))
+        return rest
 
     def accept(self, records: Sequence[Record]) -> bool:
         """ACCEPT for these, which were collected last; False if that has to be done by the books."""
@@ -233,8 +243,7 @@ class WholeAnswers:
         """They were; what is awaited needs no records."""
         answer.state = _State.SENT
         for one in answer.partitions:
-            one.acquired = one.acquired._replace(records=_NOTHING)
-            one.records, one.ledger = [], Ledger()
+            one.data, one.records, one.ledger = _NOTHING, [], Ledger()
 
     # ---- on any thread
 
@@ -267,7 +276,6 @@ class WholeAnswers:
 def entry_of(answer: WholeAnswer, one: WholePartition) -> Delivery:
     """The delivery that it is in the books; the same each time."""
     if one.delivery is None:
-        where, locks, records, acquired = one.acquired
-        fetched = FetchedPartition(where, answer.node_id, answer.session_id, records, acquired, locks)
+        fetched = FetchedPartition(one.where, answer.node_id, answer.session_id, one.data, one.acquired, one.locks)
         one.delivery = Delivery(fetched, one.lock, one.ledger)
     return one.delivery

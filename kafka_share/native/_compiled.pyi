@@ -2,13 +2,15 @@
 
 from array import array
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, Generic, Literal, overload
+from typing import Any, Final, Generic, Literal, TypeVar, overload
 
 from kafka_share.errors import RecordDeserializationError
-from kafka_share.locks import AcquisitionLock
+from kafka_share.locks import AcquisitionLock, LockGeneration
 from kafka_share.native import Places, Run, Snapshot
 from kafka_share.protocol.share_values import AcquiredRange
-from kafka_share.records import AcknowledgeType, K, RecordHeaders, TimestampType, V
+from kafka_share.records import AcknowledgeType, K, RecordHeaders, TimestampType, TopicIdPartition, V
+
+T = TypeVar("T")
 
 CRC32C_BY: Final[str]
 """The processor's instruction that `crc32c` uses: "sse4.2" or "armv8"; or "table"."""
@@ -141,6 +143,7 @@ class Ledger:
     def accept(self, offsets: Iterable[int]) -> None: ...
     def accept_open(self) -> None: ...
     def hold(self, offset: int) -> bool: ...
+    def runs_of_all(self, run_type: Callable[[int, int, int], T], *, accepts: bool) -> tuple[T, ...] | None: ...
     def snapshot(self, *, with_renewals: bool) -> Snapshot: ...
     def runs(self, snapshot: Snapshot) -> list[tuple[int, int, int]]: ...
     def kind_in(self, snapshot: Snapshot, offset: int) -> int: ...
@@ -185,8 +188,13 @@ class DirectLine:
 
 def wait_for_lines(lines: list[DirectLine], bell_fd: int, timeout_ms: int) -> None: ...
 def read_plain_fetch(
-    frame: bytes, correlation_id: int, range_type: type[AcquiredRange]
-) -> tuple[int, list[tuple[bytes, int, memoryview, list[AcquiredRange]]]] | None: ...
+    frame: bytes,
+    correlation_id: int,
+    places: dict[tuple[bytes, int], tuple[TopicIdPartition, LockGeneration]],
+    most_offsets: int,
+    range_type: type[AcquiredRange],
+    part_type: type[T],
+) -> tuple[int, list[T], set[tuple[Any, ...]], int, int] | None: ...
 def read_plain_acknowledge(
     frame: bytes, correlation_id: int, version: int
 ) -> tuple[int, list[tuple[bytes, int]]] | None: ...

@@ -91,7 +91,9 @@ def wait_for_lines(lines: list[Any], bell_fd: int, timeout_ms: int) -> None:
     """There are none."""
 
 
-def read_plain_fetch(frame: bytes, correlation_id: int, range_type: Any) -> None:
+def read_plain_fetch(
+    frame: bytes, correlation_id: int, places: Any, most_offsets: int, range_type: Any, part_type: Any
+) -> None:
     """Everything goes through the general codec."""
 
 

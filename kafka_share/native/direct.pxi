@@ -20,6 +20,7 @@ cdef enum:
     FRAME_LENGTH_BYTES = 4
     DIRECT_STAGING_BYTES = 65536
     MOST_DIRECT_BYTES = 0x4000000
+    MOST_DELIVERIES = 0x10000
 
 cdef class DirectLine:
     """A socket, and at most one request on it. Takes `fd` over and closes it in the end.
@@ -230,22 +231,30 @@ cdef class _Answer:
             self.at += 1
 
 
-def read_plain_fetch(bytes frame, int correlation_id, range_type):
+def read_plain_fetch(bytes frame, int correlation_id, dict places, int64_t most_offsets, type range_type,
+                     type part_type):
     """The answer to a ShareFetch (versions 1 and 2) if all is well in it and it says nothing beside its records.
 
-    Returns the lock time in milliseconds, and for each partition its topic id, number, records and acquired ranges,
-    which are made by `range_type(first, last, delivery_count)`. None for an answer with an error, a throttle time,
-    leaders, tags, or one that makes no sense: the general codec reads it.
+    Returns the lock time in milliseconds; for each partition with acquired records a `part_type(where, locks, records,
+    ranges)`, the ranges `range_type(first, last, delivery count)`; topic and number of every partition that is named;
+    how many records were acquired, and the bytes of their partitions. `places` has what was asked for: topic id (bytes)
+    and number -> where and locks.
+
+    None for an answer with an error, a throttle time, leaders, tags, or one that makes no sense: the general codec
+    reads it. So it does if a partition was not asked for, or named twice, if ranges are out of order, share an offset,
+    have more than `most_offsets` in all, or a delivery count below 1 or at the limit of the group.
     """
     cdef _Answer answer = _Answer.__new__(_Answer)
     cdef size_t topics, partitions, ranges, size, start
+    cdef int64_t first, last, count, before, left, limit, records = 0, record_bytes = 0
+    cdef PyObject *place
     answer.p, answer.end = <const uint8_t *>PyBytes_AS_STRING(frame), <size_t>PyBytes_GET_SIZE(frame)
     if answer.number(4) != correlation_id:
         return None
     answer.nothing(8)  # tags of the header, throttle time, error, its text
     lock_ms = answer.number(4)
     whole = memoryview(frame)
-    found = []
+    parts, named = [], set()
     topics = answer.length()
     while topics and not answer.is_odd:
         topics -= 1
@@ -256,7 +265,14 @@ def read_plain_fetch(bytes frame, int correlation_id, range_type):
         partitions = answer.length()
         while partitions and not answer.is_odd:
             partitions -= 1
-            number = answer.number(4)
+            place = PyDict_GetItem(places, (topic_id, answer.number(4)))
+            if place == NULL:
+                return None
+            where, locks = <object>place
+            name = where[1:]
+            if name in named:
+                return None
+            named.add(name)
             answer.nothing(6)  # error, its text, error of the acknowledgements, its text
             answer.number(8)  # leader and epoch, which mean something with an error only
             answer.nothing(1)
@@ -266,18 +282,27 @@ def read_plain_fetch(bytes frame, int correlation_id, range_type):
                 return None
             answer.at += size
             ranges = answer.length()
-            acquired = []
+            acquired, before, left = [], -1, most_offsets
+            if ranges:
+                known_limit = locks.delivery_limit.value
+                limit = MOST_DELIVERIES if known_limit is None else known_limit
             while ranges and not answer.is_odd:
                 ranges -= 1
                 first, last, count = answer.number(8), answer.number(8), answer.number(2)
                 answer.nothing(1)
-                acquired.append(range_type(first, last, count))
+                if not (before < first <= last and last - first < left and 1 <= count < limit):
+                    return None
+                before, left = last, left - (last - first + 1)
+                acquired.append(tuple.__new__(range_type, (first, last, count)))
             answer.nothing(1)
-            found.append((topic_id, number, whole[start:start + size], acquired))
+            if acquired:
+                parts.append(tuple.__new__(part_type, (where, locks, whole[start:start + size], tuple(acquired))))
+                records += most_offsets - left
+                record_bytes += <int64_t>size
         answer.nothing(1)
     if answer.is_odd or answer.end - answer.at != 2 or answer.number(2) != 0x100:
         return None
-    return lock_ms, found
+    return lock_ms, parts, named, records, record_bytes
 
 
 def read_plain_acknowledge(bytes frame, int correlation_id, int version):

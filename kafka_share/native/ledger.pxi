@@ -277,6 +277,13 @@ cdef class Ledger:
 
     # ---- leaving
 
+    def runs_of_all(self, type run_type, *, bint accepts):
+        if accepts:
+            self.accept_open()
+        if len(self) == 0 or self.acknowledged < len(self) or self.tallies[RENEW]:
+            return None
+        return tuple([tuple.__new__(run_type, run) for run in self.runs(self.snapshot(with_renewals=True))])
+
     def snapshot(self, *, bint with_renewals):
         cdef bytes taken
         cdef uint8_t *out

@@ -7,14 +7,16 @@ between any two instructions.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from kafka_share.native.pure_record import ShareRecord
 
     Record: TypeAlias = ShareRecord[Any, Any]
+
+T = TypeVar("T")
 
 _offset_of = attrgetter("offset")
 _ACCEPT: Final = 1
@@ -157,6 +159,17 @@ class Ledger:
         return True
 
     # ---- leaving
+
+    def runs_of_all(self, run_type: Callable[[int, int, int], T], *, accepts: bool) -> tuple[T, ...] | None:
+        """`runs` of all that is here, each a `run_type`; None if there is nothing, or one is not acknowledged for good.
+
+        `accepts`: what has no acknowledgement is accepted.
+        """
+        if accepts:
+            self.accept_open()
+        if not len(self) or self.acknowledged < len(self) or self.renewing:
+            return None
+        return tuple(run_type(*run) for run in self.runs(self.snapshot(with_renewals=True)))
 
     def snapshot(self, *, with_renewals: bool) -> Snapshot:
         """What has been acknowledged; nothing changes. False if nothing has."""

@@ -29,7 +29,7 @@ from kafka_share.core.events import (
     Tally,
 )
 from kafka_share.core.fetching.acknowledgements import PLAIN_TYPES
-from kafka_share.core.fetching.answers import clean_acquired
+from kafka_share.core.fetching.answers import MAX_ACQUIRED_OFFSETS
 from kafka_share.core.fetching.lending import LENT_MS, LONGEST_LOAN_MS
 from kafka_share.core.fetching.offsets import count_of
 from kafka_share.core.fetching.share_session import encode_runs
@@ -37,7 +37,7 @@ from kafka_share.locks import LockGeneration
 from kafka_share.native import read_plain_acknowledge, read_plain_fetch
 from kafka_share.network.framing import LENGTH_BYTES
 from kafka_share.network.wire import Lent
-from kafka_share.protocol.direct_fetch import Acknowledged, AcknowledgeTemplate, FetchTemplate
+from kafka_share.protocol.direct_fetch import Acknowledged, Template, acknowledge_template, fetch_template
 from kafka_share.protocol.share_values import MAX_EPOCH, AcquiredRange
 from kafka_share.records import TopicIdPartition
 
@@ -91,20 +91,22 @@ class Carried(Protocol):
 
 
 @attrs.define(eq=False)
-class CarryingFetch:
+class CarryingFlight:
     """A `Flight` that carries such: they are listed for whoever asks."""
 
     carried: Carried
     sent_at_ms: int
     max_wait_ms: int
     is_fetch: bool = True
+    retry_until_ms: int = 0
 
     @property
     def acknowledgements(self) -> tuple[GatheredAcknowledgements, ...]:
         return self.carried.gathered()
 
     def listed(self) -> Flight:
-        return Flight(self.acknowledgements, self.sent_at_ms, self.max_wait_ms)
+        times = self.sent_at_ms, self.max_wait_ms
+        return Flight(self.acknowledgements, *times, is_fetch=self.is_fetch, retry_until_ms=self.retry_until_ms)
 
 
 @attrs.define(eq=False)
@@ -116,6 +118,8 @@ class Brought:
     parts: Sequence[AcquiredRecords] = ()
     """What was acquired; nothing if it answers a ShareAcknowledge."""
     lock_ms: int = 0
+    records: int = 0
+    record_bytes: int = 0
     carried: Carried | None = None
     """What has ended by it, if that was an answer held as a whole; else `outcomes` are all."""
     known_outcomes: tuple[AcknowledgementOutcome, ...] | None = ()
@@ -144,8 +148,8 @@ class DirectSession:
         self._lend = lend
         self._lent = lent
         whose = client_id, lend.group_id, lend.member_id
-        self._fetches = FetchTemplate(lent.fetch_version, *whose, lend.limits)
-        self._commits = AcknowledgeTemplate(lent.acknowledge_version, *whose)
+        self._fetches = fetch_template(lent.fetch_version, *whose, lend.limits)
+        self._commits = acknowledge_template(lent.acknowledge_version, *whose)
         self._now_ms = now_ms
         self._owner: dict[None, object] = {}
         self._is_recalled = False
@@ -218,7 +222,7 @@ class DirectSession:
 
     def _returned(self) -> SessionReturned:
         flight = self.line.request if self.line.awaits else None
-        if isinstance(flight, CarryingFetch):
+        if isinstance(flight, CarryingFlight):
             flight = flight.listed()
         unsent = () if self._has_sent else self._lend.acknowledgements
         return SessionReturned(self._lend.lend_id, self._epoch(), flight, self._tally, self._fetched_at_ms, unsent)
@@ -244,8 +248,16 @@ class DirectSession:
         """The same with those of an answer that is held as a whole, which `pieces` are."""
         if session_id != self._lend.session_id or (self._lend.acknowledgements and not self._has_sent):
             return False
-        flight = CarryingFetch(carried, self._now_ms(), self._lend.limits[0])
+        flight = CarryingFlight(carried, self._now_ms(), self._lend.limits[0])
         return self._send(self._fetches, flight, pieces, carried.count)
+
+    def acknowledge_with(self, carried: Carried, session_id: int, pieces: Acknowledged, retry_until_ms: int) -> bool:
+        """`acknowledge` with those of an answer that is held as a whole, which `pieces` are."""
+        has_own = self._lend.acknowledgements and not self._has_sent
+        if self.line.awaits or session_id != self._lend.session_id or has_own:
+            return False
+        flight = CarryingFlight(carried, self._now_ms(), 0, is_fetch=False, retry_until_ms=retry_until_ms)
+        return self._send(self._commits, flight, pieces, carried.count)
 
     def acknowledge(self, acknowledgements: Sequence[GatheredAcknowledgements], retry_until_ms: int) -> bool:
         """Send these by themselves. The core may try them again until then if the answer is not plain."""
@@ -254,7 +266,7 @@ class DirectSession:
         flight = Flight(tuple(acknowledgements), self._now_ms(), 0, is_fetch=False, retry_until_ms=retry_until_ms)
         return self._send_gathered(self._commits, flight)
 
-    def _send_gathered(self, template: FetchTemplate | AcknowledgeTemplate, flight: Flight) -> bool:
+    def _send_gathered(self, template: Template, flight: Flight) -> bool:
         pieces = self._pieces(flight.acknowledgements)
         return pieces is not None and self._send(
             template, flight, pieces, sum([count_of(g.runs) for g in flight.acknowledgements])
@@ -279,8 +291,8 @@ class DirectSession:
 
     def _send(
         self,
-        template: FetchTemplate | AcknowledgeTemplate,
-        flight: Flight | CarryingFetch,
+        template: Template,
+        flight: Flight | CarryingFlight,
         pieces: Acknowledged,
         acknowledged: int,
     ) -> bool:
@@ -306,7 +318,7 @@ class DirectSession:
     @property
     def is_committing(self) -> bool:
         """Whether what `acknowledge` has sent awaits its answer, or has one that is not dealt with."""
-        flight: Flight | CarryingFetch | None = self.line.request
+        flight: Flight | CarryingFlight | None = self.line.request
         return flight is not None and not flight.is_fetch
 
     # ---- its answer
@@ -319,14 +331,15 @@ class DirectSession:
         self._read = self._read_fetch(flight, answer) if flight.is_fetch else self._read_acknowledge(flight, answer)
         return self._read is not None
 
-    def _read_acknowledge(self, flight: Flight, answer: bytes) -> Brought | None:
+    def _read_acknowledge(self, flight: Flight | CarryingFlight, answer: bytes) -> Brought | None:
         """What it means, in the order of the answer; None if it is not plain."""
         read = read_plain_acknowledge(answer, self.correlation_id, self._lent.acknowledge_version)
-        if read is None or len(read[1]) != len(flight.acknowledgements):
+        acknowledgements = flight.acknowledgements
+        if read is None or len(read[1]) != len(acknowledgements):
             return None
         lock_ms, named = read
         lock = (lock_ms, flight.sent_at_ms) if lock_ms > 0 else (None, None)
-        left = {g.partition[1:]: g for g in flight.acknowledgements}
+        left = {g.partition[1:]: g for g in acknowledgements}
         outcomes: list[AcknowledgementOutcome] = []
         for topic_id_and_number in named:
             place = self._places.get(topic_id_and_number)
@@ -335,32 +348,19 @@ class DirectSession:
                 return None
             ended = (EndedAcknowledgements(g.number, g.runs),)
             outcomes.append(AcknowledgementOutcome(g.partition, ended, None, *lock))
-        return Brought(flight.sent_at_ms, known_outcomes=tuple(outcomes))
+        carried = flight.carried if isinstance(flight, CarryingFlight) else None
+        return Brought(flight.sent_at_ms, carried=carried, known_outcomes=tuple(outcomes))
 
-    def _read_fetch(self, flight: Flight | CarryingFetch, answer: bytes) -> Brought | None:
+    def _read_fetch(self, flight: Flight | CarryingFlight, answer: bytes) -> Brought | None:
         """Outcomes, and what was acquired, which is something; None if it is not plain."""
-        read = read_plain_fetch(answer, self.correlation_id, AcquiredRange)
-        if read is None:
+        read = read_plain_fetch(
+            answer, self.correlation_id, self._places, MAX_ACQUIRED_OFFSETS, AcquiredRange, AcquiredRecords
+        )
+        if read is None or not read[1]:
             return None
-        lock_ms, found = read
-        parts: list[AcquiredRecords] = []
-        named: set[tuple[Any, ...]] = set()
-        for topic_id, number, data, ranges in found:
-            place = self._places.get((topic_id, number))
-            if place is None or place[0][1:] in named:
-                return None
-            where, locks = place
-            named.add(where[1:])  # hashing an id of a topic costs more than the rest
-            acquired, is_odd = clean_acquired(ranges)
-            limit = locks.delivery_limit.value
-            if is_odd or (limit is not None and any(r.delivery_count >= limit for r in acquired)):
-                return None
-            if acquired:
-                parts.append(AcquiredRecords(where, locks, data, acquired))
-        if not parts:
-            return None
-        brought = Brought(flight.sent_at_ms, parts, lock_ms)
-        if isinstance(flight, CarryingFetch):
+        lock_ms, parts, named, records, record_bytes = read
+        brought = Brought(flight.sent_at_ms, parts, lock_ms, records, record_bytes)
+        if isinstance(flight, CarryingFlight):
             brought.carried, brought.known_outcomes = flight.carried, None
             ended = flight.carried.places
         else:
@@ -423,7 +423,6 @@ class DirectSession:
         tally.latency_ms += took_ms
         if took_ms > tally.highest_latency_ms:
             tally.highest_latency_ms = took_ms
-        for part in read.parts:
-            tally.records += count_of(part.acquired)
-            tally.record_bytes += len(part.records)
+        tally.records += read.records
+        tally.record_bytes += read.record_bytes
         self._fetched_at_ms = now_ms

@@ -10,18 +10,17 @@ from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
-import attrs
-
 from kafka_share.protocol.varint import unsigned
 
 _HEAD: Final = struct.Struct(">ihhi").pack
 _NUMBER: Final = struct.Struct(">i").pack
 _BATCH: Final = struct.Struct(">qqb").pack
 _ONE_TYPE: Final = struct.Struct(">qqbbb").pack
-_ALL: Final = struct.Struct(">B16sBiBqqBBBBB").pack
+_ALL: Final = "B16sBiBqqBBBBB"
 """One topic, one partition, one batch, one type."""
 _SHARE_FETCH: Final = 78
 _SHARE_ACKNOWLEDGE: Final = 79
+_LENGTH_BYTES: Final = 4
 _HEAD_BYTES: Final = 8
 """Key, version and correlation id."""
 _MOST: Final = 126
@@ -33,56 +32,49 @@ Acknowledged = Sequence[tuple[UUID, int, Sequence[Batch]]]
 """What a request acknowledges; each partition, by topic id and number, is named once."""
 
 
-@attrs.frozen
-class FetchTemplate:
-    """ShareFetch. `limits`: longest wait (ms), least and most bytes, most records."""
+class Template:
+    """One kind of request: the bytes around its epoch, and those at its end."""
 
-    version: int
-    client_id: str
-    group_id: str
-    member_id: str
-    limits: tuple[int, int, int, int]
-    _before: bytes = attrs.field(init=False)
-    _after: bytes = attrs.field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        after = struct.pack(">iiiii", *self.limits, self.limits[-1])
-        object.__setattr__(self, "_before", _before(self.client_id, self.group_id, self.member_id))
-        object.__setattr__(self, "_after", after if self.version == 1 else after + b"\0\0")
+    def __init__(self, key: int, version: int, before: bytes, after: bytes, end: bytes) -> None:
+        self._key = key
+        self._version = version
+        self._before = before
+        self._after = after
+        self._end = end
+        plain = struct.Struct(f">ihhi{len(before)}si{len(after)}s{_ALL}{len(end)}s")
+        self._plain = plain.pack
+        self._plain_bytes = plain.size - _LENGTH_BYTES
 
     def frame(self, correlation_id: int, epoch: int, acknowledged: Acknowledged) -> bytes | None:
         """The whole frame. None: too much for a short message."""
+        if len(acknowledged) == 1:  # the rule
+            topic_id, partition, batches = acknowledged[0]
+            if len(batches) == 1 and len(batches[0][2]) == 1:
+                first, last, types = batches[0]
+                return self._plain(
+                    self._plain_bytes, self._key, self._version, correlation_id, self._before, epoch, self._after,
+                    2, topic_id.bytes, 2, partition, 2, first, last, 2, types[0], 0, 0, 0, self._end,
+                )  # fmt: skip
         parts = [self._before, _NUMBER(epoch), self._after]
         if not _put(acknowledged, parts):
             return None
-        parts.append(b"\x01\0")
+        parts.append(self._end)
         body = b"".join(parts)
-        return _HEAD(len(body) + _HEAD_BYTES, _SHARE_FETCH, self.version, correlation_id) + body
+        return _HEAD(len(body) + _HEAD_BYTES, self._key, self._version, correlation_id) + body
 
 
-@attrs.frozen
-class AcknowledgeTemplate:
-    """ShareAcknowledge."""
+def fetch_template(
+    version: int, client_id: str, group_id: str, member_id: str, limits: tuple[int, int, int, int]
+) -> Template:
+    """ShareFetch. `limits`: longest wait (ms), least and most bytes, most records."""
+    after = struct.pack(">iiiii", *limits, limits[-1]) + (b"" if version == 1 else b"\0\0")
+    return Template(_SHARE_FETCH, version, _before(client_id, group_id, member_id), after, b"\x01\0")
 
-    version: int
-    client_id: str
-    group_id: str
-    member_id: str
-    _before: bytes = attrs.field(init=False)
 
-    def __attrs_post_init__(self) -> None:
-        object.__setattr__(self, "_before", _before(self.client_id, self.group_id, self.member_id))
-
-    def frame(self, correlation_id: int, epoch: int, acknowledged: Acknowledged) -> bytes | None:
-        """The whole frame. None: too much for a short message."""
-        parts = [self._before, _NUMBER(epoch)]
-        if self.version > 1:
-            parts.append(b"\0")  # renews nothing
-        if not _put(acknowledged, parts):
-            return None
-        parts.append(b"\0")
-        body = b"".join(parts)
-        return _HEAD(len(body) + _HEAD_BYTES, _SHARE_ACKNOWLEDGE, self.version, correlation_id) + body
+def acknowledge_template(version: int, client_id: str, group_id: str, member_id: str) -> Template:
+    """ShareAcknowledge, which renews nothing."""
+    after = b"" if version == 1 else b"\0"
+    return Template(_SHARE_ACKNOWLEDGE, version, _before(client_id, group_id, member_id), after, b"\0")
 
 
 def _before(client_id: str, group_id: str, member_id: str) -> bytes:
@@ -93,12 +85,6 @@ def _before(client_id: str, group_id: str, member_id: str) -> bytes:
 
 def _put(acknowledged: Acknowledged, parts: list[bytes]) -> bool:
     """Encode the topics of a request; False: too much for a short message."""
-    if len(acknowledged) == 1:  # the rule
-        topic_id, partition, batches = acknowledged[0]
-        if len(batches) == 1 and len(batches[0][2]) == 1:
-            first, last, types = batches[0]
-            parts.append(_ALL(2, topic_id.bytes, 2, partition, 2, first, last, 2, types[0], 0, 0, 0))
-            return True
     by_topic: dict[bytes, list[tuple[int, Sequence[Batch]]]] = {}
     for topic_id, partition, batches in acknowledged:
         by_topic.setdefault(topic_id.bytes, []).append((partition, batches))

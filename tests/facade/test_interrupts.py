@@ -210,7 +210,7 @@ CASES = [
     for call in CALLS
     if call != "acknowledge" or not mode.startswith("implicit")
 ]
-CASES.append(("explicit, directly, unanswered", "commit_sync"))
+CASES += [(f"explicit, directly{how}, unanswered", "commit_sync") for how in ("", ", whole")]
 
 
 @functools.cache

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 from facade.scripted_background import ScriptedBackground
 
-from kafka_share import AcknowledgeType, KafkaShareConsumer
+from kafka_share import AcknowledgeType, KafkaShareConsumer, TopicPartition
+from kafka_share.application.whole_answers import WholeAnswers
 from kafka_share.core.events import CommitRequested
+from kafka_share.errors import IllegalStateError
 from kafka_share.native import IS_COMPILED
+from kafka_share.network.direct import DirectSession
 
 pytestmark = pytest.mark.skipif(not IS_COMPILED, reason="answers are held as a whole in the compiled module only")
 
@@ -62,6 +65,77 @@ def test_commit_sync_sends_by_itself(mode: str, monkeypatch: pytest.MonkeyPatch)
     application.acknowledge(AcknowledgeType.ACCEPT)
     assert list(application.consumer.commit_sync().values()) == [None, None]
     assert not [event for event in application.posted if isinstance(event, CommitRequested)]
+    assert application.ended() == {AcknowledgeType.ACCEPT}
+    application.consumer.close()
+
+
+@pytest.mark.parametrize("mode", ["implicit", "explicit"])
+def test_a_commit_makes_no_entry_in_the_books(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    application = Application(monkeypatch, mode)
+    monkeypatch.setattr(WholeAnswers, "file", forbidden)
+    places = {TopicPartition("t", record.partition) for record in application.records}
+    for _ in range(3):
+        application.acknowledge(AcknowledgeType.ACCEPT)
+        assert {where.topic_partition for where in application.consumer.commit_sync()} == places
+        assert not application.consumer._application.wholes.all
+        application.background.produce(1)
+        application.poll()
+        assert application.records
+    monkeypatch.undo()
+    application.acknowledge(AcknowledgeType.ACCEPT)
+    application.consumer.commit_sync()
+    application.consumer.close()
+
+
+def forbidden(_: WholeAnswers) -> None:
+    raise AssertionError("the books are looked into")
+
+
+def test_a_commit_has_its_outcome_when_others_have_looked_into_the_books_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    application = Application(monkeypatch, "explicit")
+    heard: list[Any] = []
+    application.consumer.set_acknowledgement_commit_callback(lambda offsets, error: heard.append((offsets, error)))
+    side, line_sends = application.consumer._application, DirectSession.acknowledge_with
+
+    def sends_and_is_looked_at(self: DirectSession, *args: Any) -> bool:
+        sent = line_sends(self, *args)
+        side.oldest_unacknowledged(0)
+        return sent
+
+    monkeypatch.setattr(DirectSession, "acknowledge_with", sends_and_is_looked_at)
+    application.acknowledge(AcknowledgeType.REJECT)
+    assert list(application.consumer.commit_sync().values()) == [None, None]
+    assert application.ended() == {AcknowledgeType.REJECT}
+    assert [error for _, error in heard] == [None, None]
+    assert not side.awaits_outcomes
+    application.consumer.close()
+
+
+def test_many_are_acknowledged_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    application = Application(monkeypatch, "explicit")
+    others = application.records
+    with monkeypatch.context() as patch:
+        patch.setattr(WholeAnswers, "file", forbidden)
+        application.consumer.acknowledge_all(application.records[1:], AcknowledgeType.REJECT)
+        application.consumer.acknowledge_all(application.records[:1])
+        application.poll()
+    with pytest.raises(IllegalStateError, match=f"{others[0].offset}.* not in flight"):
+        application.consumer.acknowledge_all([*application.records, *others], AcknowledgeType.RELEASE)
+    application.consumer.commit_sync()
+    assert application.ended() == {AcknowledgeType.RELEASE}
+    assert application.background.ledger.ended[others[0].partition, others[0].offset] == AcknowledgeType.ACCEPT
+    application.consumer.close()
+
+
+def test_a_commit_demands_no_acknowledgement(monkeypatch: pytest.MonkeyPatch) -> None:
+    application = Application(monkeypatch, "explicit")
+    application.consumer.acknowledge(application.records[0])
+    assert list(application.consumer.commit_sync().values()) == [None]
+    for record in application.records[1:]:
+        application.consumer.acknowledge(record)
+    application.consumer.commit_sync()
     assert application.ended() == {AcknowledgeType.ACCEPT}
     application.consumer.close()
 

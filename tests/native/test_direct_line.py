@@ -14,10 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from native.implementations import implementation
 
+from kafka_share.locks import LockGeneration
+from kafka_share.network.direct import AcquiredRecords
 from kafka_share.protocol.messages import decode_response, encode_response
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeResponse
 from kafka_share.protocol.share_fetch import ShareFetchResponse
 from kafka_share.protocol.share_values import AcquiredRange
+from kafka_share.records import TopicIdPartition
 
 _Topic = ShareFetchResponse.ShareFetchableTopicResponse
 _Data = _Topic.PartitionData
@@ -202,14 +205,71 @@ def frame_of(**changes: Any) -> bytes:
     return encode_response(77, response(**changes), 2)[4:]
 
 
+PLACES = {
+    (TOPIC_ID.bytes, number): (TopicIdPartition(TOPIC_ID, "orders", number), LockGeneration()) for number in (3, 4)
+}
+
+
+def read_fetch(compiled: Any, frame: bytes, correlation_id: int = 77, most_offsets: int = 1 << 21) -> Any:
+    return compiled.read_plain_fetch(frame, correlation_id, PLACES, most_offsets, AcquiredRange, AcquiredRecords)
+
+
 def test_an_answer_in_which_all_is_well_is_read_as_it_is(compiled: Any) -> None:
-    lock_ms, parts = compiled.read_plain_fetch(frame_of(), 77, AcquiredRange)
-    assert lock_ms == 30_000
-    read = [(topic_id, partition, bytes(records), ranges) for topic_id, partition, records, ranges in parts]
-    assert read == [
-        (TOPIC_ID.bytes, 3, b"some records", [AcquiredRange(1 << 40, (1 << 40) + 9, 2)]),
-        (TOPIC_ID.bytes, 4, b"", []),
+    lock_ms, parts, named, records, record_bytes = read_fetch(compiled, frame_of())
+    where, locks = PLACES[TOPIC_ID.bytes, 3]
+    assert parts == [
+        AcquiredRecords(where, locks, memoryview(b"some records"), (AcquiredRange(1 << 40, (1 << 40) + 9, 2),))
     ]
+    assert [type(parts[0]), type(parts[0].acquired[0])] == [AcquiredRecords, AcquiredRange]
+    assert (lock_ms, named, records, record_bytes) == (30_000, {("orders", 3), ("orders", 4)}, 10, 12)
+
+
+def acquired(*ranges: tuple[int, int, int]) -> dict[str, Any]:
+    named = [
+        _Data.AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
+        for first, last, count in ranges
+    ]
+    return {"acquired_records": named}
+
+
+@pytest.mark.parametrize(
+    ("ranges", "is_plain"),
+    [
+        ([(0, 0, 1), (1, 1, 2), (5, 10, 32_767)], True),
+        ([(5, 10, 1), (0, 0, 1)], False),
+        ([(0, 5, 1), (5, 6, 1)], False),
+        ([(5, 4, 1)], False),
+        ([(-1, 4, 1)], False),
+        ([(0, 0, 0)], False),
+        ([(0, 99, 1)], True),
+        ([(0, 100, 1)], False),
+        ([(0, 49, 1), (60, 110, 1)], False),
+        ([(0, (1 << 63) - 1, 1)], False),
+        ([((1 << 63) - 1, (1 << 63) - 1, 1)], True),
+    ],
+    ids=str,
+)
+def test_ranges_that_make_no_sense_are_left_to_the_general_codec(
+    compiled: Any, ranges: list[tuple[int, int, int]], is_plain: bool
+) -> None:
+    read = read_fetch(compiled, frame_of(**acquired(*ranges)), most_offsets=100)
+    assert (read is not None) is is_plain
+    assert not is_plain or [tuple(one) for one in read[1][0].acquired] == ranges
+
+
+def test_a_last_delivery_is_left_to_the_general_codec(compiled: Any) -> None:
+    locks = PLACES[TOPIC_ID.bytes, 3][1]
+    locks.delivery_limit.value = 3
+    try:
+        assert read_fetch(compiled, frame_of(**acquired((0, 9, 2)))) is not None
+        assert read_fetch(compiled, frame_of(**acquired((0, 9, 2), (10, 10, 3)))) is None
+    finally:
+        locks.delivery_limit.value = None
+
+
+def test_a_partition_that_was_not_asked_for_or_is_named_twice_is_left_to_the_general_codec(compiled: Any) -> None:
+    assert read_fetch(compiled, frame_of(partition_index=5)) is None
+    assert read_fetch(compiled, frame_of(partition_index=4)) is None
 
 
 @pytest.mark.parametrize(
@@ -225,18 +285,18 @@ def test_an_answer_in_which_all_is_well_is_read_as_it_is(compiled: Any) -> None:
     ids=lambda changes: ", ".join(changes),
 )
 def test_an_answer_that_says_more_is_left_to_the_general_codec(compiled: Any, changes: dict[str, Any]) -> None:
-    assert compiled.read_plain_fetch(frame_of(**changes), 77, AcquiredRange) is None
+    assert read_fetch(compiled, frame_of(**changes)) is None
 
 
 def test_an_answer_to_another_request_is_left_to_the_general_codec(compiled: Any) -> None:
-    assert compiled.read_plain_fetch(frame_of(), 78, AcquiredRange) is None
+    assert read_fetch(compiled, frame_of(), correlation_id=78) is None
 
 
 def test_an_answer_that_is_cut_or_too_long_is_left_to_the_general_codec(compiled: Any) -> None:
     frame = frame_of()
     for stop in range(len(frame)):
-        assert compiled.read_plain_fetch(frame[:stop], 77, AcquiredRange) is None
-    assert compiled.read_plain_fetch(frame + b"\0", 77, AcquiredRange) is None
+        assert read_fetch(compiled, frame[:stop]) is None
+    assert read_fetch(compiled, frame + b"\0") is None
 
 
 def test_no_changed_byte_brings_down_the_reader(compiled: Any) -> None:
@@ -245,8 +305,8 @@ def test_no_changed_byte_brings_down_the_reader(compiled: Any) -> None:
         changed = bytearray(frame)
         for _ in range(chance.randrange(1, 4)):
             changed[chance.randrange(len(changed))] = chance.randrange(256)
-        found = compiled.read_plain_fetch(bytes(changed), 77, AcquiredRange)
-        assert found is None or sum(len(part[2]) for part in found[1]) <= len(changed)
+        found = read_fetch(compiled, bytes(changed))
+        assert found is None or sum(len(part.records) for part in found[1]) == found[4] <= len(changed)
 
 
 # ---- what it reads of an answer to ShareAcknowledge

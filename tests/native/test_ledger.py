@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from array import array
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -55,6 +56,35 @@ def test_nothing_is_left_behind_when_all_have_been_accepted(native: ModuleType) 
     assert not ledger.snapshot(with_renewals=True)
     ledger.add([record(native, 3)])
     assert (len(ledger), ledger.first_open()) == (1, 3)
+
+
+class Run(NamedTuple):
+    first: int
+    last: int
+    type: int
+
+
+def test_all_leaves_at_once_when_each_has_its_final_acknowledgement(native: ModuleType) -> None:
+    ledger = ledger_with(native, 0, 1, 2, 4)
+    assert ledger.runs_of_all(Run, accepts=False) is None
+    ledger.acknowledge(1, REJECT)
+    assert ledger.runs_of_all(Run, accepts=False) is None
+    found = ledger.runs_of_all(Run, accepts=True)
+    assert found == (Run(0, 0, ACCEPT), Run(1, 1, REJECT), Run(2, 2, ACCEPT), Run(4, 4, ACCEPT))
+    assert {type(run) for run in found} == {Run}
+    assert ledger.runs_of_all(Run, accepts=False) == found
+    ledger.remove([1])
+    assert ledger.runs_of_all(Run, accepts=False) == (Run(0, 0, ACCEPT), Run(2, 2, ACCEPT), Run(4, 4, ACCEPT))
+
+
+@pytest.mark.parametrize("offsets", [(), (0,), (0, 1, 2)], ids=len)
+def test_nothing_leaves_at_once_when_there_is_nothing_or_a_renewal_or_one_is_held(
+    native: ModuleType, offsets: tuple[int, ...]
+) -> None:
+    ledger = ledger_with(native, *offsets)
+    if offsets:
+        ledger.acknowledge(0, RENEW) if len(offsets) == 1 else ledger.hold(0)
+    assert ledger.runs_of_all(Run, accepts=True) is None
 
 
 def test_a_record_that_is_held_waits_until_it_is_released(native: ModuleType) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_share.protocol.direct_fetch import AcknowledgeTemplate, FetchTemplate
+from kafka_share.protocol.direct_fetch import Template, acknowledge_template, fetch_template
 from kafka_share.protocol.messages import encode_request
 from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kafka_share.protocol.share_fetch import ShareFetchRequest
@@ -17,7 +17,7 @@ from kafka_share.protocol.share_fetch import ShareFetchRequest
 TOPICS = (uuid.UUID(int=1), uuid.UUID(int=2 << 100))
 LIMITS = (500, 1, 52_428_800, 500)
 
-FETCH, ACKNOWLEDGE = FetchTemplate(2, "client", "group", "member", LIMITS), AcknowledgeTemplate(2, "c", "g", "m")
+FETCH, ACKNOWLEDGE = fetch_template(2, "client", "group", "member", LIMITS), acknowledge_template(2, "c", "g", "m")
 both = pytest.mark.parametrize("template", [FETCH, ACKNOWLEDGE], ids=["fetch", "acknowledge"])
 
 PIECES = st.lists(
@@ -81,15 +81,15 @@ def test_the_bytes_are_those_of_the_general_codec(
     version: int, correlation_id: int, epoch: int, group: str, pieces: dict[tuple[uuid.UUID, int], Any]
 ) -> None:
     named = [(topic_id, partition, own) for (topic_id, partition), own in pieces.items()]
-    fetched = FetchTemplate(version, "client", group, "member", LIMITS).frame(correlation_id, epoch, named)
+    fetched = fetch_template(version, "client", group, "member", LIMITS).frame(correlation_id, epoch, named)
     assert fetched == encode_request(fetch(epoch, named, group), version, correlation_id, "client")
-    acknowledged = AcknowledgeTemplate(version, "client", group, "member").frame(correlation_id, epoch, named)
+    acknowledged = acknowledge_template(version, "client", group, "member").frame(correlation_id, epoch, named)
     assert acknowledged == encode_request(acknowledge(epoch, named, group), version, correlation_id, "client")
 
 
 @both
 def test_more_than_a_short_message_holds_is_left_to_the_general_codec(
-    template: FetchTemplate | AcknowledgeTemplate,
+    template: Template,
 ) -> None:
     assert template.frame(1, 1, [(TOPICS[0], 0, [(0, 126, [1] * 127)])]) is None
     assert template.frame(1, 1, [(TOPICS[0], 0, [(9 * i, 9 * i, [1]) for i in range(127)])]) is None

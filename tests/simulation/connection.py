@@ -16,7 +16,7 @@ from simulation.virtual_time import VirtualTime
 from kafka_share.core.events import Channel, Flight, Lend, RequestFailed, Resume, Send
 from kafka_share.errors import AuthenticationError, BrokerUnreachableError, KafkaShareError, RemoteProtocolError
 from kafka_share.network.connections import ConnectionOwner
-from kafka_share.network.direct import CarryingFetch, DirectSession
+from kafka_share.network.direct import CarryingFlight, DirectSession
 from kafka_share.network.framing import FrameReceiver
 from kafka_share.network.handshake import Challenge
 from kafka_share.network.wire import Close, Dialogue, Opened, Served, Write
@@ -82,7 +82,7 @@ class SimulatedConnection:
         return self._direct
 
     def _send_directly(self, frame: bytes, flight: object) -> None:
-        if isinstance(flight, CarryingFetch):
+        if isinstance(flight, CarryingFlight):
             self._process.count("acknowledged as a whole")
             flight = flight.listed()
         assert isinstance(flight, Flight)
