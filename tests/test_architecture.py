@@ -82,6 +82,7 @@ NOT_MACHINES: Final = {
     "broker/connection.py",  # one socket
     "broker/loop_thread.py",  # the thread of the loop
     "broker/reference_broker.py",  # calls onto that thread
+    "broker/resolver.py",  # the resolver of the machine
     "broker/security/guard.py",  # nonces and salts
     "broker/security/tls.py",  # certificates and their files
     "broker/server.py",  # the sockets

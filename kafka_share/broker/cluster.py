@@ -27,6 +27,7 @@ from kafka_share.broker.group_ids import GroupIds
 from kafka_share.broker.group_journal import GroupJournal
 from kafka_share.broker.kafka_version import KAFKA_4_3, advertised_versions
 from kafka_share.broker.quotas.client_quotas import ClientQuotas
+from kafka_share.broker.quotas.host_lookups import HostLookups
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.security.acls import AclResource, Acls
 from kafka_share.broker.security.scram_users import ScramUsers
@@ -118,6 +119,7 @@ class Cluster:
         self.authorizer: Authorizer | None = None
         """None: everybody may do everything."""
         self.client_quotas: ClientQuotas = ClientQuotas()
+        self.host_lookups: HostLookups = HostLookups()
         self.client_metrics: ClientMetrics = ClientMetrics(random)
         self.nodes: dict[int, Node] = {node_id: Node(node_id, "", 0) for node_id in node_ids}
         self.topics: Topics = Topics(node_ids, random, self._new_log)
@@ -296,8 +298,14 @@ class Cluster:
     def connection_closed(self, connection_id: int, now_ms: int) -> None:
         """Nobody waits for answers on this connection any more."""
         self.fetches.connection_closed(connection_id)
+        self.host_lookups.connection_closed(connection_id)
         for node in self.share_nodes.values():
             node.connection_closed(connection_id, now_ms)
+
+    def host_looked_up(self, host: str, address: str | None) -> None:
+        """The driver has looked up the address of a host; None if there is none."""
+        self.host_lookups.looked_up(host, address)
+        self.client_quotas.located(host, address)
 
     def want_client_metrics(self, subscription: MetricsSubscription | None) -> None:
         """Have clients push metrics, or none; only with a subscription the APIs for it are offered."""

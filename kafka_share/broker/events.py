@@ -1,8 +1,9 @@
 """What goes into the broker's machines and what comes out: the contract between `BrokerMachine` and its driver.
 
 The driver (`server.py`, or the simulation of the tests) takes an event, calls `handle(event, now_ms)`, then
-`poll(now_ms)`, sends the replies and arms one timer for `wake_at_ms()`. `now_ms` is integer milliseconds since
-1970 of a clock that never goes back and that tests may advance: record timestamps and lock timers share it.
+`poll(now_ms)`, sends the replies, begins the lookups that `take_lookups()` names and arms one timer for `wake_at_ms()`.
+`now_ms` is integer milliseconds since 1970 of a clock that never goes back and that tests may advance: record
+timestamps and lock timers share it.
 """
 
 from __future__ import annotations
@@ -55,11 +56,19 @@ class RequestWorkedOn:
 
 
 @attrs.frozen
+class HostLookedUp:
+    """What a resolver knows of a name that `BrokerMachine.take_lookups` has given out: an address, or None."""
+
+    host: str
+    address: str | None
+
+
+@attrs.frozen
 class Reply:
-    """The only output: send this answer. The driver keeps the order of a connection's requests."""
+    """Send this answer. The driver keeps the order of a connection's requests."""
 
     context: RequestContext
     response: Message
 
 
-Event: TypeAlias = ConnectionClosed | RequestArrived | RequestWorkedOn
+Event: TypeAlias = ConnectionClosed | HostLookedUp | RequestArrived | RequestWorkedOn

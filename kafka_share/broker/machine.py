@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from kafka_share.broker import dead_letter_topics
 from kafka_share.broker.api_keys import ApiKey
-from kafka_share.broker.events import ConnectionClosed, Reply, RequestArrived, RequestWorkedOn
-from kafka_share.broker.handlers import classic_group, fetch, share_fetch
+from kafka_share.broker.events import ConnectionClosed, HostLookedUp, Reply, RequestArrived, RequestWorkedOn
+from kafka_share.broker.handlers import classic_group, client_quotas, fetch, share_fetch
 from kafka_share.broker.handlers.authorization import clear
 from kafka_share.broker.handlers.handler_table import HANDLERS
 from kafka_share.broker.handlers.throttling import throttle_fetch, throttle_request, throttle_share_fetch
@@ -45,6 +45,8 @@ class BrokerMachine:
             self._request(event.context, event.request, now_ms)
         elif isinstance(event, RequestWorkedOn):
             self._spent_ns[event.context] = event.spent_ns
+        elif isinstance(event, HostLookedUp):
+            self.cluster.host_looked_up(event.host, event.address)
         else:
             assert isinstance(event, ConnectionClosed)
             for by_request in (self._unfinished, self._spent_ns):
@@ -91,6 +93,9 @@ class BrokerMachine:
             self._poll_share_nodes(now_ms)
         for delayed in cluster.fetches.take_due(now_ms):
             self._replies.append(Reply(delayed.context, fetch.answer(cluster, delayed.context, delayed.request)))
+        for waiting in cluster.host_lookups.take_done():
+            answer = client_quotas.answer(cluster, waiting.request, waiting.addresses)
+            self._replies.append(Reply(waiting.context, answer))
         produced = cluster.produces.poll(now_ms)
         if produced is not None:
             self._replies.append(Reply(*produced))
@@ -133,6 +138,10 @@ class BrokerMachine:
                     self._throttle_request(result.context, answer, now_ms)
                     throttle_share_fetch(self.cluster, result, answer, now_ms)
                 self._replies.append(Reply(result.context, answer))
+
+    def take_lookups(self) -> list[str]:
+        """The names of hosts that have to be looked up now; what was found is the event `HostLookedUp`."""
+        return self.cluster.host_lookups.take_new()
 
     def wake_at_ms(self) -> int | None:
         """When `poll` has to run even if nothing happens."""

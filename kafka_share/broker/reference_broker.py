@@ -35,9 +35,11 @@ from kafka_share.broker.kafka_version import DEFAULT_VERSION, behaviour_of
 from kafka_share.broker.loop_thread import LoopThread
 from kafka_share.broker.machine import BrokerMachine
 from kafka_share.broker.metrics import BrokerMetrics, metrics_of
+from kafka_share.broker.quotas.entity import host_of
 from kafka_share.broker.record_input import record_of, records_of
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.request_log import RequestLog
+from kafka_share.broker.resolver import address_of_host
 from kafka_share.broker.security.guard import Guard
 from kafka_share.broker.security.settings import Security
 from kafka_share.broker.server import BrokerServer
@@ -453,8 +455,11 @@ class ReferenceBroker:
 
     def set_quota(self, entity: Mapping[str, str | None], **values: float | None) -> None:
         """Set client quotas: `set_quota({"user": "alice"}, producer_byte_rate=1000)`; None removes one. Of a "user", a
-        "client-id" or both, or an "ip"; a name None is the default of all others. Raises `InvalidArgumentError`."""
-        self._call(lambda: self._cluster.client_quotas.alter(tuple(sorted(entity.items())), values))
+        "client-id" or both, or an "ip" (or host); the name None is all others. Raises `InvalidArgumentError`."""
+        whose = tuple(sorted(entity.items()))
+        host = host_of(whose)
+        address = host and address_of_host(host)
+        self._call(lambda: self._cluster.client_quotas.alter(whose, values, address=address))
 
     def subscribe_to_client_metrics(
         self,
@@ -548,7 +553,7 @@ class ReferenceBroker:
         return self._call(read)
 
     def groups(self) -> dict[str, str]:
-        """The groups that exist, with their types: "share" or "classic"."""
+        """The groups that exist, with their types: "share", "consumer" or "classic"."""
         return self._call(lambda: group_types(self._cluster))
 
     def share_group(self, group: str) -> ShareGroupSnapshot | None:
@@ -556,10 +561,8 @@ class ReferenceBroker:
         return self._call(lambda: snapshot_of_group(self._cluster, group))
 
     def share_partition(self, group: str, topic: str, partition: int = 0) -> SharePartitionSnapshot | None:
-        """What the leader has in memory for a group's partition: start, end, ranges with state and delivery count.
-
-        None if no fetch has loaded it there.
-        """
+        """What the leader has in memory for a group's partition: start, end, ranges with state and delivery count; None
+        if no fetch has loaded it there."""
         return self._call(lambda: snapshot_of_share_partition(self._cluster, group, self._partition(topic, partition)))
 
     def stored_offset(self, group: str, topic: str, partition: int = 0) -> int:
@@ -593,7 +596,5 @@ class ReferenceBroker:
         found = self._topic(topic)
         partition = found.partition(index)
         if partition is None:
-            raise InvalidArgumentError(
-                f"topic {topic!r} has the partitions 0 to {len(found.partitions) - 1}, no {index}"
-            )
+            raise InvalidArgumentError(f"topic {topic!r} has partitions 0 to {len(found.partitions) - 1}, no {index}")
         return partition

@@ -21,9 +21,10 @@ from kafka_share.broker.connection import Connection
 from kafka_share.broker.conversation import DEFAULT_LIMITS
 from kafka_share.broker.durability.held_answers import Answer
 from kafka_share.broker.error_answers import error_answer
-from kafka_share.broker.events import ConnectionClosed, Reply, RequestWorkedOn
+from kafka_share.broker.events import ConnectionClosed, HostLookedUp, Reply, RequestWorkedOn
 from kafka_share.broker.faults import FaultKind, FaultPlan
 from kafka_share.broker.line_budget import LineBudget
+from kafka_share.broker.resolver import address_of_host
 from kafka_share.broker.security.authentication import Authentication
 from kafka_share.broker.turned_away import TurnedAway
 from kafka_share.harmless import excerpt
@@ -106,6 +107,7 @@ class BrokerServer:
         """Answers held back, and ends of silence (no frame): (due at, order, connection id, frame)."""
         self._delayed_count = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._lookups: set[asyncio.Task[None]] = set()
         self._running = False
         self._has_news = False
         """Something has happened since the machine was last polled."""
@@ -274,6 +276,9 @@ class BrokerServer:
         """Stop all nodes."""
         for node_id in list(self._listeners):
             await self.stop_node(node_id)
+        for lookup in self._lookups:
+            lookup.cancel()
+        await asyncio.gather(*self._lookups, return_exceptions=True)
         self._stop_timer()
         self.commit()
         for handle in (self._accepts_again, self._sweep):
@@ -448,6 +453,19 @@ class BrokerServer:
             replies = self._held.polled(list(self._answers(replies)), now_ms)
             self._plan_commit(self._held)
         self._send(replies)
+        for host in self.machine.take_lookups():
+            task = asyncio.get_running_loop().create_task(self._look_up(self.machine, host))
+            self._lookups.add(task)
+            task.add_done_callback(self._lookups.discard)
+
+    async def _look_up(self, machine: BrokerMachine, host: str) -> None:
+        """On a thread of the loop's own. A machine that has been replaced meanwhile is told, too, and tells nobody."""
+        address = None
+        try:
+            address = await asyncio.get_running_loop().run_in_executor(None, address_of_host, host)
+        finally:
+            machine.handle(HostLookedUp(host, address), self.clock.now_ms())
+        self.run()
 
     def _send(self, replies: Iterable[Reply]) -> None:
         for reply in replies:

@@ -7,7 +7,14 @@ from random import Random
 from typing import Any
 
 from kafka_share.broker.cluster import Cluster
-from kafka_share.broker.events import ANONYMOUS, ConnectionClosed, RequestArrived, RequestContext, RequestWorkedOn
+from kafka_share.broker.events import (
+    ANONYMOUS,
+    ConnectionClosed,
+    HostLookedUp,
+    RequestArrived,
+    RequestContext,
+    RequestWorkedOn,
+)
 from kafka_share.broker.kafka_version import DEFAULT_VERSION, behaviour_of
 from kafka_share.broker.machine import BrokerMachine
 from kafka_share.protocol.messages import MESSAGES, decode_response, encode_response
@@ -36,6 +43,8 @@ class World:
         )
         self.machine = BrokerMachine(self.cluster)
         self.now_ms = START_MS
+        self.hosts: dict[str, str] | None = {"localhost": "127.0.0.1"}
+        """What the resolver knows; None: the test answers lookups itself."""
         self.late: dict[int, Any] = {}
         """Answers that came later, by correlation id."""
         self._correlation_id = 0
@@ -71,8 +80,13 @@ class World:
         return self._correlation_id
 
     def take_answers(self) -> None:
-        """Take what the machine answers now."""
-        for output in self.machine.poll(self.now_ms):
+        """Take what the machine answers now, and when its lookups have been answered."""
+        outputs = self.machine.poll(self.now_ms)
+        if self.hosts is not None:
+            for host in self.machine.take_lookups():
+                self.machine.handle(HostLookedUp(host, self.hosts.get(host.lower())), self.now_ms)
+            outputs += self.machine.poll(self.now_ms)
+        for output in outputs:
             context = output.context
             frame = encode_response(context.correlation_id, output.response, context.api_version)
             _, response = decode_response(context.api_key, context.api_version, frame[4:])

@@ -68,7 +68,7 @@ def test_a_topic_or_partition_that_does_not_exist_is_named(broker: ReferenceBrok
     broker.create_topic("t", partitions=2)
     with pytest.raises(InvalidArgumentError, match="there is no topic 'nosuch'"):
         broker.records("nosuch")
-    with pytest.raises(InvalidArgumentError, match="topic 't' has the partitions 0 to 1, no 2"):
+    with pytest.raises(InvalidArgumentError, match="topic 't' has partitions 0 to 1, no 2"):
         broker.records("t", 2)
 
 

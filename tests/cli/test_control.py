@@ -128,6 +128,7 @@ def test_a_test_in_another_language_can_do_what_one_in_python_can(broker: Refere
         ("POST", "/create_topic", b'{"name": "a/b"}', 400, ""),
         ("POST", "/set_broker_config", b'{"config": {"nosuch": 1}}', 400, "nosuch"),
         ("POST", "/set_quota", b'{"entity": {"user": "u"}, "values": {"x": 1}}', 400, "quota"),
+        ("POST", "/set_quota", b'{"entity": {"user": "u"}, "values": {"request_percentage": NaN}}', 400, "of numbers"),
         ("POST", "/faults/fail", b'{"api": "ShareFetch", "error": "NOSUCH"}', 400, "error of Kafka"),
         ("POST", "/faults/delay", b'{"api": "Nosuch", "delay_ms": 1}', 400, ""),
         ("POST", "/faults/fail_log", b'{"topic": "t", "error": "NOT_COORDINATOR"}', 400, "no coordinator writes to"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -75,6 +76,11 @@ def quotas(kafka: Target) -> Iterator[Quotas]:
         ([("user", "q")], {"producer_byte_rate": 5.000_01}, INVALID),
         ([("user", "q")], {"consumer_byte_rate": 1e19}, INVALID),
         ([("user", "q")], {"request_percentage": 0.0}, INVALID),
+        ([("user", "q")], {"consumer_byte_rate": 2.0**63, "producer_byte_rate": 1e-7}, 0),
+        ([("user", "q")], {"consumer_byte_rate": math.nan, "controller_mutation_rate": math.nan}, 0),
+        ([("user", "q")], {"request_percentage": math.inf, "controller_mutation_rate": math.inf}, 0),
+        ([("user", "q")], {"consumer_byte_rate": math.inf}, INVALID),
+        ([("ip", "10.0.0.1")], {"connection_creation_rate": math.nan}, 0),
         ([("user", "q")], {"connection_creation_rate": 5.0}, INVALID),
         ([("ip", "10.0.0.1")], {"connection_creation_rate": float(2**31 - 1)}, 0),
         ([("ip", "10.0.0.1")], {"connection_creation_rate": float(2**31)}, INVALID),

@@ -12,7 +12,7 @@ from typing import Any
 
 from kafka_share.broker.cluster import Cluster
 from kafka_share.broker.conversation import Conversation
-from kafka_share.broker.events import ConnectionClosed, RequestArrived
+from kafka_share.broker.events import ConnectionClosed, HostLookedUp, RequestArrived
 from kafka_share.broker.machine import BrokerMachine
 from kafka_share.broker.security.acls import Acl
 from kafka_share.broker.security.authentication import Authentication, AuthenticationStep
@@ -132,7 +132,10 @@ class BrokerWorld:
                     raise RemoteProtocolError(arrived.failure)
 
     def _take_answers(self) -> None:
-        for reply in self.machine.poll(self.now_ms):
+        replies = self.machine.poll(self.now_ms)
+        for host in self.machine.take_lookups():
+            self.machine.handle(HostLookedUp(host, "10.0.0.1" if len(host) % 2 else None), self.now_ms)
+        for reply in [*replies, *self.machine.poll(self.now_ms)]:
             context = reply.context
             conversation = self._conversations.get(context.connection_id)
             if conversation is None or not conversation.awaits(context):

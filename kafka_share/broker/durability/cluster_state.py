@@ -15,7 +15,7 @@ import attrs
 
 from kafka_share.broker.classic.transactions import Transaction, TransactionState
 from kafka_share.broker.configs.configs import ResourceType
-from kafka_share.broker.quotas.entity import entity_of
+from kafka_share.broker.quotas.entity import entity_of, host_of
 from kafka_share.broker.security.acls import Acl
 from kafka_share.broker.security.scram import ScramCredential, ScramMechanism
 from kafka_share.broker.storage.topics import Topic
@@ -116,7 +116,11 @@ def _client_quota(cluster: Cluster, key: str) -> Json:
 
 
 def _restore_client_quota(cluster: Cluster, key: str, entry: Json) -> None:
-    cluster.client_quotas.put(entity_of(key), entry)
+    entity = entity_of(key)
+    cluster.client_quotas.put(entity, entry)
+    host = host_of(entity)
+    if host is not None:
+        cluster.host_lookups.look_up(host)
 
 
 def _producer_ids(cluster: Cluster, key: str) -> Json:
@@ -197,6 +201,7 @@ ELSEWHERE: Final = {
     "producer_expiry": "has no state but the time of its next look",
     "share_nodes": "locks and sessions are lost with a node, as in Kafka",
     "fetches": "requests that wait are lost with their connections",
+    "host_lookups": "hosts are looked up again at each start",
     "produces": "requests that wait are lost with their connections",
     "requests": "counted from each start on",
     "group_ids": "follow from the groups",

@@ -2,9 +2,10 @@
 
 - Entities are users, client ids, both together, and addresses; a null name is the default of all others.
 - Alter: each entry is changed by itself. An unknown type or key, an empty name, a value that is not above 0, or a rate
-  of bytes or connections that is not whole is INVALID_REQUEST. (So are NaN and infinity, some of which Kafka takes.)
+  of bytes or connections that is not whole or too large is INVALID_REQUEST. NaN is neither; see `ClientQuotas`.
   To remove what is not there changes nothing. Of a type that an entity names twice the last name counts; a key that an
   entry names twice is INVALID_REQUEST, and so is an entity that the request names twice: what comes first is done.
+  Where a request names hosts, they are looked up first; one that is not found is INVALID_REQUEST.
 - Describe: all entities that match each component, by a name (0), as the default (1) or with any name (2). With
   `strict` they have no other types. A filter that makes no sense is INVALID_REQUEST, one for an unknown type
   UNSUPPORTED_VERSION.
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_share.broker.quotas.entity import ADDRESS, ENTITY_TYPES
+from kafka_share.broker.quotas.entity import ADDRESS, ENTITY_TYPES, host_of
 from kafka_share.broker.refusals import Refusal
 from kafka_share.errors import InvalidRequestError, UnsupportedVersionError
 from kafka_share.protocol.quotas import (
@@ -27,7 +28,7 @@ from kafka_share.protocol.quotas import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from kafka_share.broker.cluster import Cluster
     from kafka_share.broker.events import RequestContext
@@ -42,10 +43,22 @@ _MATCH_TYPES: Final = (_EXACT, _DEFAULT, _ANY)
 
 def handle_alter(
     cluster: Cluster, context: RequestContext, request: AlterClientQuotasRequest, now_ms: int
+) -> AlterClientQuotasResponse | None:
+    """None if hosts are looked up first."""
+    hosts = [host for asked in request.entries if (host := host_of(_entity(asked))) is not None]
+    if not hosts:
+        return answer(cluster, request, {})
+    cluster.host_lookups.wait(context, request, hosts)
+    return None
+
+
+def answer(
+    cluster: Cluster, request: AlterClientQuotasRequest, addresses: Mapping[str, str]
 ) -> AlterClientQuotasResponse:
+    """Make the changes; returns the answer. `addresses` are those of the hosts that were found."""
     answers: dict[Entity, _Altered] = {}
     for asked in request.entries:
-        entity = tuple(sorted({one.entity_type: one.entity_name for one in asked.entity}.items()))
+        entity = _entity(asked)
         code, message = 0, None
         try:
             if entity in answers:
@@ -53,12 +66,18 @@ def handle_alter(
             changes = {op.key: None if op.remove else op.value for op in asked.ops}
             if len(changes) < len(asked.ops):
                 raise Refusal(InvalidRequestError, "the entry names a key twice")
-            cluster.client_quotas.alter(entity, changes, validate_only=request.validate_only)
+            host = host_of(entity)
+            address = None if host is None else addresses.get(host)
+            cluster.client_quotas.alter(entity, changes, address=address, validate_only=request.validate_only)
         except Refusal as refusal:
             code, message = refusal.code, refusal.message
         named = [_Altered.EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
         answers[entity] = _Altered(error_code=code, error_message=message, entity=named)
     return AlterClientQuotasResponse(entries=list(answers.values()))
+
+
+def _entity(asked: AlterClientQuotasRequest.EntryData) -> Entity:
+    return tuple(sorted({one.entity_type: one.entity_name for one in asked.entity}.items()))
 
 
 def handle_describe(

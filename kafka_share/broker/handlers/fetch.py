@@ -39,11 +39,12 @@ _FetchPartition = FetchRequest.FetchTopic.FetchPartition
 def handle(cluster: Cluster, context: RequestContext, request: FetchRequest, now_ms: int) -> FetchResponse | None:
     if request.session_id != 0:
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, session_id=0, responses=[])
-    if request.max_wait_ms <= 0 or request.min_bytes <= 0:
+    min_bytes = min(request.min_bytes, fetch_limit(cluster, context, request))
+    if request.max_wait_ms <= 0 or min_bytes <= 0:
         return answer(cluster, context, request)
     ranges = _waited_for(cluster, context, request)
-    delayed = DelayedFetch(context, request, now_ms + request.max_wait_ms, request.min_bytes, tuple(ranges or ()))
-    if ranges is None or delayed.bytes_ready() >= request.min_bytes:
+    delayed = DelayedFetch(context, request, now_ms + request.max_wait_ms, min_bytes, tuple(ranges or ()))
+    if ranges is None or delayed.bytes_ready() >= min_bytes:
         return answer(cluster, context, request)
     cluster.fetches.add(delayed)
     return None

@@ -5,11 +5,15 @@ Fetch and ShareFetch ask how long to throttle for bytes, those that make or dele
 the time that requests have taken, and the server for new connections.
 
 The first of these that has the key counts: user and client, user and any client, user, any user and client, any user
-and any client, any user, client, any client. What shares a quota of a user shares its rate, too. Source: KIP-55,
+and any client, any user, client, any client. What shares a quota of a user shares its rate, too.
+
+As in Kafka NaN is a value, and so is infinity where fractions are. Nobody exceeds either; but a number of bytes or
+connections is made of NaN as in Java, so that a fetch brings one batch, and nobody may connect. Source: KIP-55,
 KIP-124, KIP-546, KIP-599, KIP-612 and a broker 4.3.1."""
 
 from __future__ import annotations
 
+import logging
 import math
 from typing import TYPE_CHECKING, Final
 
@@ -25,13 +29,15 @@ if TYPE_CHECKING:
 
     from kafka_share.broker.changes import OnChange
 
+logger: logging.Logger = logging.getLogger(__name__)
+
 PRODUCED: Final = "producer_byte_rate"
 CONSUMED: Final = "consumer_byte_rate"
 REQUESTS: Final = "request_percentage"
 MUTATIONS: Final = "controller_mutation_rate"
 CONNECTIONS: Final = "connection_creation_rate"
 
-_LARGEST: Final = {PRODUCED: 2**63 - 1, CONSUMED: 2**63 - 1, CONNECTIONS: 2**31 - 1}
+_LARGEST: Final = {PRODUCED: 2.0**63, CONSUMED: 2.0**63, CONNECTIONS: 2.0**31 - 1}
 """Of those that are whole numbers."""
 _FRACTION: Final = 1e-6
 """What a whole number may have behind the point."""
@@ -53,7 +59,7 @@ class ClientQuotas:
         self._quotas: dict[Entity, dict[str, float]] = {}
         self._rates: dict[tuple[str, Entity], Rate] = {}
         self._buckets: dict[Entity, TokenBucket] = {}
-        self._connection_rates: dict[str | None, float] = {}
+        self._connection_rates: dict[str | None, int] = {}
         """By address. One may have several names: what was set last counts, as in Kafka."""
         self._of_time: set[Entity] = set()
         self.on_change: OnChange = nobody
@@ -68,9 +74,17 @@ class ClientQuotas:
 
     # ---- changes
 
-    def alter(self, entity: Entity, changes: Mapping[str, float | None], *, validate_only: bool = False) -> None:
-        """Set the keys, or remove those whose value is None; all or none. Raises `Refusal`."""
-        require_entity(entity)
+    def alter(
+        self,
+        entity: Entity,
+        changes: Mapping[str, float | None],
+        *,
+        address: str | None = None,
+        validate_only: bool = False,
+    ) -> None:
+        """Set the keys, or remove those whose value is None; all or none. If the entity is a host, `address` is where
+        it was found. Raises `Refusal`."""
+        require_entity(entity, address)
         values = dict(self._quotas.get(entity, {}))
         for key, value in changes.items():
             if value is None:
@@ -81,10 +95,11 @@ class ClientQuotas:
         if values and entity not in self._quotas and len(self._quotas) >= MAX_ENTITIES:
             raise Refusal(InvalidRequestError, f"this broker keeps the quotas of no more than {MAX_ENTITIES} entities")
         if not validate_only:
-            self.put(entity, values)
+            self.put(entity, values, address)
 
-    def put(self, entity: Entity, values: Mapping[str, float]) -> None:
-        """The entity has these quotas now, and no others. They have been checked."""
+    def put(self, entity: Entity, values: Mapping[str, float], address: str | None = None) -> None:
+        """The entity has these quotas now, and no others. They have been checked. Those of a host hold from when its
+        address is known: see `located`."""
         if values:
             self._quotas[entity] = dict(values)
         else:
@@ -92,10 +107,26 @@ class ClientQuotas:
         (self._of_time.add if REQUESTS in values else self._of_time.discard)(entity)
         kind, name = entity[0]
         if kind == ADDRESS:
-            self._connection_rates.pop(name and address_of(name), None)
-            if CONNECTIONS in values:
-                self._connection_rates[name and address_of(name)] = values[CONNECTIONS]
+            found = name and (address_of(name) or address)
+            if name is None or found is not None:
+                self._limit_connections(found, values.get(CONNECTIONS))
         self.on_change(key_of(entity))
+
+    def located(self, host: str, address: str | None) -> None:
+        """The host has this address: its quota, if it has one, holds there. With None nobody knows the host."""
+        rate = self.of(((ADDRESS, host),)).get(CONNECTIONS)
+        if rate is None:
+            return
+        if address is None:
+            logger.error("the host %r of a client quota is not found", host)
+        else:
+            self._limit_connections(address, rate)
+
+    def _limit_connections(self, address: str | None, rate: float | None) -> None:
+        """From this address, or from all that have no rate of their own; None sets no limit."""
+        self._connection_rates.pop(address, None)
+        if rate is not None:
+            self._connection_rates[address] = _whole(rate)
 
     # ---- throttling
 
@@ -134,7 +165,7 @@ class ClientQuotas:
     def at_once(self, key: str, user: str, client: str) -> int | None:
         """How many bytes may be taken at once, None without a quota."""
         found = self.limit(key, user, client) if self._quotas else None
-        return None if found is None else int(found[0] * SHORTEST_MS / 1_000)
+        return None if found is None else _whole(found[0] * SHORTEST_MS / 1_000)
 
     @property
     def limit_time(self) -> bool:
@@ -153,6 +184,8 @@ class ClientQuotas:
         if found is None:
             return 0
         limit, sharing = found
+        if not math.isfinite(limit):
+            return 0
         if len(self._buckets) >= _MAX_RATES and sharing not in self._buckets:
             self._buckets.clear()
         bucket = self._buckets.setdefault(sharing, TokenBucket(limit, now_ms))
@@ -177,7 +210,12 @@ class ClientQuotas:
 def _require_value(entity: Entity, key: str, value: float) -> None:
     if key not in (_OF_ADDRESSES if entity[0][0] == ADDRESS else _OF_CLIENTS):
         raise Refusal(InvalidRequestError, f"there is no quota {key!r} here")
-    if not 0 < value < math.inf:
+    if value <= 0:
         raise Refusal(InvalidRequestError, f"{key} has to be a number greater than 0")
     if key in _LARGEST and (value % 1 > _FRACTION or value > _LARGEST[key]):
-        raise Refusal(InvalidRequestError, f"{key} has to be a whole number up to {_LARGEST[key]}")
+        raise Refusal(InvalidRequestError, f"{key} has to be a whole number up to {_LARGEST[key]:.0f}")
+
+
+def _whole(value: float) -> int:
+    """As Java makes a whole number of one that may be NaN."""
+    return 0 if math.isnan(value) else int(value)

@@ -1,11 +1,12 @@
 """Whose a quota is: users, clients and addresses, alone or together.
 
-Used by `ClientQuotas`, and by those who keep or list quotas. A machine asks no resolver: of host names only "localhost"
-is an address."""
+Used by `ClientQuotas`, and by those who keep or list quotas. Nobody is asked here: `host_of` says which name is that of
+a host, and somebody else has to look up its address."""
 
 from __future__ import annotations
 
 import ipaddress
+import re
 from typing import Final, TypeAlias
 
 from kafka_share.broker.refusals import Refusal
@@ -17,6 +18,9 @@ ENTITY_TYPES: Final = (CLIENT, ADDRESS, USER)
 Entity: TypeAlias = tuple[tuple[str, str | None], ...]
 """(type, name) in the order of types; the name None is the default of all that have no quota of their own."""
 
+_MAX_HOST_NAME_CHARS: Final = 253
+_HOST_NAME: Final = re.compile(r"(?:[\w-]{1,63}\.)*(?!(?:\d+|0x[\da-f]*)\.?\Z)[\w-]{1,63}\.?", re.ASCII | re.IGNORECASE)
+"""What ends in a number is an address or nothing: a resolver would read 0x7f.1 as one, and Java does not."""
 _IPV4_BYTES: Final = 4
 _IPV4_CHARS: Final = len("255.255.255.255")
 _BYTE: Final = 256
@@ -33,8 +37,8 @@ def entity_of(key: str) -> Entity:
     return tuple((kind, name or None) for kind, name in zip(parts[::2], parts[1::2], strict=True))
 
 
-def require_entity(entity: Entity) -> None:
-    """Raises `Refusal` if nobody can be meant."""
+def require_entity(entity: Entity, address: str | None = None) -> None:
+    """Raises `Refusal` if nobody can be meant. `address` is that of a host."""
     kinds = [kind for kind, _ in entity]
     if not kinds:
         raise Refusal(InvalidRequestError, "a quota needs an entity")
@@ -47,17 +51,24 @@ def require_entity(entity: Entity) -> None:
         if len(kinds) > 1:
             raise Refusal(InvalidRequestError, "the quota of an address cannot be that of a user or client, too")
         name = dict(entity)[ADDRESS]
-        if name is not None and address_of(name) is None:
-            raise Refusal(InvalidRequestError, f"{name!r} is not an address")
+        if name is not None and address_of(name) is None and address is None:
+            raise Refusal(InvalidRequestError, f"{name!r} is no address, and no host that is known")
+
+
+def host_of(entity: Entity) -> str | None:
+    """The host name that the quota is for, None if it is for anything else."""
+    if len(entity) != 1 or entity[0][0] != ADDRESS:
+        return None
+    name = entity[0][1]
+    if name is None or len(name) > _MAX_HOST_NAME_CHARS or address_of(name) is not None:
+        return None
+    return name if _HOST_NAME.fullmatch(name) else None
 
 
 def address_of(name: str) -> str | None:
-    """The address that is meant, in its usual form; None if it is none.
+    """The address that is written so, in its usual form; None if it is none.
 
-    As Java reads them: 1.2 is 1.0.0.2, IPv6 may stand in brackets, and an IPv4 address in IPv6 is that one. Of host
-    names only that of every machine."""
-    if name.lower() == "localhost":
-        return "127.0.0.1"
+    As Java reads them: 1.2 is 1.0.0.2, IPv6 may stand in brackets, and an IPv4 address in IPv6 is that one."""
     parts = name.split(".")
     if len(name) <= _IPV4_CHARS and all(part.isascii() and part.isdecimal() for part in parts):
         return _ipv4(list(map(int, parts)))

@@ -40,7 +40,7 @@ class Rate:
         self._samples[-1].taken += count
 
     def throttle_ms(self, per_second: float, now_ms: int) -> int:
-        """How long to wait until the rate is no more than this; 0 if it is not."""
+        """How long to wait until the rate is no more than this; 0 if it is not. Nobody exceeds NaN."""
         while self._samples and now_ms - self._samples[0].began_at_ms >= SAMPLES * SAMPLE_MS:
             self._samples.popleft()
         if not self._samples:
@@ -48,6 +48,8 @@ class Rate:
         span_ms = now_ms - self._samples[0].began_at_ms
         span_ms += max(0, SHORTEST_MS - span_ms // SAMPLE_MS * SAMPLE_MS)
         rate = sum(sample.taken for sample in self._samples) * 1_000 / span_ms
-        if rate <= per_second:
+        if not rate > per_second:
             return 0
+        if per_second == 0:
+            return LONGEST_MS
         return round(min((rate - per_second) / per_second * span_ms, LONGEST_MS))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import enum
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -132,7 +133,7 @@ def _setting(value: Any) -> str:
 def _quota(value: Any) -> float | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise TypeError
     return float(value)
 

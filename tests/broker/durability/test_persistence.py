@@ -134,6 +134,28 @@ def test_users_are_known_and_those_that_were_removed_are_not() -> None:
     assert restarts.again().scram_users.names() == ["alice"]
 
 
+def test_quotas_hold_and_those_of_hosts_when_these_have_been_looked_up_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    restarts = Restarts()
+    rate = {"connection_creation_rate": 1.0}
+    restarts.cluster.client_quotas.alter((("ip", "10.0.0.2"),), rate)
+    restarts.cluster.client_quotas.alter((("ip", "there"),), rate, address="10.0.0.1")
+    restarts.cluster.client_quotas.alter((("user", "u"),), {"request_percentage": 0.5})
+    cluster = restarts.again()
+
+    def let_in(address: str) -> int:
+        return [cluster.client_quotas.connect(address, START_MS) for _ in range(20)].count(0)
+
+    assert len(list(cluster.client_quotas)) == 3
+    assert cluster.host_lookups.take_new() == ["there"]
+    assert (let_in("10.0.0.2"), let_in("10.0.0.1"), let_in("10.0.0.3")) == (10, 20, 20)
+    cluster.host_looked_up("there", "10.0.0.3")
+    assert (let_in("10.0.0.1"), let_in("10.0.0.3")) == (20, 10)
+    restarts.cluster.host_looked_up("there", None)
+    assert "the host 'there' of a client quota is not found" in caplog.text
+
+
 def test_acls_are_known_and_those_that_were_removed_are_not() -> None:
     restarts = Restarts()
     kept = Acl('User:"a|b', "read", "topic", "ord", pattern="prefixed", permission="deny", host="10.0.0.1")

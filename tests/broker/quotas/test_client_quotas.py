@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from kafka_share.protocol.logs import FetchRequest, ProduceRequest
 from kafka_share.protocol.quotas import AlterClientQuotasRequest, DescribeClientQuotasRequest
 
 INVALID = InvalidRequestError.code
+INFINITY, NAN = math.inf, math.nan
 Names = dict[str, str | None]
 
 
@@ -87,8 +89,10 @@ def test_quotas_are_set_described_and_removed() -> None:
         ([("user", "u")], {"producer_byte_rate": 5.5}),
         ([("user", "u")], {"producer_byte_rate": 0.0}),
         ([("user", "u")], {"request_percentage": -1.0}),
-        ([("user", "u")], {"request_percentage": float("nan")}),
-        ([("user", "u")], {"producer_byte_rate": float("inf")}),
+        ([("user", "u")], {"request_percentage": -INFINITY}),
+        ([("ip", "127.0.0.1")], {"connection_creation_rate": INFINITY}),
+        ([("user", "u")], {"producer_byte_rate": 2.0**63 + 2.0**11}),
+        ([("user", "u")], {"producer_byte_rate": INFINITY}),
         ([("ip", "127.0.0.1")], {"producer_byte_rate": 5.0}),
         ([("ip", "127.0.0.1"), ("user", "u")], {"connection_creation_rate": 5.0}),
         ([("ip", "not an ip!")], {"connection_creation_rate": 5.0}),
@@ -101,6 +105,41 @@ def test_a_quota_is_refused_as_a_whole_when_it_makes_no_sense(
     world = World()
     assert alter(world, entity, **values) == INVALID
     assert described(world) == []
+
+
+@pytest.mark.parametrize(
+    ("entity", "key", "value"),
+    [
+        *(("user", key, NAN) for key in ("producer_byte_rate", "request_percentage", "controller_mutation_rate")),
+        *(("user", key, INFINITY) for key in ("request_percentage", "controller_mutation_rate")),
+        ("user", "consumer_byte_rate", 2.0**63),
+        ("user", "producer_byte_rate", 1e-7),
+        ("ip", "connection_creation_rate", 2.0**31 - 1),
+    ],
+)
+def test_a_value_at_the_border_is_taken_and_described(entity: str, key: str, value: float) -> None:
+    world = World()
+    assert alter(world, [(entity, "10.0.0.1")], **{key: value}) == 0
+    ((_, found),) = described(world)
+    assert found == pytest.approx({key: value}, rel=0, abs=0, nan_ok=True)
+
+
+@pytest.mark.parametrize("value", [NAN, INFINITY])
+def test_nobody_exceeds_what_is_no_number(value: float) -> None:
+    quotas, whose = ClientQuotas(), (("user", "u"),)
+    quotas.alter(whose, {"controller_mutation_rate": value, "request_percentage": value})
+    assert [quotas.mutate("u", "c", 10**6, 0, strict=True) for _ in range(3)] == [0, 0, 0]
+    assert quotas.worked("u", "c", 10**12, 0) == 0
+    quotas.alter(whose, {"controller_mutation_rate": 1.0, "producer_byte_rate": NAN})
+    assert [quotas.mutate("u", "c", 12, 0, strict=True) for _ in range(2)] == [0, 1_000]
+    assert quotas.take("producer_byte_rate", "u", "c", 10**12, 0) == 0
+
+
+@pytest.mark.parametrize("rate", [NAN, 1e-7])
+def test_nobody_may_connect_when_the_rate_is_no_whole_number_above_zero(rate: float) -> None:
+    quotas = ClientQuotas()
+    quotas.alter((("ip", "10.0.0.1"),), {"connection_creation_rate": rate})
+    assert (quotas.connect("10.0.0.1", 0), quotas.connect("10.0.0.2", 0)) == (1_000, 0)
 
 
 KAFKAS_ADDRESSES = (
@@ -212,13 +251,13 @@ def produce(world: World, topic: Any, count: int) -> int:
     return int(answer.throttle_time_ms)
 
 
-def fetch(world: World, topic: Any) -> tuple[int, int]:
-    """How long to wait, and how many bytes of records came."""
+def fetch(world: World, topic: Any, max_wait_ms: int = 0, min_bytes: int = 1) -> Any:
+    """How long to wait, and how many bytes of records came; None if the answer is still to come."""
     asked = FetchRequest.FetchTopic
     answer = world.ask(
         FetchRequest(
-            max_wait_ms=0,
-            min_bytes=1,
+            max_wait_ms=max_wait_ms,
+            min_bytes=min_bytes,
             topics=[
                 asked(
                     topic_id=topic.id,
@@ -229,6 +268,8 @@ def fetch(world: World, topic: Any) -> tuple[int, int]:
         ),
         13,
     )
+    if answer is None:
+        return None
     return answer.throttle_time_ms, sum(len(p.records or b"") for t in answer.responses for p in t.partitions)
 
 
@@ -244,6 +285,27 @@ def test_a_producer_is_told_to_wait_and_what_it_sent_is_there() -> None:
     assert produce(world, topic, 1) == 0
     assert alter(world, [("client-id", "test")], producer_byte_rate=None) == 0
     assert produce(world, topic, 60) == 0
+
+
+def test_a_fetch_brings_one_batch_when_its_quota_is_no_number() -> None:
+    world = World()
+    topic = world.topic("t")
+    for _ in range(3):
+        produce(world, topic, 10)
+    _, everything = fetch(world, topic)
+    assert alter(world, [("client-id", "test")], consumer_byte_rate=NAN) == 0
+    assert fetch(world, topic) == (0, everything // 3)
+
+
+def test_a_fetch_waits_for_no_more_than_its_quota_allows_at_once() -> None:
+    world = World()
+    topic = world.topic("t")
+    for _ in range(4):
+        produce(world, topic, 10)
+    assert fetch(world, topic, max_wait_ms=500, min_bytes=100_000) is None
+    assert alter(world, [("client-id", "test")], consumer_byte_rate=50.0) == 0
+    wait_ms, size = fetch(world, topic, max_wait_ms=500, min_bytes=100_000)
+    assert (wait_ms, 0 < size < 500) == (0, True)
 
 
 def test_a_throttled_fetch_brings_nothing_and_does_not_count() -> None:

@@ -41,17 +41,16 @@ def test_the_default_holds_for_each_address_that_has_no_quota_of_its_own() -> No
 
 
 def test_what_was_set_last_counts_when_an_address_has_two_names() -> None:
-    quotas = limited("localhost")
+    quotas = limited("127.1")
     quotas.alter((("ip", HERE),), {"connection_creation_rate": 3.0})
     assert [quotas.connect(HERE, 0) for _ in range(31)].count(0) == 30
-    quotas.alter((("ip", "localhost"),), {"connection_creation_rate": None})
+    quotas.alter((("ip", "127.1"),), {"connection_creation_rate": None})
     assert quotas.connect(HERE, 0) == 0
 
 
 @pytest.mark.parametrize(
     ("name", "address"),
     [
-        ("LOCALHOST", HERE),
         ("1", "0.0.0.1"),
         ("127.1", HERE),
         ("1.2.3", "1.2.0.3"),
@@ -60,7 +59,7 @@ def test_what_was_set_last_counts_when_an_address_has_two_names() -> None:
         ("[::1]", "::1"),
         ("::ffff:1.2.3.4", "1.2.3.4"),
         ("0:0:0:0:0:0:0:1", "::1"),
-        ("nohost.invalid", None),
+        ("localhost", None),
         ("1.2.3.4.5", None),
     ],
 )
