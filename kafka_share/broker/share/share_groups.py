@@ -6,8 +6,9 @@ touch share partitions; their stored state it reaches through a persister and, f
 
 A partition is assignable once its share state is initialised. The coordinator does that *after* it has answered a
 heartbeat, so the first assignment of a new group is empty and the second heartbeat brings the partitions, or a later
-one while the persister is slow. (Kafka asks again after 30 s; here every request has an answer in the end.) Source:
-KIP-932 and Kafka 4.3's group coordinator; `share.assignment.interval.ms` spaces the assignments (KIP-1240 era, 4.3).
+one while the persister is slow. What is asked for at once fails as a whole, and the next heartbeat asks again. (What is
+never answered Kafka asks for again after 30 s; here every request has an answer in the end.) Source: KIP-932 and Kafka
+4.3's group coordinator; `share.assignment.interval.ms` spaces the assignments.
 """
 
 from __future__ import annotations
@@ -202,30 +203,31 @@ class ShareGroups(ServerAssignedGroups[ShareGroup]):
         return {partition: start for partition, start in missing.items() if partition not in group.initialising}
 
     def _initialise(self, group: ShareGroup, missing: Mapping[Partition, int], now_ms: int) -> None:
-        """Make share state. What the share coordinator refuses, or cannot be written, is tried again later."""
+        """Make share state."""
         self._under_way[group.id] = group.initialising
-        made: list[Partition] = []
-        requests = CountDown(len(missing), partial(self._initialised, group.id, frozenset(missing), made))
+        refusals: list[Refusal] = []
+        requests = CountDown(len(missing), partial(self._initialised, group.id, tuple(missing), refusals))
 
-        def answered(partition: Partition, refusal: Refusal | None, at_ms: int) -> None:
-            if refusal is None:
-                made.append(partition)
+        def answered(refusal: Refusal | None, at_ms: int) -> None:
+            if refusal is not None:
+                refusals.append(refusal)
             requests.ended(at_ms)
 
         for (topic_id, index), start_offset in missing.items():
-            key, then = StateKey(group.id, topic_id, index), partial(answered, (topic_id, index))
-            self._persister.initialize(key, group.epoch, start_offset, now_ms, then)
+            key = StateKey(group.id, topic_id, index)
+            self._persister.initialize(key, group.epoch, start_offset, now_ms, answered)
 
-    def _initialised(self, group_id: str, asked: frozenset[Partition], made: Sequence[Partition], now_ms: int) -> None:
-        """The share coordinator has answered about all that it was asked to make at once."""
-        left = self._under_way.pop(group_id) - asked
+    def _initialised(self, group_id: str, asked: Sequence[Partition], refusals: Sequence[Refusal], now_ms: int) -> None:
+        """The share coordinator has answered about all that it was asked to make at once. After a refusal the next
+        heartbeat asks for all of it again, as in Kafka."""
+        left = self._under_way.pop(group_id).difference(asked)
         if left:
             self._under_way[group_id] = left
         group = self._groups.get(group_id)
         if group is None:
             return
         group.initialising = left
-        for topic_id, index in made:
+        for topic_id, index in () if refusals else asked:
             if self._topics.by_id(topic_id) is not None:
                 group.initialised.setdefault(topic_id, set()).add(index)
                 group.pending_partitions = True

@@ -575,7 +575,7 @@ def test_partitions_are_assigned_when_their_state_is_initialised_at_last(world: 
     assert snapshots == [0, 0], "each was asked for once"
 
 
-def test_share_state_is_asked_for_again_when_it_could_not_be_initialised(world: World) -> None:
+def test_all_partitions_are_asked_for_again_when_one_could_not_be_initialised(world: World) -> None:
     plan: FaultPlan = world.plan  # type: ignore[attr-defined]
     topic = world.topic("t", 2)
     plan.delay_persister(INITIALIZE, 1_000)
@@ -584,7 +584,11 @@ def test_share_state_is_asked_for_again_when_it_could_not_be_initialised(world: 
     world.advance(1_000)
     assert _initialised(world) == [(topic.id, 1)]
     answer = _heartbeat(world, answer.member_epoch)
+    assert answer.assignment is None or not answer.assignment.topic_partitions
     assert _initialised(world) == [(topic.id, 1), (topic.id, 0)]
+    assert [state.snapshot_epoch for _, state in world.cluster.share_states.states()] == [1, 0], "asked for again"
+    answer = _heartbeat(world, answer.member_epoch)
+    assert answer.assignment.topic_partitions[0].partitions == [0, 1]
 
 
 def test_share_state_that_comes_for_a_group_made_anew_is_not_asked_for_twice(world: World) -> None:
