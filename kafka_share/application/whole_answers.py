@@ -70,12 +70,14 @@ class WholeAnswer:
         "session_id", "state",
     )  # fmt: skip
 
-    def __init__(self, partitions: Sequence[WholePartition], node_id: int, session_id: int, lock_ms: int) -> None:
+    def __init__(
+        self, partitions: Sequence[WholePartition], count: int, node_id: int, session_id: int, lock_ms: int
+    ) -> None:
         self.partitions: Sequence[WholePartition] = partitions
+        self.count: int = count
         self.node_id: int = node_id
         self.session_id: int = session_id
         self.lock_ms: int = lock_ms
-        self.count: int = sum([len(one.records) for one in partitions])
         self.delivered_at_ms: int = 0
         self.state: _State = _State.FRESH
         self.is_taken: bool = False
@@ -137,7 +139,7 @@ class WholeAnswers:
             if records is None:
                 return None
             partitions.append(WholePartition(acquired, lock, records))
-        return WholeAnswer(partitions, node_id, session_id, brought.lock_ms)
+        return WholeAnswer(partitions, brought.records, node_id, session_id, brought.lock_ms)
 
     def take(self, answer: WholeAnswer | None, ended: object) -> None:
         """Hold this one, if there is one, and no more the one that has ended; once only."""
@@ -150,8 +152,8 @@ class WholeAnswers:
 
     def collect(self) -> ShareRecords[Any, Any] | None:
         """The records of the one that no poll has returned."""
-        answer = self._last(_State.FRESH) or self._last(_State.HELD)
-        if answer is None or answer.is_returned:
+        answer = self.all[-1] if self.all else None
+        if answer is None or answer.is_filed or answer.is_returned or answer.state not in _AT_HAND:
             return None
         for one in answer.partitions:
             one.ledger.add(one.records)

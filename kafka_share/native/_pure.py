@@ -87,8 +87,9 @@ DirectLine = None
 """No thread but the network thread uses its connections."""
 
 
-def wait_for_lines(lines: list[Any], bell_fd: int, timeout_ms: int) -> None:
+def wait_for_lines(lines: list[Any], bell_fd: int, timeout_ms: int) -> bool:
     """There are none."""
+    return False
 
 
 def read_plain_fetch(

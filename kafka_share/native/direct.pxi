@@ -166,8 +166,10 @@ cdef class DirectLine:
 def wait_for_lines(list lines, int bell_fd, int timeout_ms):
     """Wait until one of the lines has something to do, or `bell_fd` something to read; milliseconds.
 
-    May end early. What a signal handler raises passes through.
+    Returns whether one has its answer now, or will have none. May end early. What a signal handler raises passes
+    through.
     """
+    cdef bint has_come = False
     cdef ks_waited waited[KS_MOST_WAITED]
     cdef DirectLine line
     cdef int count = 1, result
@@ -182,6 +184,10 @@ def wait_for_lines(list lines, int bell_fd, int timeout_ms):
         result = ks_wait(waited, count, timeout_ms)
     if result < 0:
         PyErr_CheckSignals()
+    for one in lines:
+        if one.receive():
+            has_come = True
+    return has_come
 
 
 cdef class _Answer:

@@ -17,7 +17,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from operator import attrgetter, methodcaller
+from operator import attrgetter
 from typing import Any, Final, Protocol
 from uuid import UUID
 
@@ -276,7 +276,7 @@ class Mailbox:
             self._notify()
 
 
-_has_come, _receive = attrgetter("has_come"), methodcaller("receive")
+_has_come = attrgetter("has_come")
 
 LONGEST_DIRECT_WAIT_MS: Final = 10_000
 """What poll(2) takes is an int, and no session is lent for so long."""
@@ -307,8 +307,7 @@ class DirectWait:
         ends_at = time.monotonic() + left_ms / 1000
         is_over = any(map(_has_come, lines))  # beside the answer that the last poll has taken
         while not (is_over or has_news() or self._has_rung):
-            wait_for_lines(lines, self._hearing_fd, left_ms)
-            is_over = any(map(_receive, lines)) or left_ms <= 0
+            is_over = wait_for_lines(lines, self._hearing_fd, left_ms) or left_ms <= 0
             if not is_over:  # a large answer comes in many pieces
                 left_ms = max(0, int((ends_at - time.monotonic()) * 1000))
         self._is_listening = False

@@ -164,14 +164,18 @@ def test_a_wait_ends_when_an_answer_comes_or_the_bell_rings(compiled: Any, pair:
     bell, ear = socket.socketpair()
     with bell, ear:
         line.send(b"?", None)
-        compiled.wait_for_lines([line], ear.fileno(), 1)
-        assert not line.receive_all()
+        assert not compiled.wait_for_lines([line], ear.fileno(), 1)
         peer.sendall(framed(b"answer"))
-        compiled.wait_for_lines([line], ear.fileno(), 60_000)
-        assert line.receive_all()
+        assert compiled.wait_for_lines([line], ear.fileno(), 60_000)
+        assert line.answer == b"answer"
         line.done()
         bell.send(b"!")
-        compiled.wait_for_lines([line], ear.fileno(), 60_000)
+        assert not compiled.wait_for_lines([line], ear.fileno(), 60_000)
+        ear.recv(1)
+        line.send(b"?", None)
+        peer.close()
+        assert compiled.wait_for_lines([line], ear.fileno(), 60_000)
+        assert line.is_broken
 
 
 # ---- what it reads
