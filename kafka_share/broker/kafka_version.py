@@ -120,6 +120,9 @@ class Behaviour:
     sees_pending_releases: bool = False
     """A record whose release waits for its write is taken for available: fetches look at it and acquire nothing, so a
     waiting ShareFetch is woken by a release and answered empty."""
+    failed_writes_lose_locks: bool = False
+    """A lock whose time passes while the new state of its record is being stored never ends if that fails: the record
+    stays acquired until the session ends or it is acknowledged again."""
     throttles_deliveries: bool = True
     """Records that were delivered often are given out in ever smaller portions (KAFKA-17541)."""
     joins_acquired_offsets: bool = True
@@ -194,6 +197,7 @@ KAFKA_4_1: Final = Behaviour(
     session_end_takes_deliveries_back=True,
     zero_limits_end_fetches=False,
     sees_pending_releases=True,
+    failed_writes_lose_locks=True,
     throttles_deliveries=False,
     joins_acquired_offsets=False,
     alters_offsets=False,

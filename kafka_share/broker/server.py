@@ -218,6 +218,11 @@ class BrokerServer:
             del self._present[host]
         self._made_room()
 
+    def _close_turned_away(self, node_id: int | None = None) -> None:
+        """Of a node, or all."""
+        self._turned_away.close_all(node_id)
+        self._made_room()
+
     def _made_room(self) -> None:
         if not self._has_room:
             self._has_room = True
@@ -246,7 +251,7 @@ class BrokerServer:
         addresses = list(self.cluster.nodes.values())
         await self._listen_everywhere()
         self.drop_connections()
-        self._turned_away.close_all()
+        self._close_turned_away()
         self._delayed.clear()
         self.faults.clear()
         self.requests.clear()
@@ -292,7 +297,7 @@ class BrokerServer:
         listener.close()
         await asyncio.gather(*self._accepting.pop(node_id), return_exceptions=True)
         self.drop_connections(node_id)
-        self._turned_away.close_all(node_id)
+        self._close_turned_away(node_id)
         await self._let_transports_go()
 
     async def _let_transports_go(self) -> None:

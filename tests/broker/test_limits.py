@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
+from random import Random
 
 import pytest
 from broker.served import HOST, answer, serving
@@ -12,9 +13,11 @@ from support.waiting import patience_s
 
 from kafka_share.broker import ReferenceBroker, Security
 from kafka_share.broker.byte_budget import ByteBudget
+from kafka_share.broker.cluster import Cluster
 from kafka_share.broker.conversation import Conversation
 from kafka_share.broker.limits import LIMIT_MEANINGS, Limits, limits_of
 from kafka_share.broker.line_budget import LineBudget
+from kafka_share.broker.machine import BrokerMachine
 from kafka_share.broker.server import BrokerServer
 from kafka_share.errors import ConfigurationError
 from kafka_share.protocol.cluster import MetadataRequest
@@ -120,6 +123,21 @@ def test_clients_above_the_limit_wait_until_another_one_goes(caplog: pytest.LogC
 
     serve(use, {"max.connections": "2"})
     assert caplog.text.count("2 clients are connected: others wait until one of them goes") == 1
+
+
+def test_others_are_let_in_when_the_clients_that_were_turned_away_are_closed(caplog: pytest.LogCaptureFixture) -> None:
+    async def use(server: BrokerServer, clients: Clients) -> None:
+        server.cluster.client_quotas.alter((("ip", HOST),), {"connection_creation_rate": 1e-7})
+        first = await clients.connect()
+        second = await clients.connect()  # into the queue of the listener
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert "1 clients are connected: others wait" in caplog.text
+        await server.renew(BrokerMachine(Cluster([1], config={}, cluster_id="c", random=Random(1))))
+        assert await first.is_closed()
+        assert await second.ask()
+
+    serve(use, {"max.connections": "1"})
 
 
 def test_clients_above_the_limit_of_their_address_are_turned_away(caplog: pytest.LogCaptureFixture) -> None:

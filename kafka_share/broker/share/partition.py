@@ -93,11 +93,12 @@ class PendingChange:
         if state.state.is_terminal:
             self.window.finished(first, last)
 
-    def roll_back(self) -> None:
+    def roll_back(self, locks_lost_by_ms: int | None = None) -> None:
+        """The records are held as before. Locks that were to end by `locks_lost_by_ms` never do."""
         for first, last, state in self.pieces:
             if state.state.is_terminal:
                 self.window.unfinished(first, last)
-            state.roll_back()
+            state.roll_back(locks_lost_by_ms)
             state.count += self.takes_deliveries_back
             self.window.lock_started(first, state)
 
@@ -318,7 +319,7 @@ class SharePartition:
     def complete(self, change: PendingChange, now_ms: int, then: Callable[[bool | Refusal, int], None]) -> None:
         """Store a pending change; `then` is told whether the start offset moved by it, or why it could not be stored.
 
-        After a failure the records are held as before, and their locks still run.
+        After a failure the records are held as before, and their locks still run (see `failed_writes_lose_locks`).
         """
         if not change.pieces:
             then(False, now_ms)
@@ -335,7 +336,7 @@ class SharePartition:
         now_ms: int,
     ) -> None:
         if refusal is not None:
-            change.roll_back()
+            change.roll_back(now_ms if self.behaviour.failed_writes_lose_locks else None)
             then(as_share_error(refusal), now_ms)
             return
         start = self.window.start_offset
@@ -440,4 +441,5 @@ class SharePartition:
             for first, last, state in batch.pieces():
                 held = state.state is ACQUIRED
                 assert (state.member != NOBODY) == held, f"{first}-{last} is {state}"
-                assert not held or state.lock_expires_at_ms is not None, f"{first}-{last} is held without a lock"
+                is_locked = state.lock_expires_at_ms is not None or self.behaviour.failed_writes_lose_locks
+                assert is_locked or not held, f"{first}-{last} is held without a lock"

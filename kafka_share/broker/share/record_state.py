@@ -55,6 +55,7 @@ class InFlightState:
     count: int
     member: str = NOBODY
     lock_expires_at_ms: int | None = None
+    """Of what is ACQUIRED; None for a lock that does not end by time."""
     pending_from: str | None = None
     """While a change waits for its write: who held the record before. None if no change is pending."""
 
@@ -90,10 +91,14 @@ class InFlightState:
     def commit(self) -> None:
         self.pending_from = self.lock_expires_at_ms = None
 
-    def roll_back(self) -> None:
-        """The write failed: held as before. The lock is the same, even if its time has run out meanwhile."""
+    def roll_back(self, locks_lost_by_ms: int | None) -> None:
+        """The write failed: held as before. The lock is the same, even if its time has run out meanwhile; but one that
+        was to end by `locks_lost_by_ms` never does."""
         assert self.pending_from is not None
         self.state, self.member, self.pending_from = ACQUIRED, self.pending_from, None
+        ends_at_ms = self.lock_expires_at_ms
+        if locks_lost_by_ms is not None and ends_at_ms is not None and ends_at_ms <= locks_lost_by_ms:
+            self.lock_expires_at_ms = None
 
     def archive(self) -> None:
         """Whatever it is now, it is not to be delivered again."""

@@ -267,8 +267,9 @@ class InFlightWindow:
     # ---- locks
 
     def lock_started(self, first: int, state: InFlightState) -> None:
-        """Note when the lock of the batch or offset that begins at `first` ends."""
-        assert state.lock_expires_at_ms is not None
+        """Note when the lock of the batch or offset that begins at `first` ends, if it does."""
+        if state.lock_expires_at_ms is None:
+            return
         if len(self._lock_notes) >= _MAX_LOCK_NOTES:
             self._lock_notes = [note for note in dict.fromkeys(self._lock_notes) if self._locked(note) is not None]
             heapq.heapify(self._lock_notes)
@@ -332,7 +333,7 @@ class InFlightWindow:
             before = batch.last
             for first, _, state in batch.pieces():
                 assert not state.acquirable or (self._free_from is not None and self._free_from <= first)
-                if state.state is ACQUIRED:
+                if state.state is ACQUIRED and state.lock_expires_at_ms is not None:
                     assert (state.lock_expires_at_ms, first) in notes, f"the lock of {first} is not watched"
         if self.batches:
             assert before is not None

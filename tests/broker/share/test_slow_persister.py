@@ -239,6 +239,28 @@ def test_a_lock_ends_with_the_failure_when_its_time_is_over_by_then(p: Probe, li
         assert "acq= " in after
 
 
+def test_in_4_1_a_lock_never_ends_when_its_time_was_over_before_the_failure() -> None:
+    p = Probe("4.1")
+    group = Group(p, loaded=False)
+    p.configure("g", auto_offset_reset="earliest")
+    member, other = "A" * 22, "B" + "A" * 21
+    p.fetch(group.a, "g", member, 0, group.all)
+    p.sleep(LOCK_MS - 1_000)
+    p.faults.delay_persister(WRITE, 5_000)
+    p.faults.fail_persister(WRITE, NetworkExceptionError)
+    p.send_ack(group.a, "g", member, 1, [(group.topic_id, 0, "0~4:1;6~7:2")])
+    p.sleep(LOCK_MS)
+    p.node.check()
+    held = [(0, 4, "ACQUIRED", 1), (6, 7, "ACQUIRED", 1)]
+    assert [piece for piece in group.window() if piece[2] == "ACQUIRED"] == held
+    assert p.node.wake_at_ms() is None
+    assert "acq=5~5x2,8~8x2,9~9x2" in p.fetch(group.b, "g", other, 0, group.all)
+    assert p.ack(group.b, "g", member, 2, [(group.topic_id, 0, "0~1:1")]).endswith("[t-0 e=0]")
+    p.ack(group.b, "g", member, -1, [])
+    p.node.check()
+    assert group.window()[0] == (2, 4, "AVAILABLE", 0), "its session has ended"
+
+
 @pytest.mark.behaviour("broker")
 def test_a_lock_end_frees_records_before_it_is_stored(p: Probe) -> None:
     """Records whose lock has ended are delivered again at once; storing that may take its time."""
