@@ -392,7 +392,7 @@ class Cluster:
         if fault is not None:
             raise Refusal(fault, "a test has ordered it")
         base_offset, _ = partition.log.append(batch, partition.leader_epoch, now_ms)
-        self._logs_advanced(partition, now_ms)
+        self._note_growth(partition, now_ms)
         self.fetches.partition_moved(partition)
         return base_offset
 
@@ -410,14 +410,14 @@ class Cluster:
         self.append_unchecked(partition, marker, now_ms)
         partition.producers.transaction_ended(*producer, coordinator_epoch, now_ms)
 
-    def _logs_advanced(self, partition: Partition, now_ms: int) -> None:
+    def _note_growth(self, partition: Partition, now_ms: int) -> None:
         """A log has grown, and will have to be looked after."""
         self.retention.log_advanced(now_ms)
         self.log_cleaner.log_advanced(partition, now_ms)
         self.producer_expiry.log_advanced(now_ms)
 
     def _log_advanced(self, partition: Partition, now_ms: int) -> None:
-        self._logs_advanced(partition, now_ms)
+        self._note_growth(partition, now_ms)
         self.fetches.partition_moved(partition)
         if partition.leader_id in self._alive:
             self.share_nodes[partition.leader_id].log_advanced(partition.topic_id, partition.partition, now_ms)

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from kafka_share.broker.quotas.client_quotas import MAX_ENTITIES
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kafka_share.broker.events import RequestContext
     from kafka_share.protocol.quotas import AlterClientQuotasRequest
 
-MAX_LOOKUPS: Final = 1_000
-"""Under way at once. More are not begun: those hosts count as not found."""
+MAX_LOOKUPS: Final = MAX_ENTITIES
+"""Under way at once; at a start it may be all that have a quota. More are not begun: those hosts count as not found."""
 
 
 @attrs.frozen(eq=False)
