@@ -11,6 +11,7 @@ step for all threads.
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import attrs
@@ -103,7 +104,14 @@ class FaultPlan:
         self._refused: list[tuple[ApiKey, type[BrokerError]]] = []
 
     def __repr__(self) -> str:
-        return f"<FaultPlan: {'; '.join(map(repr, list(self._faults))) or 'nothing is planned'}>"
+        others = [f"records of {topic}: {error.name}" for topic, error in list(self._log_faults)]
+        others += [f"{api.label} of a persister: delay of {delay_ms} ms" for api, delay_ms in list(self._late)]
+        others += [f"{api.label} of a persister: {error.name}" for api, error in list(self._refused)]
+        planned = [
+            *map(repr, list(self._faults)),
+            *(f"{one}, {times} to come" for one, times in Counter(others).items()),
+        ]
+        return f"<FaultPlan: {'; '.join(planned) or 'nothing is planned'}>"
 
     def fail(
         self, api: Api, error: Failure, times: int = 1, *, node_id: int | None = None, client_id: str | None = None

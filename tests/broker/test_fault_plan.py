@@ -79,3 +79,15 @@ def test_the_repr_lists_what_is_to_come() -> None:
         "<FaultPlan: ShareFetch: NOT_LEADER_OR_FOLLOWER on node 1, 2 to come; "
         "Metadata: delay of 50 ms for client 'c', 1 to come; AddPartitionsToTxn: drop after, 1 to come>"
     )
+
+
+def test_the_repr_lists_what_happens_to_coordinators_and_persisters() -> None:
+    plan = FaultPlan()
+    plan.fail_log("__consumer_offsets", errors.CoordinatorNotAvailableError, times=2)
+    plan.delay_persister("WriteShareGroupState", 50)
+    plan.fail_persister("ReadShareGroupState", errors.NotCoordinatorError, times=3)
+    assert repr(plan) == (
+        "<FaultPlan: records of __consumer_offsets: COORDINATOR_NOT_AVAILABLE, 2 to come; "
+        "WriteShareGroupState of a persister: delay of 50 ms, 1 to come; "
+        "ReadShareGroupState of a persister: NOT_COORDINATOR, 3 to come>"
+    )
