@@ -92,6 +92,8 @@ class Deliveries:
 
     def open_short_way(self) -> None:
         """Unless something has to be done with the next acknowledgement beside booking it."""
+        if not self.short_way.exists:
+            return
         is_quiet = not self.is_pressing
         if self._has_window:
             is_quiet = self._is_announced and not self._waits_for_room

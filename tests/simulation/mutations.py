@@ -393,7 +393,7 @@ MUTATIONS = {
         is_direct=True,
     ),
     "send what an answer held as a whole has acknowledged twice": Mutation(
-        WholeAnswers, "sent", _forgets_that_it_was_sent, "leads to other ledgers", 39, is_direct=True
+        WholeAnswers, "sent", _forgets_that_it_was_sent, "which its application does not hold", 39, is_direct=True
     ),
     "forget an answer held as a whole when somebody looks into the books": Mutation(
         WholeAnswers, "file", _makes_no_entries, "no more outcomes to come", 39, is_direct=True

@@ -309,10 +309,10 @@ class Measurements:
         """The poll that started last has ended with so many records, or raised."""
         assert self.last_poll_at_ms is not None, "the end of a poll that never began"
         began_at_ms = self.last_poll_at_ms
-        before_ms = 0 if self._poll_ended_at_ms is None else began_at_ms - self._poll_ended_at_ms
+        span_ms = now_ms - (began_at_ms if self._poll_ended_at_ms is None else self._poll_ended_at_ms)
         self._poll_ended_at_ms = now_ms
-        if now_ms - began_at_ms + before_ms > 0:  # two polls in one millisecond say nothing
-            self.poll_idle_ratio.record((now_ms - began_at_ms) / (now_ms - began_at_ms + before_ms), now_ms)
+        if span_ms > 0:  # two polls in one millisecond say nothing
+            self.poll_idle_ratio.record((now_ms - began_at_ms) / span_ms, now_ms)
         if records:
             self.consumed.record(records, now_ms)
 
