@@ -11,7 +11,7 @@ was begun; an event that is posted twice has the same numbers, which the core ta
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import count
 from operator import itemgetter
@@ -37,7 +37,7 @@ from kafka_share.protocol.share_values import DEFAULT_LOCK_MS
 from kafka_share.records import AcknowledgeType, TopicIdPartition
 
 if TYPE_CHECKING:
-    from kafka_share.native import Places, Run
+    from kafka_share.native import Ledger, Places, Run
 
 _END_OF_TIME_MS = 1 << 62
 
@@ -581,7 +581,7 @@ class Deliveries:
                 waiting.clear()
             return notices
 
-    def check(self) -> None:
+    def check(self, held_beside: Mapping[AcquisitionLock, Ledger]) -> None:
         assert self._leaving is None, "acknowledgements stay half gathered"
         self._awaited.check()
         for here in self._by_place.values():
@@ -591,7 +591,7 @@ class Deliveries:
                 assert self._by_lock[delivery.lock] is delivery
                 delivery.check()
         assert len(self._by_lock) == len(self._all()), "a delivery is found by its place or its lock only"
-        self.short_way.check({lock: one.ledger for lock, one in self._by_lock.items()})
+        self.short_way.check({**held_beside, **{lock: one.ledger for lock, one in self._by_lock.items()}})
 
 
 def _nobody() -> None:

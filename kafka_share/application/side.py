@@ -513,4 +513,4 @@ class ApplicationSide:
     def check(self) -> None:
         """Invariants, called by tests after every step."""
         self._wholes.check()
-        self._deliveries.check()
+        self._deliveries.check(self._wholes.held_ledgers())

@@ -267,6 +267,11 @@ class WholeAnswers:
             for one, gathered in zip(answer.partitions, answer.gathered(), strict=True):
                 self._deliveries.book(gathered, one.lock, is_posted=is_posted)
 
+    def held_ledgers(self) -> dict[AcquisitionLock, Ledger]:
+        """Those of records that the application holds and no book knows, by their lock."""
+        answer = self._last(_State.HELD)
+        return {} if answer is None else {one.lock: one.ledger for one in answer.partitions}
+
     def check(self) -> None:
         """Invariants."""
         assert not self.all or not self._deliveries.has_any or self.all[-1].is_filed, (

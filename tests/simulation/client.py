@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from simulation.driver import SimulatedDriver
 from simulation.facade import Confidant, SimulatedFacade, Sleep, Steps
-from simulation.fault_profile import API_TIMEOUT_MS, POISON, SETUP_TIMEOUT_MS, ClientProfile
+from simulation.fault_profile import API_TIMEOUT_MS, HEARTBEAT_INTERVAL_MS, POISON, SETUP_TIMEOUT_MS, ClientProfile
 from simulation.line import SimulatedLine
 from simulation.network import Network
 from simulation.trace import Trace
@@ -120,8 +120,12 @@ class SimulatedClient:
 
     @property
     def knows_its_place(self) -> bool:
-        """Whether it is a member in its own eyes, and knows whom to tell when it leaves."""
-        return self.driver.core.is_settled
+        """Whether it is a member in its own eyes, and knows whom to tell when it leaves.
+
+        Not while a heartbeat waits for a connection that was begun when its node could not be reached.
+        """
+        beat_at_ms = self.driver.core.measurements.last_heartbeat_at_ms or 0
+        return self.driver.core.is_settled and self.driver.now_ms() - beat_at_ms <= 2 * HEARTBEAT_INTERVAL_MS
 
     def wakeup(self) -> None:
         """What another thread of the application may do at any time."""
