@@ -41,6 +41,8 @@ class Book:
     topic: str
     finished: set[int] = attrs.Factory(set)
     holds: dict[int, Hold] = attrs.Factory(dict)
+    deliveries: dict[int, int] = attrs.Factory(dict)
+    """The highest delivery count of each offset that was answered or stored."""
     stored_start: int = -1
     highest_start: int = 0
     owner: SharePartition | None = None
@@ -61,6 +63,10 @@ class Book:
         if found is not None and found.owner is owner and found.may_last_to_ms > now_ms:
             return found
         return self.hold(offset, owner, now_ms)
+
+    def count_delivery(self, offset: int, count: int) -> None:
+        """An offset was answered, or stored, with this delivery count."""
+        self.deliveries[offset] = max(count, self.deliveries.get(offset, 0))
 
     def is_past(self, offset: int) -> bool:
         """Whether it has ended, or lies below a start offset that was seen."""

@@ -40,6 +40,9 @@ class BrokerAudit:
         """Per request with acknowledgements: what it says, and why its sender must not say so."""
         self._since: dict[tuple[int, int], tuple[int, set[SharePartition]]] = {}
         """Per such request: when it came, and which share partitions its node had. Its answer may be late."""
+        self._unheard: dict[tuple[int, int], tuple[int, int, str]] = {}
+        """Of such fetches without an answer so far: when they came, to which node, for which group. What they have
+        acquired is not known."""
         self._taken_back = int(cluster.behaviour.session_end_takes_deliveries_back)
         """How many deliveries less a release may be stored with."""
         self._write = cluster.share_states.write
@@ -73,6 +76,7 @@ class BrokerAudit:
                     book.finished.add(offset)
                 elif offset in book.finished:
                     raise ComplaintError(f"{_name(key, book)}@{offset} had ended and is stored as available again")
+                book.count_delivery(offset, batch.delivery_count)
                 hold = book.holds.get(offset)
                 if hold is not None and hold.count <= batch.delivery_count + self._taken_back:
                     del book.holds[offset]  # a write that is late may be about a delivery before this one
@@ -95,6 +99,8 @@ class BrokerAudit:
             self._claims[request_id] = claims
             loaded = set(self._cluster.share_nodes[context.node_id].share_partitions())
             self._since[request_id] = self._now_ms(), loaded
+            if context.api_key == ShareFetchRequest.API_KEY:
+                self._unheard[request_id] = self._now_ms(), context.node_id, request.group_id
 
     def _objection(
         self, node_id: int, key: BookKey, member_id: str, said: Iterable[tuple[int, int, list[int]]]
@@ -116,15 +122,17 @@ class BrokerAudit:
             results = _acknowledge_results(request, response)
         else:
             return
-        claims = self._claims.pop((context.connection_id, context.correlation_id), {})
-        since_ms, loaded = self._since.pop((context.connection_id, context.correlation_id), (self._now_ms(), None))
+        request_id = context.connection_id, context.correlation_id
+        claims = self._claims.pop(request_id, {})
+        since_ms, loaded = self._since.pop(request_id, (self._now_ms(), None))
+        self._unheard.pop(request_id, None)
         for key, (objection, said) in claims.items():
             if results.get(key) == 0:
                 if objection is not None:
                     raise ComplaintError(objection)
-                self._renew(key, said)
+                self._renew(key, said, since_ms)
             else:
-                self._renew(key, said, refused_to=request.member_id)
+                self._renew(key, said, since_ms, refused_to=request.member_id)
         if context.api_key == ShareFetchRequest.API_KEY and response.error_code == 0:
             for topic in response.responses:
                 for found in topic.partitions:
@@ -135,10 +143,11 @@ class BrokerAudit:
                         self._acquired(key, request.member_id, acquired, owner, since_ms if is_sure else None)
 
     def _renew(
-        self, key: BookKey, said: Iterable[tuple[int, int, list[int]]], *, refused_to: str | None = None
+        self, key: BookKey, said: Iterable[tuple[int, int, list[int]]], at_ms: int, *, refused_to: str | None = None
     ) -> None:
+        """Locks began again at `at_ms`, when the request came: what else it says may have been stored since."""
         book = self._book(*key)
-        lock_ms = self._cluster.group_settings(key.group_id).record_lock_duration_ms
+        ends_at_ms = at_ms + self._cluster.group_settings(key.group_id).record_lock_duration_ms
         for first, last, types in said:
             if RENEW not in types:
                 continue
@@ -148,10 +157,10 @@ class BrokerAudit:
                 if kind != RENEW or hold is None:
                     continue
                 if refused_to is None:
-                    hold.ends_at_ms = self._now_ms() + lock_ms
+                    hold.ends_at_ms = max(hold.ends_at_ms, ends_at_ms)  # another delivery's may end later
                     self._trace.count("lock renewed")
                 elif refused_to == hold.member_id:
-                    hold.may_last_to_ms = self._now_ms() + lock_ms
+                    hold.may_last_to_ms = max(hold.may_last_to_ms, ends_at_ms)
 
     def _acquired(
         self, key: BookKey, member_id: str, acquired: Any, owner: SharePartition | None, since_ms: int | None
@@ -174,6 +183,7 @@ class BrokerAudit:
         if since_ms is not None and since_ms + lock_ms <= now_ms:
             since_ms = None
         for offset in range(acquired.first_offset, acquired.last_offset + 1):
+            book.count_delivery(offset, count)
             if since_ms is None and (offset in book.finished or book.hold(offset, owner, now_ms) is not None):
                 continue
             if offset in book.finished:
@@ -214,23 +224,38 @@ class BrokerAudit:
             before = book.start
             if start < before:
                 raise ComplaintError(f"the start offset of {name} moved back from {before} to {start}")
-            self._passed(key, book, before, start)
+            self._passed(key, book, partition, before, start)
         elif book.stored_start >= 0:
             if start < book.stored_start:
                 raise ComplaintError(f"{name} starts at {start} with {book.stored_start} stored")
-            self._passed(key, book, book.stored_start, start)
+            self._passed(key, book, partition, book.stored_start, start)
         book.owner, book.start, book.end = partition, start, window.end_offset
         book.highest_start = max(book.highest_start, start)
 
-    def _passed(self, key: BookKey, book: Book, before: int, start: int) -> None:
+    def _passed(self, key: BookKey, book: Book, partition: SharePartition, before: int, start: int) -> None:
         found = self._cluster.partition(key.topic_id, key.partition)
         log_start = found.log.start_offset if found is not None else start
-        limit = self._cluster.group_settings(key.group_id).delivery_count_limit
         for offset in range(max(before, log_start), start):
-            hold = book.holds.get(offset)
-            is_used_up = hold is not None and hold.count >= limit and hold.ends_at_ms <= self._now_ms()
-            if offset not in book.finished and not is_used_up:
+            if offset not in book.finished and not self._may_be_used_up(key, book, partition, offset):
                 raise ComplaintError(f"the start offset of {_name(key, book)} moved past {offset}, which has not ended")
+
+    def _may_be_used_up(self, key: BookKey, book: Book, partition: SharePartition, offset: int) -> bool:
+        """Whether the lock of its last delivery has ended: that counts before it is stored, and if it cannot be.
+
+        A fetch that has not been answered can have acquired it once, if it came so long ago that this lock, too, has
+        ended.
+        """
+        settings, hold, now_ms = self._cluster.group_settings(key.group_id), book.holds.get(offset), self._now_ms()
+        if hold is not None and hold.ends_at_ms > now_ms:
+            return False
+        if hold is not None and hold.count >= settings.delivery_count_limit:
+            return True
+        came_by_ms = now_ms - settings.record_lock_duration_ms
+        unheard = sum(
+            came_ms <= came_by_ms and group_id == key.group_id and self._owner(node_id, key) is partition
+            for came_ms, node_id, group_id in self._unheard.values()
+        )
+        return unheard > 0 and book.deliveries.get(offset, 0) + unheard >= settings.delivery_count_limit
 
 
 def _name(key: BookKey | StateKey, book: Book) -> str:

@@ -105,3 +105,24 @@ def test_a_session_that_ends_hands_nothing_to_its_own_waiting_fetch() -> None:
     the third time, so that it was archived before the answer had left. Now all is given back before any fetch looks.
     """
     ends_well(8039)
+
+
+@pytest.mark.parametrize("seed", [1360, 2598, 3826, 4705, 4748, 4790, 5581, 8433])
+def test_a_renewed_lock_runs_from_the_request_although_its_answer_is_late(seed: int) -> None:
+    """A request renews some records and accepts others, and is answered when that is stored.
+
+    The auditor let the renewed locks begin with the answer, and complained when they ended. That they begin with the
+    request is shown in tests/broker/share/test_slow_persister.py.
+    """
+    ends_well(seed)
+
+
+@pytest.mark.parametrize("seed", [1074, 1705, 3062])
+def test_a_record_may_have_had_its_last_delivery_before_anybody_was_told_of_it(seed: int) -> None:
+    """A fetch waits for what it acknowledges to be stored, and the locks of what it has acquired end meanwhile.
+
+    Nothing of such a delivery is stored or answered, but the start offset moves over it, as in Kafka, when it was the
+    last one. The auditor took the record for one that has deliveries left. The same in
+    tests/broker/share/test_slow_persister.py.
+    """
+    ends_well(seed)

@@ -200,6 +200,39 @@ def test_a_lock_does_not_end_while_its_acknowledgement_is_being_stored(p: Probe)
     assert "acq=5~9x2" in group.fetch("B")
 
 
+@pytest.mark.behaviour("acquisition locks")
+def test_a_renewed_lock_runs_from_the_request_although_its_answer_waits_for_a_write(p: Probe) -> None:
+    """A lock that is renewed starts again when the request comes, also if that accepts others and is answered late."""
+    group = Group(p)
+    group.fetch()
+    p.sleep(10_000)
+    since_ms = p.now_ms
+    p.faults.delay_persister(WRITE, 5_000)
+    renewed = group.acknowledge(1, "0~4:1;5~9:4", renew=True, timed=True)
+    assert renewed == "e=0 lock=30000 [t-0 e=0] took~5000ms"
+    assert group.window() == [(5, 9, "ACQUIRED", 1)]
+    p.sleep(since_ms + LOCK_MS - 1 - p.now_ms)
+    assert group.window() == [(5, 9, "ACQUIRED", 1)]
+    p.sleep(1)
+    assert group.window() == [(5, 9, "AVAILABLE", 1)]
+
+
+def test_the_last_lock_of_a_record_may_end_before_the_answer_leaves_that_hands_it_out(p: Probe) -> None:
+    """The start offset moves over it then, although neither is its end stored nor has anybody been told of it."""
+    group = Group(p)
+    p.configure("g", delivery_count_limit=1, record_lock_duration_ms=1_000)
+    assert "acq=0~4x1" in group.fetch(records=5, mode=1)
+    p.faults.delay_persister(WRITE, 5_000, times=2)
+    p.send_fetch(group.a, "g", "A", 1, [(group.topic_id, 0, "0~4:1")])
+    p.sleep(4_999)
+    assert not group.a.replies
+    assert group.window() == [(0, 4, "(ACKNOWLEDGED)", 1), (5, 9, "ARCHIVED", 1)]
+    p.sleep(1)
+    assert "ae=0 acq=5~9x1" in p.receive(group.a)
+    assert group.window() == []
+    assert group.stored() == "epoch=1 start=0 [0~4:2x1]"
+
+
 @pytest.mark.behaviour("broker")
 def test_records_are_held_as_before_when_a_late_write_fails(p: Probe) -> None:
     """If an acknowledgement cannot be stored, its records are still held, and their locks end when they would have."""
