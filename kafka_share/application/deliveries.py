@@ -25,12 +25,7 @@ from kafka_share.application.refusals import given_up, implicit, not_in_flight, 
 from kafka_share.application.short_way import ShortWay
 from kafka_share.core.events import AcknowledgementOutcome, GatheredAcknowledgements, LostRecords
 from kafka_share.core.fetching.offsets import AcknowledgementRun
-from kafka_share.errors import (
-    ConsumerClosedError,
-    IllegalStateError,
-    KafkaShareError,
-    UnsupportedVersionError,
-)
+from kafka_share.errors import ConsumerClosedError, IllegalStateError, KafkaShareError, UnsupportedVersionError
 from kafka_share.health import UnacknowledgedRecord
 from kafka_share.locks import AcquisitionLock, LockGeneration
 from kafka_share.protocol.share_values import DEFAULT_LOCK_MS
