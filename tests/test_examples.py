@@ -43,6 +43,12 @@ def example(name: str, *options: str) -> list[str]:
     return run(str(EXAMPLES / name), *options)
 
 
+def started(name: str, broker: ReferenceBroker) -> subprocess.Popen[str]:
+    """An example that goes on and on, with this broker."""
+    command = [sys.executable, "-W", "error", str(EXAMPLES / name), "--bootstrap-server", broker.bootstrap_servers]
+    return subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
 def test_no_example_is_without_a_test() -> None:
     assert sorted(p.name for p in EXAMPLES.glob("*.py")) == sorted([*PROGRAMS, "pytest_with_broker.py"])
 
@@ -81,14 +87,7 @@ def test_order_worker_answers_probes_and_ends_on_a_signal() -> None:
         broker.create_topic("orders")
         broker.set_group_config("order-workers", share_auto_offset_reset="earliest")
         broker.produce("orders", b'{"order": 1}')
-        command = [sys.executable, "-W", "error", str(EXAMPLES / "order_worker.py")]
-        with subprocess.Popen(
-            [*command, "--bootstrap-server", broker.bootstrap_servers],
-            env=environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as process:
+        with started("order_worker.py", broker) as process:
             assert process.stdout is not None
             probe = process.stdout.readline().removeprefix("probe: ").strip()
             assert process.stdout.readline() == "order 1: packed with call 1\n"
@@ -123,14 +122,7 @@ def test_worker_stops_cleanly_when_it_gets_a_signal(number: signal.Signals) -> N
         broker.create_topic("jobs")
         broker.set_group_config("workers", share_auto_offset_reset="earliest")
         broker.produce_batch("jobs", [b'{"job": 1}', b'{"job": 2}'])
-        command = [sys.executable, "-W", "error", str(EXAMPLES / "worker.py")]
-        with subprocess.Popen(
-            [*command, "--bootstrap-server", broker.bootstrap_servers],
-            env=environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as process:
+        with started("worker.py", broker) as process:
             assert process.stdout is not None
             done = [process.stdout.readline(), process.stdout.readline()]
             process.send_signal(number)

@@ -6,6 +6,7 @@ printed here.
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
 from typing import Any
@@ -29,6 +30,16 @@ def json_text(document: Any, *, indent: int | None = None, ascii_only: bool = Tr
     """The document as JSON, without a line end; nothing in it controls a terminal, and nothing of it is lost."""
     lines = json.dumps(document, indent=indent, ensure_ascii=ascii_only).split("\n")  # these come from `indent` alone
     return "\n".join(UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", line) for line in lines)
+
+
+def json_bytes(data: bytes | None) -> str | dict[str, str] | None:
+    """Bytes in a document: as text, or as {"base64": …} where they are not UTF-8, so that nothing of them is lost."""
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
 
 
 def accept_every_character() -> None:

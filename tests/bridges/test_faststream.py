@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 import pytest
 from bridges.conftest import GROUP, TOPIC, failing_twice, left_over
+from support.event_loop import until
 from support.waiting import patience_s
 
 from kafka_share.broker import ReferenceBroker, Security
@@ -50,12 +51,6 @@ async def working(jobs: ShareGroupBroker) -> AsyncGenerator[None]:
         yield
     finally:
         await jobs.stop()
-
-
-async def until(look: Callable[[], object]) -> None:
-    async with asyncio.timeout(patience_s()):
-        while not look():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)  # nothing tells
 
 
 def settled(broker: ReferenceBroker) -> dict[int, list[AcknowledgeType]]:

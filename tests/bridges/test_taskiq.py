@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from bridges.conftest import GROUP, TOPIC, failing_twice, left_over
 from support.documentation import environment
+from support.event_loop import until
 from support.waiting import patience_s
 
 from kafka_share.broker import ReferenceBroker
@@ -44,12 +45,6 @@ async def working(tasks: ShareGroupBroker, concurrency: int = 5) -> AsyncGenerat
         stopped.set()
         await life
         await tasks.shutdown()
-
-
-async def until(look: Any) -> None:
-    async with asyncio.timeout(patience_s()):
-        while not look():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)  # nothing tells
 
 
 def test_tasks_are_sent_and_run_and_their_records_accepted(broker: ReferenceBroker) -> None:

@@ -132,6 +132,16 @@ def stable_group(world: World, size: int = 2, group: str = "g") -> list[Peer]:
     return peers
 
 
+def group_whose_leader_has_to_sync(world: World) -> tuple[Peer, Peer]:
+    """Two members that have joined again: the second one waits for what the first one, who leads, will deal out."""
+    first, second = stable_group(world)
+    first.join()
+    second.joined(second.join())
+    first.joined(first.late())
+    assert second.sync() is None
+    return first, second
+
+
 def finish_sync(peers: list[Peer]) -> list[bytes]:
     """Everybody syncs, the first one as the leader; answers the assignments."""
     shares = {peer.member_id: b"for %d" % peer.connection for peer in peers}

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from support.share_requests import Limits, Topic, fetch_request
 from support.waiting import wait_until
 from support.wire_connection import CLIENT_ID, Awaited, WireConnection
 
@@ -22,7 +23,6 @@ from kafka_share.protocol.cluster import MetadataRequest
 from kafka_share.protocol.handshake import ApiVersionsRequest
 from kafka_share.protocol.logs import ListOffsetsRequest
 from kafka_share.protocol.messages import decode_response, encode_request
-from kafka_share.protocol.share_fetch import ShareFetchRequest
 from kafka_share.protocol.share_group import ShareGroupHeartbeatRequest
 
 METADATA, HEARTBEAT = 3, 76
@@ -253,17 +253,7 @@ def test_records_and_their_states_can_be_seen_when_a_member_has_fetched(broker: 
     coordinator.call(heartbeat("m"), 1)
     coordinator.close()
     assert broker.share_partition("g", "t") is None
-    asked = ShareFetchRequest.FetchTopic
-    request = ShareFetchRequest(
-        group_id="g",
-        member_id="m",
-        share_session_epoch=0,
-        max_wait_ms=500,
-        min_bytes=1,
-        max_records=10,
-        batch_size=10,
-        topics=[asked(topic_id=topic_id, partitions=[asked.FetchPartition(partition_index=0)])],
-    )
+    request = fetch_request(Topic("t", topic_id, "g", 1), "m", 0, Limits(max_wait_ms=1_000), ())
     leader = connect(broker, broker.leader("t"))
     partition = leader.call(request, 2).responses[0].partitions[0]
     assert [(r.first_offset, r.last_offset) for r in partition.acquired_records] == [(0, 1)]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support.waiting import gather
+from support.waiting import gather, looks
 
 confluent_kafka = pytest.importorskip("confluent_kafka", reason="confluent-kafka, the foreign client, is not installed")
 admin = pytest.importorskip("confluent_kafka.admin")
@@ -52,6 +52,36 @@ def produce(bootstrap: str, topic: str, values: list[bytes], partition: int = 0,
         )
     assert producer.flush(30) == 0, "records were left in the producer"
     assert not failures
+
+
+def consumer_of(bootstrap: str, group: str, protocol: str = "classic", **config: Any) -> Any:
+    """An ordinary consumer, which reads from the start and commits when it is told to."""
+    settings = {"group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False, **config}
+    return confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.protocol": protocol, **settings})
+
+
+def read(consumer: Any, count: int) -> list[bytes]:
+    """The values of the next `count` records; fails if they do not come, or more than that."""
+    values: list[bytes] = []
+    for _ in looks(lambda: f"{len(values)} of {count} records came"):
+        for message in consumer.consume(count - len(values), 0.2):
+            assert message.error() is None, message.error()
+            values.append(message.value())
+        if len(values) == count:
+            break
+    return values
+
+
+def held(*members: Any, counts: list[int]) -> list[set[int]]:
+    """Poll until the members hold so many partitions; which ones."""
+    found: list[set[int]] = []
+    for _ in looks(f"the members do not hold {counts} partitions"):
+        for member in members:
+            assert member.poll(0.1) is None
+        found = [{one.partition for one in member.assignment()} for member in members]
+        if [len(one) for one in found] == counts:
+            break
+    return found
 
 
 def share_consumer(bootstrap: str, group: str, topic: str, **config: Any) -> Any:

@@ -9,9 +9,12 @@ import pytest
 from conformance.confluent_peer import (
     admin_client,
     confluent_kafka,
+    consumer_of,
     create_topic,
+    held,
     poll_until,
     produce,
+    read,
     read_from_start,
     share_consumer,
 )
@@ -20,23 +23,6 @@ from support.waiting import looks, wait_until
 pytestmark = pytest.mark.foreign
 
 Names = Callable[[str], str]
-
-
-def consumer_of(bootstrap: str, group: str, **config: Any) -> Any:
-    settings = {"group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False, **config}
-    return confluent_kafka.Consumer({"bootstrap.servers": bootstrap, **settings})
-
-
-def read(consumer: Any, count: int) -> list[bytes]:
-    """The values of the next `count` records; fails if they do not come, or more than that."""
-    values: list[bytes] = []
-    for _ in looks(lambda: f"{len(values)} of {count} records came"):
-        for message in consumer.consume(count - len(values), 0.2):
-            assert message.error() is None, message.error()
-            values.append(message.value())
-        if len(values) == count:
-            break
-    return values
 
 
 def partition(topic: str, index: int = 0, offset: int = -1001) -> Any:
@@ -72,25 +58,18 @@ def test_two_consumers_share_the_partitions_and_one_takes_all_when_the_other_clo
 ) -> None:
     topic, group = unique("t"), unique("g")
     create_topic(bootstrap, topic, partitions=4)
-    config = {"partition.assignment.strategy": strategy, "heartbeat.interval.ms": 100, "session.timeout.ms": 6_000}
+    config: dict[str, Any] = {
+        "partition.assignment.strategy": strategy,
+        "heartbeat.interval.ms": 100,
+        "session.timeout.ms": 6_000,
+    }
     members = [consumer_of(bootstrap, group, **config) for _ in range(2)]
     for member in members:
         member.subscribe([topic])
-
-    def poll_until_assigned(counts: list[int]) -> list[set[int]]:
-        held: list[set[int]] = []
-        for _ in looks(f"the members do not hold {counts} partitions"):
-            for member in members:
-                assert member.poll(0.1) is None
-            held = [{one.partition for one in member.assignment()} for member in members]
-            if [len(one) for one in held] == counts:
-                break
-        return held
-
-    first, second = poll_until_assigned([2, 2])
+    first, second = held(*members, counts=[2, 2])
     assert first | second == {0, 1, 2, 3}
     members.pop().close()
-    assert poll_until_assigned([4]) == [{0, 1, 2, 3}]
+    assert held(*members, counts=[4]) == [{0, 1, 2, 3}]
     for index in range(4):
         produce(bootstrap, topic, [b"%d" % index], index)
     assert sorted(read(members[0], 4)) == [b"0", b"1", b"2", b"3"]

@@ -6,41 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conformance.confluent_peer import admin_client, confluent_kafka, create_topic, produce
-from support.waiting import looks
+from conformance.confluent_peer import admin_client, consumer_of, create_topic, held, produce, read
 
 pytestmark = pytest.mark.foreign
 
 Names = Callable[[str], str]
-
-
-def consumer_of(bootstrap: str, group: str, **config: Any) -> Any:
-    settings = {"group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False, **config}
-    return confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.protocol": "consumer", **settings})
-
-
-def read(consumer: Any, count: int) -> list[bytes]:
-    """The values of the next `count` records; fails if they do not come, or more than that."""
-    values: list[bytes] = []
-    for _ in looks(lambda: f"{len(values)} of {count} records came"):
-        for message in consumer.consume(count - len(values), 0.2):
-            assert message.error() is None, message.error()
-            values.append(message.value())
-        if len(values) == count:
-            break
-    return values
-
-
-def held(*members: Any, counts: list[int]) -> list[set[int]]:
-    """Poll until the members hold so many partitions; which ones."""
-    found: list[set[int]] = []
-    for _ in looks(f"the members do not hold {counts} partitions"):
-        for member in members:
-            assert member.poll(0.1) is None
-        found = [{one.partition for one in member.assignment()} for member in members]
-        if [len(one) for one in found] == counts:
-            break
-    return found
 
 
 def described(bootstrap: str, group: str) -> Any:
@@ -53,13 +23,13 @@ def test_a_second_consumer_goes_on_where_the_first_has_committed(bootstrap: str,
     create_topic(bootstrap, topic)
     values = [b"%d" % i for i in range(20)]
     produce(bootstrap, topic, values)
-    first = consumer_of(bootstrap, group)
+    first = consumer_of(bootstrap, group, "consumer")
     first.subscribe([topic])
     assert read(first, 12) == values[:12]
     (committed,) = first.commit(asynchronous=False)
     assert (committed.error, committed.offset) == (None, 12)
     first.close()
-    second = consumer_of(bootstrap, group)
+    second = consumer_of(bootstrap, group, "consumer")
     second.subscribe([topic])
     assert read(second, 8) == values[12:]
     second.close()
@@ -72,7 +42,7 @@ def test_two_consumers_share_the_partitions_and_one_takes_all_when_the_other_clo
 ) -> None:
     topic, group = unique("t"), unique("g")
     create_topic(bootstrap, topic, partitions=4)
-    members = [consumer_of(bootstrap, group, **{"group.remote.assignor": assignor}) for _ in range(2)]
+    members = [consumer_of(bootstrap, group, "consumer", **{"group.remote.assignor": assignor}) for _ in range(2)]
     members[0].subscribe([topic])
     held(members[0], counts=[4])
     members[1].subscribe([topic])
@@ -91,7 +61,7 @@ def test_a_regular_expression_is_resolved_by_the_broker(bootstrap: str, unique: 
         create_topic(bootstrap, name)
     produce(bootstrap, f"{prefix}-a", [b"a"])
     produce(bootstrap, f"{prefix}-b", [b"b"])
-    consumer = consumer_of(bootstrap, group)
+    consumer = consumer_of(bootstrap, group, "consumer")
     consumer.subscribe([f"^{prefix}-[ab]$"])
     assert sorted(read(consumer, 2)) == [b"a", b"b"]
     consumer.close()
@@ -101,7 +71,7 @@ def test_a_static_consumer_comes_back_to_its_partitions(bootstrap: str, unique: 
     topic, group = unique("t"), unique("g")
     create_topic(bootstrap, topic, partitions=2)
     for _ in range(2):
-        consumer = consumer_of(bootstrap, group, **{"group.instance.id": "one"})
+        consumer = consumer_of(bootstrap, group, "consumer", **{"group.instance.id": "one"})
         consumer.subscribe([topic])
         held(consumer, counts=[2])
         consumer.close()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from facade.consumer_callers import CALLERS, AsyncCaller
+from facade.fetch_tampering import FetchTampering
 from support.consumers import Consumer, MakeConsumer
 
 from kafka_share.broker import ReferenceBroker
@@ -65,6 +66,11 @@ def make_consumer(broker: ReferenceBroker, facade: str) -> Iterator[MakeConsumer
         consumer.close(timeout_ms=5_000)
         if isinstance(consumer, AsyncCaller):
             consumer.end()
+
+
+@pytest.fixture
+def tampering(monkeypatch: pytest.MonkeyPatch) -> FetchTampering:
+    return FetchTampering(monkeypatch)
 
 
 @pytest.fixture

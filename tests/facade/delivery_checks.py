@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -78,10 +78,18 @@ class Outcomes:
         return [error for _, error in self.calls if error is not None]
 
 
-def produce_values(broker: ReferenceBroker, topic: str, count: int, *, partition: int = 0) -> None:
-    """Write `count` records, each in a batch of its own."""
-    for number in range(count):
-        broker.produce(topic, b"value %d" % number, partition=partition)
+def outcomes_of(consumer: Consumer) -> Outcomes:
+    """What this consumer's callback is told from now on."""
+    outcomes = Outcomes()
+    consumer.set_acknowledgement_commit_callback(outcomes)
+    return outcomes
+
+
+def produce_values(broker: ReferenceBroker, topic: str, count: int, *, partitions: Iterable[int] = (0,)) -> None:
+    """Write `count` records into each of these partitions, each in a batch of its own."""
+    for partition in partitions:
+        for number in range(count):
+            broker.produce(topic, b"value %d" % number, partition=partition)
 
 
 def only_result(results: Mapping[TopicIdPartition, Any]) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from facade.delivery_checks import Outcomes, counted, left_for_others, only_result, produce_one_batch, produce_values
+from facade.delivery_checks import counted, left_for_others, only_result, outcomes_of, produce_one_batch, produce_values
 from facade.fetch_tampering import FetchTampering, in_batch
 from support.consumers import Consumer, MakeConsumer
 from support.old_messages import TIMESTAMP, old_message, old_set
@@ -37,16 +37,6 @@ def make_consumer(make_consumer: MakeConsumer) -> MakeConsumer:
     return partial(make_consumer, fetch_max_wait_ms=50)
 
 
-@pytest.fixture
-def tampering(monkeypatch: pytest.MonkeyPatch) -> FetchTampering:
-    return FetchTampering(monkeypatch)
-
-
-@pytest.fixture
-def outcomes() -> Outcomes:
-    return Outcomes()
-
-
 def not_bad(data: bytes) -> str:
     """A deserializer."""
     if data.startswith(b"bad"):
@@ -70,7 +60,7 @@ def poll_event(consumer: Consumer) -> str:
 @pytest.mark.better_than_java("no-acknowledgement-lost")
 @pytest.mark.behaviour("fetching")
 def test_the_bad_record_is_raised_until_it_is_rejected_when_a_deserializer_fails(
-    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer, outcomes: Outcomes
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """Each poll raises a record that cannot be deserialized until it is rejected; those before it are accepted.
 
@@ -78,7 +68,7 @@ def test_the_bad_record_is_raised_until_it_is_rejected_when_a_deserializer_fails
     """
     broker.produce_batch(topic, [b"good", b"good", b"bad"])
     consumer = make_consumer(topic, share_acknowledgement_mode="explicit", value_deserializer=not_bad)
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     for record in poll_until(consumer, 2):
         assert record.value == "good"
         consumer.acknowledge(record)
@@ -135,7 +125,7 @@ def test_overriding_is_refused_when_the_place_is_wrong_or_the_word_was_committed
 
 @pytest.mark.behaviour("fetching")
 def test_bad_records_are_raised_up_to_the_limit_and_the_good_ones_come_when_one_batch_holds_both(
-    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer, outcomes: Outcomes
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """The good records of a batch come first, those behind bad ones too, then the errors with all their raw bytes.
 
@@ -146,7 +136,7 @@ def test_bad_records_are_raised_up_to_the_limit_and_the_good_ones_come_when_one_
     batch = [(i, 1_000 + i, key, value, [("h", b"1")]) for i, (key, value) in enumerate(parts)]
     broker.append_batches(topic, encode_batch(batch))
     consumer = make_consumer(topic, key_deserializer=not_bad, value_deserializer=not_bad, release_backoff_ms=0)
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     assert offsets(poll_until(consumer, 1)) == [0, 3]
     errors = [poll_until_raises(consumer, RecordDeserializationError) for _ in range(2)]
     assert [(e.topic, e.partition, e.offset, e.origin) for e in errors] == [
@@ -258,7 +248,6 @@ def test_a_damaged_batch_is_rejected_and_the_others_come_when_three_were_fetched
     topic: str,
     make_consumer: MakeConsumer,
     tampering: FetchTampering,
-    outcomes: Outcomes,
 ) -> None:
     """Of three batches a damaged one is raised by poll and rejected; the ones before and behind it come.
 
@@ -268,7 +257,7 @@ def test_a_damaged_batch_is_rejected_and_the_others_come_when_three_were_fetched
         produce_one_batch(broker, topic, 3)
     tampering.next_answers(in_batch(1, with_wrong_checksum))
     consumer = make_consumer(topic)
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     assert offsets(poll_until(consumer, 1)) == [0, 1, 2, 6, 7, 8]
     error = poll_until_raises(consumer, CorruptRecordError)
     assert (error.topic, error.partition, error.offset) == (topic, 0, 3)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from facade.delivery_checks import Outcomes, counted, left_for_others, only_result, produce_values
+from facade.delivery_checks import Outcomes, counted, left_for_others, only_result, outcomes_of, produce_values
 from support.consumers import Consumer, MakeConsumer, Record
 from support.waiting import offsets, poll_until
 from support.wire_connection import WireConnection
@@ -101,8 +101,7 @@ def test_commit_says_that_the_outcome_is_unknown_when_its_answer_is_broken(
     """A commit whose answer is broken returns that its outcome is unknown; the callback gets it, too."""
     produce_values(broker, topic, 2)
     consumer = make_consumer(topic, **SHORT)
-    outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     poll_until(consumer, 2)
     FAULTS[fault](broker, ShareAcknowledgeRequest.API_KEY, 1)
     error = only_result(consumer.commit_sync())
@@ -279,8 +278,7 @@ def killed_under_a_holder(broker_process: BrokerProcess, **config: Any) -> tuple
     consumer: Consumer = KafkaShareConsumer(
         "t", bootstrap_servers=broker_process.bootstrap_servers, group_id="g", **{**SHORT, **config}
     )
-    outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     assert [record.value for record in poll_until(consumer, 1)] == [b"held"]
     broker_process.kill()
     return consumer, outcomes
@@ -323,8 +321,7 @@ def test_commit_raises_at_its_timeout_when_the_broker_process_stands_still(broke
     """A broker that is stopped, not dead, keeps its connections: commit_sync raises when its own time is over."""
     broker_process.produce(b"held")
     consumer: Consumer = KafkaShareConsumer("t", bootstrap_servers=broker_process.bootstrap_servers, group_id="g")
-    outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     poll_until(consumer, 1)
     broker_process.stand_still()
     with pytest.raises(OperationTimeoutError):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from facade.delivery_checks import Outcomes, left_for_others, only_result, produce_values
+from facade.delivery_checks import Outcomes, left_for_others, only_result, outcomes_of, produce_values
 from support.consumers import Consumer, MakeConsumer
 from support.waiting import offsets, poll_until, poll_while, wait_until
 
@@ -24,8 +24,7 @@ def test_callback_is_told_inside_the_poll_that_accepts(
     """The poll that accepts records tells the callback of it: topic with id, partition and offsets."""
     produce_values(broker, topic, 3)
     consumer = make_consumer(topic)
-    outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     poll_until(consumer, 3)
     assert outcomes.calls == [], "nothing has been acknowledged yet"
     poll_while(consumer, lambda: len(outcomes.succeeded) < 3)
@@ -45,8 +44,7 @@ def test_callback_is_told_on_a_later_poll_when_the_commit_was_asynchronous(
     """commit_async sends what was accepted, and the callback hears of it in a later poll."""
     produce_values(broker, topic, 3)
     consumer = make_consumer(topic)
-    outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     poll_until(consumer, 3)
     consumer.commit_async()
     wait_until(lambda: bool(broker.requests(ShareAcknowledgeRequest.API_KEY)))
@@ -59,8 +57,7 @@ def test_callback_is_told_inside_commit_sync(broker: ReferenceBroker, topic: str
     """When commit_sync returns, the callback has been called for what it committed; result and callback agree."""
     produce_values(broker, topic, 2)
     consumer = make_consumer(topic)
-    outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     poll_until(consumer, 2)
     results = consumer.commit_sync()
     assert outcomes.succeeded == [(topic, 0, 0), (topic, 0, 1)]
@@ -74,8 +71,7 @@ def test_callback_has_been_called_when_close_returns(
     """The callback has heard of whatever the last polls accepted by the time close returns."""
     produce_values(broker, topic, 2)
     consumer = make_consumer(topic)
-    outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     poll_until(consumer, 2)
     consumer.poll(timeout_ms=0)
     consumer.close()
@@ -90,8 +86,7 @@ def test_callback_gets_invalid_record_state_when_the_lock_has_run_out(
     """A poll that accepts after the acquisition lock ended gets its records again, and the callback the error."""
     produce_values(broker, topic, 2)
     consumer = make_consumer(topic)
-    outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     first = poll_until(consumer, 2)
     assert [record.delivery_count for record in first] == [1, 1]
     broker.advance(30_001)
@@ -187,11 +182,9 @@ def test_offsets_over_all_calls_are_those_acknowledged_when_there_are_several_pa
 ) -> None:
     """All calls of the callback together name exactly the acknowledged offsets of every partition."""
     broker.create_topic("t", partitions=4)
-    for partition in range(4):
-        produce_values(broker, "t", 3, partition=partition)
+    produce_values(broker, "t", 3, partitions=range(4))
     consumer = make_consumer("t", share_acknowledgement_mode="explicit")
-    outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     poll_until(consumer, 12, consumer.acknowledge)
     consumer.commit_sync()
     assert outcomes.succeeded == [("t", partition, offset) for partition in range(4) for offset in range(3)]
@@ -201,8 +194,7 @@ def test_offsets_over_all_calls_are_those_acknowledged_when_there_are_several_pa
 @pytest.mark.behaviour("commits")
 def test_callback_is_not_called_when_the_commit_is_empty(consumer: Consumer) -> None:
     """Commits without acknowledgements, polls of an empty topic and close do not run the callback."""
-    outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     assert consumer.commit_sync() == {}
     consumer.commit_async()
     consumer.poll(timeout_ms=0)
@@ -249,8 +241,7 @@ def test_outcomes_are_dropped_when_the_callback_is_taken_away(
     consumer = make_consumer(topic)
     poll_until(consumer, 2)
     assert only_result(consumer.commit_sync()) is None
-    outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     broker.produce(topic, b"third")
     assert offsets(poll_until(consumer, 1)) == [2]
     consumer.commit_sync()
@@ -263,8 +254,7 @@ def test_callback_hears_of_both_when_close_follows_an_async_commit(
 ) -> None:
     """With an asynchronous commit under way, close sends the final acknowledgements too, and both are reported."""
     produce_values(broker, topic, 4)
-    outcomes = Outcomes()
-    explicit_consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(explicit_consumer)
     records = poll_until(explicit_consumer, 4)
     for record in records[:2]:
         explicit_consumer.acknowledge(record)

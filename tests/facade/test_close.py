@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from facade.delivery_checks import Outcomes, counted, left_for_others, produce_values
+from facade.delivery_checks import counted, left_for_others, outcomes_of, produce_values
 from support.consumers import Consumer, MakeConsumer
 from support.waiting import offsets, patience_s, poll_until, wait_until
 
@@ -37,11 +37,9 @@ def test_acknowledged_records_stay_away_when_the_consumer_closes(
     names = [f"topic-{number}" for number in range(topics)]
     for name in names:
         broker.create_topic(name, partitions=partitions)
-        for partition in range(partitions):
-            produce_values(broker, name, 3, partition=partition)
+        produce_values(broker, name, 3, partitions=range(partitions))
     consumer = make_consumer(*names, share_acknowledgement_mode="explicit")
-    outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     poll_until(consumer, 3 * topics * partitions, consumer.acknowledge)
     if commit is not None:
         getattr(consumer, commit)()
@@ -138,16 +136,14 @@ def test_close_waits_and_succeeds_when_brokers_answer_late(slow: int) -> None:
     with ReferenceBroker(nodes=3) as broker:
         broker.set_group_config("g", share_auto_offset_reset="earliest")
         broker.create_topic("t", partitions=3)
-        for partition in range(3):
-            produce_values(broker, "t", 2, partition=partition)
+        produce_values(broker, "t", 2, partitions=range(3))
         consumer: Consumer = KafkaShareConsumer(
             "t",
             bootstrap_servers=broker.bootstrap_servers,
             group_id="g",
             share_acknowledgement_mode="explicit",
         )
-        outcomes = Outcomes()
-        consumer.set_acknowledgement_commit_callback(outcomes)
+        outcomes = outcomes_of(consumer)
         poll_until(consumer, 6, consumer.acknowledge)
         consumer.commit_sync()
         for node_id in range(1, slow + 1):
@@ -189,8 +185,7 @@ def test_close_ends_at_its_own_timeout_when_no_answer_comes(
 ) -> None:
     """close returns at its own timeout without an error when no answer comes, and reports what it gave up."""
     produce_values(broker, topic, 1)
-    outcomes = Outcomes()
-    explicit_consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(explicit_consumer)
     poll_until(explicit_consumer, 1, explicit_consumer.acknowledge)
     broker.faults.lose_reply(SHARE_ACKNOWLEDGE)
     explicit_consumer.close(timeout_ms=100)
@@ -220,8 +215,7 @@ def test_close_returns_without_an_error_when_the_broker_is_down(
 ) -> None:
     """The only broker has stopped: close ends at the latest with its timeout, and reports each outcome."""
     produce_values(broker, topic, 1)
-    outcomes = Outcomes()
-    explicit_consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(explicit_consumer)
     poll_until(explicit_consumer, 1, explicit_consumer.acknowledge)
     broker.stop_node(1)
     explicit_consumer.close(timeout_ms=500)
@@ -274,8 +268,7 @@ def test_close_sends_acknowledgements_but_no_leave_when_a_fatal_error_was_raised
             bootstrap_servers=broker.bootstrap_servers,
             share_acknowledgement_mode="explicit",
         )
-        outcomes = Outcomes()
-        consumer.set_acknowledgement_commit_callback(outcomes)
+        outcomes = outcomes_of(consumer)
         records = poll_until(consumer, 2)
         broker.faults.fail(HEARTBEAT, GroupAuthorizationFailedError.code)
         wait_until(lambda: broker.faults.pending() == 0 and raises_from_poll(consumer, GroupAuthorizationFailedError))
@@ -379,8 +372,7 @@ def test_result_of_the_commit_is_known_when_close_follows_a_commit_that_timed_ou
     """Acknowledgements that a commit_sync gave up waiting for are still drained and reported by close."""
     produce_values(broker, topic, 1)
     consumer = make_consumer(topic)
-    outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     poll_until(consumer, 1)
     with pytest.raises(TimeoutError):
         consumer.commit_sync(timeout_ms=0)

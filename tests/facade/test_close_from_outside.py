@@ -83,24 +83,30 @@ def test_a_commit_that_waits_ends_when_another_thread_closes_the_consumer(
             committing.result()
 
 
+class SlowDeserializer:
+    """Does not end before a test says so."""
+
+    def __init__(self) -> None:
+        self.works, self.go_on = threading.Event(), threading.Event()
+
+    def __call__(self, data: bytes) -> bytes:
+        self.works.set()
+        assert self.go_on.wait(30)
+        return data
+
+
 def test_close_waits_for_what_runs_in_another_thread(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
     """A deserializer that works is not disturbed; its poll ends with its records, which close then releases."""
     broker.create_topic("t")
     produce_values(broker, "t", 1)
-    entered, go_on = threading.Event(), threading.Event()
-
-    def slow(data: bytes) -> bytes:
-        entered.set()
-        assert go_on.wait(30)
-        return data
-
+    slow = SlowDeserializer()
     consumer = make_consumer("t", value_deserializer=slow)
     with ThreadPoolExecutor(2) as pool:
         polling = pool.submit(poll_until, consumer, 1)
-        assert entered.wait(30)
+        assert slow.works.wait(30)
         closing = pool.submit(consumer.close)
         wait_until(lambda: consumer._one_caller.is_wanted)
-        go_on.set()
+        slow.go_on.set()
         assert len(polling.result()) == 1
         closing.result()
     assert counted(left_for_others(broker, make_consumer, "t")) == [(0, 2)]
@@ -112,20 +118,14 @@ def test_close_gives_up_when_what_runs_in_another_thread_does_not_end(
     """It raises when its time is over, and can be called again."""
     broker.create_topic("t")
     produce_values(broker, "t", 1)
-    entered, go_on = threading.Event(), threading.Event()
-
-    def stuck(data: bytes) -> bytes:
-        entered.set()
-        assert go_on.wait(30)
-        return data
-
-    consumer = make_consumer("t", value_deserializer=stuck)
+    slow = SlowDeserializer()
+    consumer = make_consumer("t", value_deserializer=slow)
     with ThreadPoolExecutor(1) as pool:
         polling = pool.submit(poll_until, consumer, 1)
-        assert entered.wait(30)
+        assert slow.works.wait(30)
         with pytest.raises(ConcurrentUseError, match="waited in vain"):
             consumer.close(timeout_ms=10)
-        go_on.set()
+        slow.go_on.set()
         assert len(polling.result()) == 1
     consumer.close()
 

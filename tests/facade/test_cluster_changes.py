@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from facade.delivery_checks import Outcomes, counted, only_result, produce_values
+from facade.delivery_checks import counted, only_result, outcomes_of, produce_values
 from support.consumers import QUICK, Consumer, MakeConsumer
 from support.waiting import poll_until, poll_while, wait_until
 
@@ -73,8 +73,7 @@ def test_only_new_records_come_when_a_topic_was_deleted_and_made_again(
     """
     produce_values(broker, topic, 3)
     consumer = make_consumer(topic)
-    outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     poll_until(consumer, 3)
     if not held:
         consumer.commit_sync()
@@ -107,10 +106,9 @@ def test_other_topics_keep_their_results_when_one_of_those_acknowledged_was_dele
         broker.create_topic(topic)
         produce_values(broker, topic, 1)
     consumer = make_consumer("gone", "kept")
-    outcomes = Outcomes()
     poll_until(consumer, 2)
     consumer.commit_sync()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     for topic in ("gone", "kept"):
         produce_values(broker, topic, 1)
     assert {record.topic for record in poll_until(consumer, 1)} == {"gone", "kept"}, "one answer has both"
@@ -149,8 +147,7 @@ def test_close_ends_when_the_topic_is_made_again_at_that_moment(
     """The topic of acquired records is deleted and created again before close: close ends and reports their outcome."""
     produce_values(broker, topic, 2)
     consumer = make_consumer(topic)
-    outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     poll_until(consumer, 2)
     broker.delete_topic(topic)
     broker.create_topic(topic)
@@ -172,8 +169,7 @@ def test_each_broker_is_asked_for_its_own_partitions_only_when_each_leads_one(
 ) -> None:
     """Three partitions on three brokers: each is asked for the one that it leads, and all records come."""
     cluster.create_topic("t", partitions=3)
-    for partition in range(3):
-        produce_values(cluster, "t", 10, partition=partition)
+    produce_values(cluster, "t", 10, partitions=range(3))
     with make_consumer("t", bootstrap_servers=cluster.bootstrap_servers, reset=None) as consumer:
         found = poll_until(consumer, 30)
     assert sorted((r.partition, r.offset) for r in found) == [(p, o) for p in range(3) for o in range(10)]
@@ -238,8 +234,7 @@ def test_the_callback_is_told_once_and_nothing_hangs_when_the_leader_moves_under
     cluster.create_topic("t")
     produce_values(cluster, "t", 3)
     with make_consumer("t", bootstrap_servers=cluster.bootstrap_servers, reset=None) as consumer:
-        outcomes = Outcomes()
-        consumer.set_acknowledgement_commit_callback(outcomes)
+        outcomes = outcomes_of(consumer)
         poll_until(consumer, 3)
         cluster.move_leader("t", 0, cluster.leader("t") % 3 + 1)
         again = poll_until(consumer, 3) if by_poll else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from facade.delivery_checks import Outcomes, left_for_others, only_result, produce_values
+from facade.delivery_checks import left_for_others, only_result, outcomes_of, produce_values
 from support.consumers import Consumer, MakeConsumer
 from support.waiting import offsets, poll_until, wait_until
 
@@ -76,8 +76,7 @@ def test_result_names_exactly_the_partitions_of_the_batch_when_there_are_three(
 ) -> None:
     """The result has the partitions that the committed batch was from, no more and no fewer."""
     broker.create_topic("t", partitions=3)
-    for partition in range(3):
-        produce_values(broker, "t", 4, partition=partition)
+    produce_values(broker, "t", 4, partitions=range(3))
     consumer = make_consumer("t", share_acknowledgement_mode="explicit")
     seen = 0
     while seen < 12:
@@ -113,8 +112,7 @@ def test_commit_sync_raises_and_reports_later_when_it_is_given_no_time(
     """commit_sync without time raises if something was pending; what became of that is reported by a later call."""
     produce_values(broker, topic, 3)
     consumer = make_consumer(topic)
-    outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     assert consumer.commit_sync(timeout_ms=0) == {}
     poll_until(consumer, 3)
     with pytest.raises(OperationTimeoutError):
@@ -165,8 +163,7 @@ def test_nothing_is_lost_when_async_commits_are_followed_by_a_sync_one(
     """Many commit_async followed by one commit_sync: each offset is reported once, and none is left."""
     produce_values(broker, topic, 55)
     consumer = make_consumer(topic, share_acknowledgement_mode="explicit", max_poll_records=11)
-    outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     for _ in range(5):
         records = poll_until(consumer, 11)
         for record in records[:10]:
@@ -185,8 +182,7 @@ def test_every_offset_is_reported_once_when_commits_alternate(
 ) -> None:
     """When commit_sync and commit_async alternate after each record, every offset is reported once and none is left."""
     produce_values(broker, topic, 40)
-    outcomes = Outcomes()
-    explicit_consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(explicit_consumer)
 
     def acknowledge_and_commit(record: object) -> None:
         explicit_consumer.acknowledge(record)  # type: ignore[arg-type]
@@ -208,8 +204,7 @@ def test_every_offset_is_reported_once_when_commits_come_in_bursts(
 ) -> None:
     """Commits without acknowledgements disturb nothing: each offset is reported once."""
     produce_values(broker, topic, 50)
-    outcomes = Outcomes()
-    explicit_consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(explicit_consumer)
 
     def acknowledge_and_commit(record: object) -> None:
         explicit_consumer.acknowledge(record)  # type: ignore[arg-type]
@@ -232,12 +227,10 @@ def test_nothing_is_left_when_many_topics_are_committed_asynchronously(
     for topic in topics:
         broker.create_topic(topic, partitions=3)
     consumer = make_consumer(*topics, share_acknowledgement_mode="explicit")
-    outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     for _ in range(4):
         for topic in topics:
-            for partition in range(3):
-                produce_values(broker, topic, 2, partition=partition)
+            produce_values(broker, topic, 2, partitions=range(3))
         poll_until(consumer, 30, consumer.acknowledge)
         consumer.commit_async()
     consumer.close()
@@ -253,8 +246,7 @@ def test_acknowledgements_persist_when_close_follows_the_commit(
 ) -> None:
     """What was committed before close, synchronously or not, stays done: close drains what is under way."""
     produce_values(broker, topic, 10)
-    outcomes = Outcomes()
-    explicit_consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(explicit_consumer)
     poll_until(explicit_consumer, 10, explicit_consumer.acknowledge)
     getattr(explicit_consumer, method)()
     explicit_consumer.close()
@@ -291,8 +283,7 @@ def test_only_the_acknowledged_part_is_committed_when_the_rest_has_no_word(
 ) -> None:
     """In explicit mode a commit sends what was acknowledged; the rest stays in flight and is released by close."""
     produce_values(broker, topic, 4)
-    outcomes = Outcomes()
-    explicit_consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(explicit_consumer)
     records = poll_until(explicit_consumer, 4)
     explicit_consumer.acknowledge(records[0])
     explicit_consumer.acknowledge(records[3], AcknowledgeType.REJECT)

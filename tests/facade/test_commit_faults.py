@@ -6,7 +6,7 @@ import contextlib
 import threading
 
 import pytest
-from facade.delivery_checks import Outcomes, left_for_others, only_result, produce_values
+from facade.delivery_checks import left_for_others, only_result, outcomes_of, produce_values
 from support.consumers import Consumer, MakeConsumer
 from support.waiting import poll_until, poll_while, wait_until
 
@@ -42,11 +42,9 @@ def test_every_partition_carries_the_error_when_the_commit_fails_as_a_whole(
 ) -> None:
     """A top-level error of ShareAcknowledge is the result of every partition, and nothing is left pending."""
     broker.create_topic("t", partitions=3)
-    for partition in range(3):
-        produce_values(broker, "t", 2, partition=partition)
+    produce_values(broker, "t", 2, partitions=range(3))
     consumer = make_consumer("t", share_acknowledgement_mode="explicit")
-    outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     poll_until(consumer, 6, consumer.acknowledge)
     outcomes.calls.clear()
     broker.faults.fail(SHARE_ACKNOWLEDGE, code)
@@ -66,11 +64,9 @@ def test_callback_gets_the_error_of_each_partition_when_a_fetch_with_acknowledge
 ) -> None:
     """A top-level error of a ShareFetch is the outcome of all acknowledgements that rode on it."""
     broker.create_topic("t", partitions=3)
-    for partition in range(3):
-        produce_values(broker, "t", 1, partition=partition)
+    produce_values(broker, "t", 1, partitions=range(3))
     consumer = make_consumer("t", share_acknowledgement_mode="explicit")
-    outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     held = poll_until(consumer, 1)
     broker.faults.fail(SHARE_FETCH, code)
     for record in held:
@@ -92,8 +88,7 @@ def test_acknowledgements_fail_locally_when_the_session_has_to_begin_anew(
     broker.create_topic("t")
     produce_values(broker, "t", 2)
     consumer = make_consumer("t")
-    outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     poll_until(consumer, 2)
     broker.clear_requests()
     if fetch_fails_too:
@@ -115,8 +110,7 @@ def test_late_answer_is_reported_when_commit_sync_ran_out_of_time(
     """commit_sync raises when its time ends; the acknowledgements stay under way and are reported when answered."""
     produce_values(broker, topic, 3)
     consumer = make_consumer(topic)
-    outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     poll_until(consumer, 3)
     broker.faults.delay(SHARE_ACKNOWLEDGE, LATE_MS)
     with pytest.raises(OperationTimeoutError, match="under way"):
@@ -136,8 +130,7 @@ def test_async_commits_do_not_wait_and_share_requests_when_an_answer_is_late(
 ) -> None:
     """commit_async never waits; what is acknowledged while one answer is late goes in one later request."""
     produce_values(broker, topic, 50)
-    outcomes = Outcomes()
-    explicit_consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(explicit_consumer)
     records = poll_until(explicit_consumer, 50)
     broker.faults.delay(SHARE_ACKNOWLEDGE, LATE_MS)
     for record in records:
@@ -161,8 +154,7 @@ def test_commit_sync_succeeds_when_async_commits_are_under_way_and_cached(
     librdkafka sends the sync before the cached async; ours sends them together, and reports all of them.
     """
     produce_values(broker, topic, 3)
-    outcomes = Outcomes()
-    explicit_consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(explicit_consumer)
     under_way, cached, waited_for = poll_until(explicit_consumer, 3)
     broker.faults.delay(SHARE_ACKNOWLEDGE, LATE_MS)
     explicit_consumer.acknowledge(under_way)
@@ -186,8 +178,7 @@ def test_result_names_the_partition_when_its_topic_was_deleted(
     """commit_sync after the topic was deleted answers at once, with an error for the partition."""
     produce_values(broker, topic, 2)
     consumer = make_consumer(topic, allow_auto_create_topics=False)
-    outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     poll_until(consumer, 2)
     broker.delete_topic(topic)
     ((partition, error),) = consumer.commit_sync().items()
@@ -204,8 +195,7 @@ def test_commit_is_repeated_until_it_succeeds_when_the_partitions_error_may_pass
     """A partition's retriable error in the answer of ShareAcknowledge is retried within the timeout, then succeeds."""
     produce_values(broker, topic, 2)
     consumer = make_consumer(topic, retry_backoff_ms=10)
-    outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     poll_until(consumer, 2)
     broker.faults.fail_persister("WriteShareGroupState", CoordinatorLoadInProgressError, times=3)
     assert only_result(consumer.commit_sync()) is None
@@ -221,8 +211,7 @@ def test_commit_raises_and_reports_the_last_error_when_it_was_repeated_until_its
     """An error that does not pass in time: the commit raises a timeout or has one as its result, like the callback."""
     produce_values(broker, topic, 1)
     consumer = make_consumer(topic, retry_backoff_ms=10, retry_backoff_max_ms=50)
-    outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     poll_until(consumer, 1)
     broker.faults.fail_persister("WriteShareGroupState", CoordinatorLoadInProgressError, times=10_000)
     with pytest.raises(OperationTimeoutError):
@@ -239,8 +228,7 @@ def test_an_acknowledgement_counts_when_the_broker_takes_longer_to_store_it_than
     """A broker that is slow to store an acknowledgement keeps its records to itself, and reports success in the end."""
     produce_values(broker, topic, 2)
     consumer = make_consumer(topic)
-    outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     poll_until(consumer, 2)
     broker.faults.delay_persister("WriteShareGroupState", 40_000)
     consumer.commit_async()
@@ -269,8 +257,7 @@ def test_wakeup_interrupts_commit_sync_and_its_acknowledgements_go_all_the_same(
     """A commit_sync hit by wakeup raises; what it had handed over is applied and reported by the callback."""
     produce_values(broker, topic, 1)
     consumer = make_consumer(topic)
-    outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     poll_until(consumer, 1)
     broker.faults.delay(SHARE_ACKNOWLEDGE, LATE_MS)
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from facade.delivery_checks import Outcomes, counted, left_for_others, only_result, produce_one_batch, produce_values
+from facade.delivery_checks import counted, left_for_others, only_result, outcomes_of, produce_one_batch, produce_values
 from support.consumers import Consumer, MakeConsumer, Record
 from support.waiting import offsets, poll_once_more, poll_until, poll_while
 
@@ -69,8 +69,7 @@ def test_another_member_gets_the_released_record_when_it_was_committed_asynchron
     broker: ReferenceBroker, consumer: Consumer, make_consumer: MakeConsumer
 ) -> None:
     """A record released by an asynchronous commit goes to another member; the accepted ones do not."""
-    outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     produce_values(broker, "t", 3)
     first, second, third = poll_until(consumer, 3)
     accept_all(consumer, [first, second])
@@ -157,8 +156,7 @@ def test_close_sends_the_words_when_nothing_was_committed(
     broker: ReferenceBroker, consumer: Consumer, make_consumer: MakeConsumer
 ) -> None:
     """Accept, release and reject are sent by close and reported to the callback."""
-    outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     produce_values(broker, "t", 3)
     for record, word in zip(poll_until(consumer, 3), (ACCEPT, RELEASE, REJECT), strict=True):
         consumer.acknowledge(record, word)
@@ -377,8 +375,7 @@ def test_acknowledgements_stand_when_the_records_are_thrown_away(
 ) -> None:
     """Once acknowledged, a record object is not needed any more: the acknowledgement is kept by place, and sent."""
     produce_one_batch(broker, topic, 6)
-    outcomes = Outcomes()
-    explicit_consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(explicit_consumer)
     records = poll_until(explicit_consumer, 6)
     for record in records:
         explicit_consumer.acknowledge(record, AcknowledgeType.REJECT if record.offset % 2 else AcknowledgeType.ACCEPT)

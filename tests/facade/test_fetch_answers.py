@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from facade.delivery_checks import Outcomes, counted, left_for_others, only_result, produce_one_batch
+from facade.delivery_checks import counted, left_for_others, only_result, outcomes_of, produce_one_batch
 from facade.fetch_tampering import FetchTampering, PartitionData, in_partition, partition_error
 from support.consumers import MakeConsumer, Record
 from support.waiting import offsets, poll_until, poll_until_raises, poll_while, wait_until
@@ -28,16 +28,6 @@ from kafka_share.protocol.record_batches import encode_batch
 def make_consumer(make_consumer: MakeConsumer) -> MakeConsumer:
     """Consumers whose fetches wait shortly, so that acknowledgements that ride on them are answered soon."""
     return partial(make_consumer, fetch_max_wait_ms=50)
-
-
-@pytest.fixture
-def tampering(monkeypatch: pytest.MonkeyPatch) -> FetchTampering:
-    return FetchTampering(monkeypatch)
-
-
-@pytest.fixture
-def outcomes() -> Outcomes:
-    return Outcomes()
 
 
 # ---- acquired ranges and holes
@@ -71,13 +61,13 @@ def with_last_offset(batch: bytes, delta: int) -> bytes:
 
 @pytest.mark.behaviour("fetching")
 def test_holes_are_acknowledged_unseen_when_compaction_removed_records(
-    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer, outcomes: Outcomes
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """Acquired offsets without a record are never returned; they are acknowledged as GAP together with the others."""
     batch = encode_batch([(offset, 0, None, b"v", []) for offset in (1, 4)])
     broker.append_batches(topic, with_last_offset(batch, 6))
     consumer = make_consumer(topic)
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     assert offsets(poll_until(consumer, 2)) == [1, 4]
     assert only_result(consumer.commit_sync()) is None
     assert outcomes.succeeded == [(topic, 0, offset) for offset in range(7)]
@@ -90,7 +80,7 @@ def test_holes_are_acknowledged_unseen_when_compaction_removed_records(
 @pytest.mark.behaviour("fetching")
 @pytest.mark.parametrize("mode", ["implicit", "explicit"])
 def test_gaps_are_acknowledged_without_another_poll_when_an_answer_has_nothing_else(
-    mode: str, broker: ReferenceBroker, make_consumer: MakeConsumer, tampering: FetchTampering, outcomes: Outcomes
+    mode: str, broker: ReferenceBroker, make_consumer: MakeConsumer, tampering: FetchTampering
 ) -> None:
     """An answer that acquired offsets but has no records: the poll that met the gaps sends them, and waits on."""
 
@@ -101,7 +91,7 @@ def test_gaps_are_acknowledged_without_another_poll_when_an_answer_has_nothing_e
     produce_one_batch(broker, "t", 3)
     tampering.next_answers(in_partition(empty))
     consumer = make_consumer("t", share_acknowledgement_mode=mode)
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     poll_while(consumer, lambda: len(outcomes.succeeded) < 3)
     assert outcomes.succeeded == [("t", 0, 0), ("t", 0, 1), ("t", 0, 2)]
     assert consumer.commit_sync() == {}
@@ -109,7 +99,7 @@ def test_gaps_are_acknowledged_without_another_poll_when_an_answer_has_nothing_e
 
 @pytest.mark.behaviour("fetching")
 def test_each_offset_comes_once_when_the_acquired_ranges_are_out_of_order_and_overlap(
-    broker: ReferenceBroker, make_consumer: MakeConsumer, tampering: FetchTampering, outcomes: Outcomes
+    broker: ReferenceBroker, make_consumer: MakeConsumer, tampering: FetchTampering
 ) -> None:
     """Acquired ranges may be unsorted, repeated and overlapping: each record is delivered and accepted once."""
 
@@ -122,7 +112,7 @@ def test_each_offset_comes_once_when_the_acquired_ranges_are_out_of_order_and_ov
     produce_one_batch(broker, "t", 10)
     tampering.next_answers(in_partition(scramble))
     consumer = make_consumer("t")
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     found = poll_until(consumer, 1)
     assert counted(found) == [(0, 3), (1, 3), (2, 3), (3, 5), (6, 1), (7, 1), (8, 1)]
     assert only_result(consumer.commit_sync()) is None

@@ -184,7 +184,7 @@ def test_no_record_is_new_twice_and_none_is_lost_when_members_come_and_go(
             member.close()
             held.pop(id(member), None)
         elif move == "write":
-            produce_values(broker, "t", 5, partition=choose.randrange(2))
+            produce_values(broker, "t", 5, partitions=[choose.randrange(2)])
             written += 5
         elif members:
             poll(choose.choice(members))
@@ -224,14 +224,12 @@ def test_records_of_a_fast_broker_come_at_once_when_another_is_slow(make_consume
         assert fast != slow
         broker.set_group_config("g", share_auto_offset_reset="earliest")
         consumer = make_consumer("t", reset=None, bootstrap_servers=broker.bootstrap_servers)
-        produce_values(broker, "t", 1, partition=0)
-        produce_values(broker, "t", 1, partition=1)
+        produce_values(broker, "t", 1, partitions=[0, 1])
         poll_until(consumer, 2)
         broker.faults.delay(SHARE_FETCH, LATE_MS, node_id=slow)
         # a single poll might find the slow broker still busy with an earlier fetch, and ask it nothing
         poll_while(consumer, lambda: broker.faults.pending() > 0)
-        produce_values(broker, "t", 1, partition=1)
-        produce_values(broker, "t", 1, partition=0)
+        produce_values(broker, "t", 1, partitions=[1, 0])
         assert [record.partition for record in poll_until(consumer, 1)] == [0]
         broker.advance(LATE_MS)
         assert [record.partition for record in poll_until(consumer, 1)] == [1]

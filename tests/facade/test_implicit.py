@@ -5,7 +5,15 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
-from facade.delivery_checks import Outcomes, counted, left_for_others, only_result, produce_one_batch, produce_values
+from facade.delivery_checks import (
+    Outcomes,
+    counted,
+    left_for_others,
+    only_result,
+    outcomes_of,
+    produce_one_batch,
+    produce_values,
+)
 from support.consumers import Consumer, MakeConsumer
 from support.waiting import looks, offsets, poll_once_more, poll_until, poll_while
 
@@ -44,19 +52,14 @@ def make_consumer(make_consumer: MakeConsumer) -> MakeConsumer:
     return partial(make_consumer, fetch_max_wait_ms=50)
 
 
-@pytest.fixture
-def outcomes() -> Outcomes:
-    return Outcomes()
-
-
 @pytest.mark.behaviour("implicit acknowledgement")
 def test_the_next_poll_accepts_what_the_last_one_returned(
-    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer, outcomes: Outcomes
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """In implicit mode the next poll accepts what the last one returned, once, and nobody sees it again."""
     produce_values(broker, topic, 5)
     consumer = make_consumer(topic)
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     assert offsets(poll_until(consumer, 5)) == [0, 1, 2, 3, 4]
     assert sent_acknowledgements(broker) == []
     accept_by_polling(consumer, outcomes, 5)
@@ -81,14 +84,12 @@ def test_commit_sync_accepts_what_the_last_poll_returned(broker: ReferenceBroker
 
 
 @pytest.mark.behaviour("implicit acknowledgement")
-def test_commit_async_reports_through_the_callback(
-    broker: ReferenceBroker, make_consumer: MakeConsumer, outcomes: Outcomes
-) -> None:
+def test_commit_async_reports_through_the_callback(broker: ReferenceBroker, make_consumer: MakeConsumer) -> None:
     """commit_async accepts what the last poll returned, and a later poll tells the callback so."""
     topic_id = broker.create_topic("t")
     produce_values(broker, "t", 3)
     consumer = make_consumer("t")
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     poll_until(consumer, 3)
     consumer.commit_async()
     accept_by_polling(consumer, outcomes, 3)
@@ -148,15 +149,15 @@ def test_close_says_what_it_releases_and_what_to_write_instead(
 
 @pytest.mark.behaviour("implicit acknowledgement")
 def test_each_round_sees_its_own_records_when_new_members_follow_each_other(
-    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer, outcomes: Outcomes
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """Members that follow each other each see only the records that the one before has not accepted."""
     for number in range(3):
         produce_values(broker, topic, 4)
         consumer = make_consumer(topic)
-        consumer.set_acknowledgement_commit_callback(outcomes)
+        outcomes = outcomes_of(consumer)
         assert counted(poll_until(consumer, 4)) == [(offset, 1) for offset in range(4 * number, 4 * number + 4)]
-        accept_by_polling(consumer, outcomes, 4 * number + 4)
+        accept_by_polling(consumer, outcomes, 4)
         consumer.close()
 
 
@@ -173,7 +174,6 @@ def test_nothing_is_left_for_others_when_a_poll_has_accepted_it(
     size: int,
     broker: ReferenceBroker,
     make_consumer: MakeConsumer,
-    outcomes: Outcomes,
 ) -> None:
     """Whatever the number of records, another member sees none that a poll has accepted."""
     for topic in topics:
@@ -183,7 +183,7 @@ def test_nothing_is_left_for_others_when_a_poll_has_accepted_it(
                 produce_one_batch(broker, topic, size, partition=partition)
     total = len(topics) * partitions * batches * size
     consumer = make_consumer(*topics)
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     found = poll_until(consumer, total)
     accept_by_polling(consumer, outcomes, total)
     assert outcomes.succeeded == sorted((r.topic, r.partition, r.offset) for r in found)
@@ -193,11 +193,11 @@ def test_nothing_is_left_for_others_when_a_poll_has_accepted_it(
 
 @pytest.mark.behaviour("implicit acknowledgement")
 def test_polls_of_an_empty_topic_acknowledge_nothing(
-    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer, outcomes: Outcomes
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """Polling an empty topic sends no acknowledgement; records produced later are accepted as usual."""
     consumer = make_consumer(topic, fetch_max_wait_ms=10)
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     poll_while(consumer, lambda: len(broker.requests(ShareFetchRequest.API_KEY)) < 4)
     assert consumer.commit_sync() == {}
     assert sent_acknowledgements(broker) == []
@@ -209,14 +209,14 @@ def test_polls_of_an_empty_topic_acknowledge_nothing(
 
 @pytest.mark.behaviour("membership")
 def test_the_old_topic_is_acknowledged_when_the_subscription_changes(
-    broker: ReferenceBroker, make_consumer: MakeConsumer, outcomes: Outcomes
+    broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
     """After a changed subscription the next poll accepts what came from the old topic, without an error."""
     for topic in ("a", "b"):
         broker.create_topic(topic)
         broker.produce(topic, b"v")
     consumer = make_consumer("a")
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     assert [r.topic for r in poll_until(consumer, 1)] == ["a"]
     consumer.subscribe(["b"])
     assert [r.topic for r in poll_until(consumer, 1)] == ["b"]
@@ -250,12 +250,12 @@ def test_every_record_comes_once_when_one_member_is_implicit_and_one_explicit(
 
 @pytest.mark.behaviour("implicit acknowledgement")
 def test_commit_sync_has_nothing_to_do_when_a_poll_has_accepted_everything(
-    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer, outcomes: Outcomes
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """After the accepting poll has reported its outcome, commit_sync answers {} and sends nothing."""
     broker.produce(topic, b"v")
     consumer = make_consumer(topic)
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     poll_until(consumer, 1)
     accept_by_polling(consumer, outcomes, 1)
     assert consumer.commit_sync() == {}
@@ -277,12 +277,12 @@ def test_no_record_comes_twice_when_producing_and_consuming_take_turns(
 
 @pytest.mark.behaviour("implicit acknowledgement")
 def test_the_last_batch_is_given_back_when_the_consumer_closes_without_another_poll(
-    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer, outcomes: Outcomes
+    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
 ) -> None:
     """Closing accepts nothing by itself: what the last poll returned is released at once, for another member."""
     produce_values(broker, topic, 4)
     consumer = make_consumer(topic, max_poll_records=2)
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     assert offsets(poll_until(consumer, 1)) == [0, 1]
     assert offsets(poll_until(consumer, 1)) == [2, 3]
     consumer.close()

@@ -6,18 +6,18 @@ import contextlib
 import functools
 import signal
 import sys
-import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from types import FrameType
 from typing import Any
 
 import pytest
-from facade.delivery_checks import Outcomes, only_result, produce_values
+from facade.delivery_checks import only_result, outcomes_of, produce_values
 from facade.interruption import Interruption, Moment, Recording
 from facade.scripted_background import Place, ScriptedBackground
+from facade.signals import signalled
 from support.consumers import MakeConsumer
 from support.measuring import unmeasured
-from support.waiting import poll_until, wait_until
+from support.waiting import poll_until
 
 from kafka_share import AcknowledgeType, KafkaShareConsumer
 from kafka_share.broker import ReferenceBroker
@@ -401,22 +401,11 @@ def test_commit_sync_raises_and_its_acknowledgements_go_all_the_same_when_it_is_
     """Ctrl-C while commit_sync waits: KeyboardInterrupt at once; the outcome is reported later, and commits work."""
     produce_values(broker, topic, 2)
     consumer = make_consumer(topic)
-    outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     poll_until(consumer, 2)
     broker.faults.delay(ShareAcknowledgeRequest.API_KEY, 20_000)
-    main = threading.main_thread().ident
-    assert main is not None
-
-    def interrupt_when_it_waits() -> None:
-        wait_until(lambda: broker.faults.pending() == 0)
-        signal.pthread_kill(main, signal.SIGINT)
-
-    other = threading.Thread(target=interrupt_when_it_waits)
-    other.start()
-    with pytest.raises(KeyboardInterrupt):
+    with signalled(lambda: broker.faults.pending() == 0), pytest.raises(KeyboardInterrupt):
         consumer.commit_sync()
-    other.join()
     broker.advance(20_000)
     assert only_result(consumer.commit_sync()) is None
     assert outcomes.succeeded == [(topic, 0, 0), (topic, 0, 1)]
@@ -433,23 +422,16 @@ def test_a_handler_that_exits_is_run_at_once_when_a_poll_waits(
 
     broker.create_topic("t")
     consumer = make_consumer("t")
-    main = threading.main_thread().ident
-    assert main is not None
-
-    def end_when_it_waits() -> None:
-        wait_until(lambda: bool(broker.requests(ShareFetchRequest.API_KEY)))
-        signal.pthread_kill(main, signal.SIGTERM)
-
     before = signal.signal(signal.SIGTERM, leave)
-    other = threading.Thread(target=end_when_it_waits)
     try:
-        other.start()
-        with pytest.raises(SystemExit):
+        with (
+            signalled(lambda: bool(broker.requests(ShareFetchRequest.API_KEY)), signal.SIGTERM),
+            pytest.raises(SystemExit),
+        ):
             consumer.poll(timeout_ms=60_000)
         assert signal.getsignal(signal.SIGTERM) is leave
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGTERM, before)
-        other.join()
     produce_values(broker, "t", 1)
     assert [record.offset for record in poll_until(consumer, 1)] == [0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from facade.delivery_checks import Outcomes, counted, left_for_others, only_result, produce_one_batch, produce_values
+from facade.delivery_checks import counted, left_for_others, only_result, outcomes_of, produce_one_batch, produce_values
 from support.consumers import Consumer, MakeConsumer
 from support.waiting import offsets, poll_once_more, poll_until
 
@@ -81,8 +81,7 @@ def test_commit_fails_when_the_lock_has_run_out(
 ) -> None:
     """A record may be acknowledged after its lock has ended, but committing that fails."""
     produce_values(broker, topic, 2)
-    outcomes = Outcomes()
-    explicit_consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(explicit_consumer)
     records = poll_until(explicit_consumer, 2)
     broker.advance(LOCK_MS + 1)
     for record in records:

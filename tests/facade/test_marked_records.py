@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
-from facade.delivery_checks import Outcomes, left_for_others, only_result
+from facade.delivery_checks import left_for_others, only_result, outcomes_of
 from facade.fetch_tampering import FetchTampering, in_batch
 from support.consumers import MakeConsumer, Record
 from support.waiting import offsets, poll_until, poll_until_raises
@@ -58,8 +58,7 @@ def test_the_next_poll_accepts_marked_records_when_the_mode_is_implicit(
 ) -> None:
     """All records of the batch come in one poll, the bad ones with their raw bytes and error; nothing gets stuck."""
     consumer = make_marking("t")
-    outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     records = poll_until(consumer, 4)
     assert [described(record) for record in records] == MARKED
     error = records[1].error

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from facade.delivery_checks import Outcomes, only_result, produce_values
+from facade.delivery_checks import only_result, outcomes_of, produce_values
 from support.consumers import QUICK, Consumer, MakeConsumer
 from support.waiting import offsets, poll_until, poll_until_raises, poll_while, wait_until
 from support.wire_connection import WireConnection
@@ -198,8 +198,7 @@ def test_records_can_be_acknowledged_and_the_next_poll_joins_again_when_the_appl
     """No poll for max_poll_interval_ms: the member leaves, what it holds stays valid, and polls go on afterwards."""
     produce_values(broker, topic, 2)
     consumer = make_consumer(topic, max_poll_interval_ms=200, share_acknowledgement_mode="explicit")
-    outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     first, second = poll_until(consumer, 2)
     wait_until(lambda: members(broker) == 0)
     assert broker.requests(HEARTBEAT)[-1][1].subscribed_topic_names is None
@@ -242,8 +241,7 @@ def test_only_the_stalled_member_leaves_when_two_share_a_topic(
     busy = make_consumer("t")
     poll_while(stalled, lambda: members(broker) < 1)
     poll_while(busy, lambda: members(broker) != 1 or len(assigned(broker)) != 1 or len(assigned(broker)[0]) != 2)
-    for partition in range(2):
-        produce_values(broker, "t", 2, partition=partition)
+    produce_values(broker, "t", 2, partitions=range(2))
     assert sorted((r.partition, r.offset) for r in poll_until(busy, 4)) == [(0, 0), (0, 1), (1, 0), (1, 1)]
 
 
@@ -278,8 +276,7 @@ def test_the_old_batch_is_accepted_when_the_consumer_subscribes_again(
     """Implicit mode: what was delivered before unsubscribe is accepted by the first poll after subscribing again."""
     produce_values(broker, topic, 2)
     consumer = make_consumer(topic)
-    outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     poll_until(consumer, 2)
     consumer.unsubscribe()
     assert members(broker) == 0
@@ -327,8 +324,7 @@ def test_each_member_gets_a_partition_and_each_record_goes_to_one_when_members_a
 
     wait_until(all_have_one)  # and each has asked for records: others may take all of them before a slow one does
     assert {partition for owned in assigned(broker) for partition in owned} == {0, 1}
-    for partition in range(2):
-        produce_values(broker, "t", 30, partition=partition)
+    produce_values(broker, "t", 30, partitions=range(2))
     seen: list[tuple[int, int]] = []
 
     def all_came() -> bool:
@@ -357,8 +353,7 @@ def test_no_record_is_lost_and_the_group_epoch_rises_when_a_member_comes_and_goe
         return 0 if group is None else group.epoch
 
     def write(count: int) -> None:
-        for partition in range(2):
-            produce_values(broker, "t", count, partition=partition)
+        produce_values(broker, "t", count, partitions=range(2))
 
     poll_while(first, lambda: members(broker) < 1)
     write(25)

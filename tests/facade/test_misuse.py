@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import threading
 import warnings
 from collections.abc import Callable
@@ -11,7 +10,8 @@ from functools import partial
 from typing import Any
 
 import pytest
-from facade.delivery_checks import Outcomes, left_for_others, only_result, produce_values
+from facade.delivery_checks import left_for_others, only_result, outcomes_of, produce_values
+from facade.signals import signalled
 from support.consumers import Consumer, MakeConsumer
 from support.waiting import poll_until, wait_until
 
@@ -99,35 +99,17 @@ def test_consumer_works_in_another_thread_when_the_first_has_finished(
 
 
 @pytest.mark.behaviour("polling")
-def test_blocking_poll_raises_when_another_thread_calls_wakeup(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
-) -> None:
-    """wakeup from another thread ends a poll once; the records that come meanwhile are in the next poll."""
-    consumer = joined_consumer(broker, make_consumer)
-    other = run_when_polling(broker, consumer.wakeup)
-    with pytest.raises(WakeupError):
-        consumer.poll(timeout_ms=LONG_MS)
-    other.join()
-    broker.produce("t", b"after the wakeup")
-    assert [record.value for record in poll_until(consumer, 1)] == [b"after the wakeup"]
-
-
-@pytest.mark.behaviour("polling")
 def test_blocking_poll_raises_keyboard_interrupt_and_goes_on_afterwards(
     broker: ReferenceBroker, make_consumer: MakeConsumer
 ) -> None:
     """SIGINT during a poll is a KeyboardInterrupt; nothing is lost, and the consumer stays usable."""
     consumer = joined_consumer(broker, make_consumer)
-    outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     broker.produce("t", b"before")
     poll_until(consumer, 1)
-    main = threading.main_thread().ident
-    assert main is not None
-    other = run_when_polling(broker, lambda: signal.pthread_kill(main, signal.SIGINT))
-    with pytest.raises(KeyboardInterrupt):
+    seen = len(broker.requests(SHARE_FETCH))
+    with signalled(lambda: len(broker.requests(SHARE_FETCH)) > seen), pytest.raises(KeyboardInterrupt):
         consumer.poll(timeout_ms=LONG_MS)
-    other.join()
     broker.produce("t", b"after")
     assert [record.value for record in poll_until(consumer, 1)] == [b"after"]
     assert only_result(consumer.commit_sync()) is None
@@ -144,18 +126,8 @@ def test_consumer_is_closed_and_its_thread_ended_when_close_is_interrupted(
     consumer = joined_consumer(broker, make_consumer)
     (thread,) = set(threading.enumerate()) - before
     broker.faults.lose_reply(ShareAcknowledgeRequest.API_KEY)
-    main = threading.main_thread().ident
-    assert main is not None
-
-    def interrupt_when_it_waits() -> None:
-        wait_until(lambda: broker.faults.pending() == 0)
-        signal.pthread_kill(main, signal.SIGINT)
-
-    other = threading.Thread(target=interrupt_when_it_waits)
-    other.start()
-    with pytest.raises(KeyboardInterrupt):
+    with signalled(lambda: broker.faults.pending() == 0), pytest.raises(KeyboardInterrupt):
         consumer.close()
-    other.join()
     assert not thread.is_alive()
     with pytest.raises(ConsumerClosedError):
         consumer.poll(timeout_ms=0)

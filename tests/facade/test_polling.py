@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 
 import pytest
@@ -77,8 +76,7 @@ def test_empty_partitions_stall_nothing_when_two_of_eight_have_records(
 ) -> None:
     """Eight partitions with records in two of them: all arrive, and the others hold nothing up."""
     broker.create_topic("t", partitions=8)
-    for partition in (2, 7):
-        produce_values(broker, "t", 10, partition=partition)
+    produce_values(broker, "t", 10, partitions=(2, 7))
     consumer = make_consumer("t", fetch_max_wait_ms=20_000)
     found = poll_until(consumer, 20)
     assert sorted((r.partition, r.offset) for r in found) == [(p, o) for p in (2, 7) for o in range(10)]
@@ -90,8 +88,7 @@ def test_offsets_ascend_within_each_partition_when_one_member_reads_several(
 ) -> None:
     """Per partition the records come in offset order, poll after poll, and `records()` gives them apart."""
     broker.create_topic("t", partitions=3)
-    for partition in range(3):
-        produce_values(broker, "t", 30, partition=partition)
+    produce_values(broker, "t", 30, partitions=range(3))
     consumer = make_consumer("t", max_poll_records=7)
     seen: dict[TopicPartition, list[int]] = {TopicPartition("t", p): [] for p in range(3)}
     for _ in looks(lambda: f"too few records came: {seen}"):
@@ -314,30 +311,6 @@ def test_a_waiting_poll_ends_when_another_thread_calls_wakeup(
     waker.join()
     broker.produce(topic, b"v")
     assert counted(poll_until(consumer, 1)) == [(1, 1)]
-
-
-@pytest.mark.blocking
-@pytest.mark.behaviour("polling")
-def test_a_waiting_poll_ends_when_the_process_is_interrupted(
-    broker: ReferenceBroker, topic: str, make_consumer: MakeConsumer
-) -> None:
-    """SIGINT surfaces from a waiting poll as KeyboardInterrupt, and the consumer stays usable."""
-    consumer = make_consumer(topic, fetch_max_wait_ms=20_000)
-    main = threading.main_thread().ident
-    assert main is not None
-    assert threading.get_ident() == main, "signals reach the main thread only"
-
-    def interrupt() -> None:
-        wait_until(lambda: bool(broker.requests(SHARE_FETCH)))
-        signal.pthread_kill(main, signal.SIGINT)
-
-    interrupter = threading.Thread(target=interrupt)
-    interrupter.start()
-    with pytest.raises(KeyboardInterrupt):
-        consumer.poll(timeout_ms=30_000)
-    interrupter.join()
-    broker.produce(topic, b"v")
-    assert counted(poll_until(consumer, 1)) == [(0, 1)]
 
 
 @pytest.mark.behaviour("polling")

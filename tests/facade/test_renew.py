@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from facade.delivery_checks import Outcomes, counted, left_for_others, only_result, produce_one_batch, produce_values
+from facade.delivery_checks import counted, left_for_others, only_result, outcomes_of, produce_one_batch, produce_values
 from support.consumers import Consumer, MakeConsumer
 from support.waiting import poll_once_more, poll_until
 
@@ -23,8 +23,7 @@ def test_renewed_records_come_again_when_renewed_by_a_poll(
     soon as the broker has answered.
     """
     produce_one_batch(broker, topic, 10)
-    outcomes = Outcomes()
-    explicit_consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(explicit_consumer)
     first = poll_until(explicit_consumer, 10)
     for record in first:
         explicit_consumer.acknowledge(record, AcknowledgeType.RENEW if record.offset % 2 else AcknowledgeType.ACCEPT)
@@ -66,8 +65,7 @@ def test_only_the_last_word_is_sent_when_a_renewal_is_changed(
 ) -> None:
     """A renewal that becomes an acceptance before anything was sent is never sent."""
     produce_values(broker, topic, 1)
-    outcomes = Outcomes()
-    explicit_consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(explicit_consumer)
     (record,) = poll_until(explicit_consumer, 1)
     explicit_consumer.acknowledge(record, AcknowledgeType.RENEW)
     explicit_consumer.acknowledge(record, AcknowledgeType.ACCEPT)
@@ -98,8 +96,7 @@ def test_renewing_raises_when_the_record_was_rejected_and_committed(
 ) -> None:
     """A record that has been committed cannot be renewed any more."""
     produce_values(broker, topic, 1)
-    outcomes = Outcomes()
-    explicit_consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(explicit_consumer)
     (record,) = poll_until(explicit_consumer, 1)
     explicit_consumer.acknowledge(record, AcknowledgeType.REJECT)
     assert only_result(explicit_consumer.commit_sync()) is None
@@ -143,8 +140,7 @@ def test_renewal_fails_and_the_record_is_dropped_when_the_group_forbids_renewing
     """With share.renew.acknowledge.enable=false the RENEW fails, and poll does not ask for the record any more."""
     produce_values(broker, topic, 1)
     broker.set_group_config("g", {"share.renew.acknowledge.enable": "false"})
-    outcomes = Outcomes()
-    explicit_consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(explicit_consumer)
     poll_until(explicit_consumer, 1, lambda record: explicit_consumer.acknowledge(record, AcknowledgeType.RENEW))
     assert isinstance(only_result(explicit_consumer.commit_sync()), InvalidRecordStateError)
     assert outcomes.failed == [(0, InvalidRecordStateError)]

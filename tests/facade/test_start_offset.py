@@ -6,7 +6,7 @@ import time
 from functools import partial
 
 import pytest
-from facade.delivery_checks import Outcomes, counted, only_result, produce_one_batch, produce_values, start_offset
+from facade.delivery_checks import counted, only_result, outcomes_of, produce_one_batch, produce_values, start_offset
 from support.consumers import Consumer, MakeConsumer
 from support.waiting import offsets, poll_once_more, poll_until, poll_while, wait_until
 
@@ -147,8 +147,7 @@ def test_held_records_can_be_acknowledged_and_never_return_when_they_are_deleted
     produce_one_batch(broker, topic, 5)
     produce_one_batch(broker, topic, 5)
     consumer = make_consumer(topic, share_acknowledgement_mode="explicit", max_poll_records=5)
-    outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     held = poll_until(consumer, 5)
     broker.delete_records(topic, 0, 5)
     for record in held:

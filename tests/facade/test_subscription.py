@@ -253,8 +253,7 @@ def test_members_get_their_own_topics_when_their_subscriptions_overlap(
     broker.create_topic("shared", partitions=4)
     broker.create_topic("a")
     broker.create_topic("b")
-    for partition in range(4):
-        produce_values(broker, "shared", 5, partition=partition)
+    produce_values(broker, "shared", 5, partitions=range(4))
     for topic in ("a", "b"):
         produce_values(broker, topic, 5)
     members = {own: make_consumer("shared", own) for own in ("a", "b")}

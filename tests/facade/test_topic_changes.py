@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 
 import pytest
-from facade.delivery_checks import Outcomes, counted, only_result, produce_one_batch, produce_values
+from facade.delivery_checks import counted, only_result, outcomes_of, produce_one_batch, produce_values
 from support.consumers import QUICK, MakeConsumer
 from support.waiting import looks, offsets, poll_until
 from support.wire_connection import WireConnection
@@ -98,8 +98,7 @@ def test_acknowledgements_are_not_sent_to_the_new_leader_when_the_leader_moves(m
         broker.set_group_config("g", share_auto_offset_reset="earliest")
         broker.create_topic("t", replication_factor=2)
         consumer = make_consumer("t", reset=None, bootstrap_servers=broker.bootstrap_servers)
-        outcomes = Outcomes()
-        consumer.set_acknowledgement_commit_callback(outcomes)
+        outcomes = outcomes_of(consumer)
         produce_values(broker, "t", 3)
         held = poll_until(consumer, 3)
         old = broker.leader("t")

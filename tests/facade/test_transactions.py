@@ -6,7 +6,7 @@ from functools import partial
 
 import attrs
 import pytest
-from facade.delivery_checks import Outcomes, counted, only_result, produce_values
+from facade.delivery_checks import counted, only_result, outcomes_of, produce_values
 from support.consumers import MakeConsumer
 from support.waiting import offsets, poll_once_more, poll_until, poll_while
 
@@ -69,8 +69,7 @@ def test_all_records_come_at_their_offsets_when_the_group_reads_uncommitted(
     producer.run(b"aborted", commit=False)
     produce_values(broker, topic, 1)
     consumer = make_consumer(topic)
-    outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     found = poll_until(consumer, 4)
     assert offsets(found) == [0, 2, 3, 5]
     assert [r.value for r in found] == [b"committed", b"value 0", b"aborted", b"value 0"]
@@ -133,8 +132,7 @@ def test_markers_leave_gaps_that_nobody_sees_when_transactions_are_committed(
     for _ in range(3):
         producer.run(b"1", b"2", commit=True)
     consumer = make_consumer(topic)
-    outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     assert offsets(poll_until(consumer, 6)) == [0, 1, 3, 4, 6, 7]
     poll_while(consumer, lambda: len(outcomes.succeeded) < 9)
     state = broker.share_partition("g", topic, 0)

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from facade.delivery_checks import Outcomes, counted, left_for_others, only_result, produce_one_batch, produce_values
+from facade.delivery_checks import counted, left_for_others, only_result, outcomes_of, produce_one_batch, produce_values
 from support.consumers import Consumer, MakeConsumer, Record
 from support.waiting import offsets, patience_s, poll_until, wait_until
 
@@ -72,8 +72,7 @@ def test_each_record_is_settled_once_when_eight_threads_acknowledge_what_one_pol
     for number in range(100):
         produce_one_batch(broker, "many", 50, partition=number % 4)
     consumer = make_consumer("many", share_acknowledgement_mode="explicit", explicit_window_records=200)
-    outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     work: queue.SimpleQueue[Record | None] = queue.SimpleQueue()
     said: queue.SimpleQueue[tuple[Record, AcknowledgeType, Future[None]]] = queue.SimpleQueue()
     threads = [threading.Thread(target=acknowledge_shuffled, args=(consumer, work, said, i)) for i in range(8)]
@@ -134,12 +133,8 @@ def acknowledge_shuffled(consumer: Consumer, work: Any, said: Any, seed: int) ->
 # ---- room
 
 
-def test_polls_bring_more_while_records_are_open_and_nothing_when_the_window_is_full(
-    broker: ReferenceBroker, make_consumer: MakeConsumer
-) -> None:
-    """A window of three, one record per batch: three, an empty poll that asks no broker; one accepted, one more."""
-    consumer = windowed(make_consumer, 3)
-    produce_values(broker, "t", 5)
+def check_room_for_three(broker: ReferenceBroker, consumer: Consumer) -> None:
+    """Three records come, then nothing, and no broker is asked; when one is accepted, one comes."""
     records = poll_until(consumer, 3)
     assert offsets(records) == [0, 1, 2]
     broker.clear_requests()
@@ -147,6 +142,15 @@ def test_polls_bring_more_while_records_are_open_and_nothing_when_the_window_is_
     assert broker.requests(FETCH) == []
     consumer.acknowledge(records[1])
     assert offsets(poll_until(consumer, 1)) == [3]
+
+
+def test_polls_bring_more_while_records_are_open_and_nothing_when_the_window_is_full(
+    broker: ReferenceBroker, make_consumer: MakeConsumer
+) -> None:
+    """A window of three, one record per batch: three, an empty poll that asks no broker; one accepted, one more."""
+    consumer = windowed(make_consumer, 3)
+    produce_values(broker, "t", 5)
+    check_room_for_three(broker, consumer)
 
 
 def test_nothing_more_is_fetched_while_the_window_has_too_many_bytes(
@@ -156,13 +160,7 @@ def test_nothing_more_is_fetched_while_the_window_has_too_many_bytes(
     consumer = windowed(make_consumer, 100, explicit_window_bytes=2_500, fetch_max_bytes=1)
     for _ in range(5):
         broker.produce("t", bytes(1_000))
-    records = poll_until(consumer, 3)
-    assert offsets(records) == [0, 1, 2]
-    broker.clear_requests()
-    assert list(consumer.poll(timeout_ms=50)) == []
-    assert broker.requests(FETCH) == []
-    consumer.acknowledge(records[1])
-    assert offsets(poll_until(consumer, 1)) == [3]
+    check_room_for_three(broker, consumer)
 
 
 def test_an_answer_counts_as_a_whole_while_one_of_its_records_is_open(
@@ -258,8 +256,7 @@ def test_a_second_word_is_refused_when_the_first_was_final(broker: ReferenceBrok
 
 def test_commits_and_the_callback_work_beside_the_futures(broker: ReferenceBroker, consumer: Consumer) -> None:
     """commit_sync sends and returns what was acknowledged; open records stay open; the callback gets all outcomes."""
-    outcomes = Outcomes()
-    consumer.set_acknowledgement_commit_callback(outcomes)
+    outcomes = outcomes_of(consumer)
     produce_one_batch(broker, "t", 3)
     one, two, three = poll_until(consumer, 3)
     consumer.acknowledge(two)

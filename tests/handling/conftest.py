@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import pytest
+from support.event_loop import until
 from support.waiting import patience_s, wait_until
 
 from kafka_share.broker import ReferenceBroker
@@ -18,34 +19,12 @@ GROUP = "workers"
 LOCK_MS = 1_000
 
 
-class Running:
-    """A worker that runs on a thread as long as the block does. `form` is "threads" or "tasks"."""
+class WorkerOnThread:
+    """A worker that runs on a thread as long as the block does."""
 
-    def __init__(
-        self, form: str, broker: ReferenceBroker, handle: Callable[[Any, Lease], Any], **settings: Any
-    ) -> None:
-        self.handled: Counter[int] = Counter()
-        """How often the handler returned, by offset."""
-        self.deliveries: Counter[tuple[int, int]] = Counter()
-        """How often the handler was called, by offset and delivery count."""
+    def __init__(self, worker: ShareWorker[Any, Any]) -> None:
+        self.worker = worker
         self.error: BaseException | None = None
-
-        def on_thread(record: Any, lease: Lease) -> None:
-            self.deliveries[record.offset, record.delivery_count] += 1
-            handle(record, lease)
-            self.handled[record.offset] += 1
-
-        async def as_task(record: Any, lease: Lease) -> None:
-            self.deliveries[record.offset, record.delivery_count] += 1
-            result = handle(record, lease)
-            if result is not None:
-                await result
-            self.handled[record.offset] += 1
-
-        servers = {"bootstrap_servers": broker.bootstrap_servers, "group_id": GROUP}
-        self.worker: ShareWorker[Any, Any] = ShareWorker(
-            settings.pop("topics", "t"), on_thread if form == "threads" else as_task, **{**servers, **settings}
-        )
         self._thread = threading.Thread(target=self._run, name="the worker's run")
 
     def _run(self) -> None:
@@ -71,6 +50,38 @@ class Running:
         if self.error is not None:
             raise self.error
 
+    @property
+    def counts(self) -> Any:
+        return self.worker.inspect().counts
+
+
+class Running(WorkerOnThread):
+    """One with handlers of either form: `form` is "threads" or "tasks"."""
+
+    def __init__(
+        self, form: str, broker: ReferenceBroker, handle: Callable[[Any, Lease], Any], **settings: Any
+    ) -> None:
+        self.handled: Counter[int] = Counter()
+        """How often the handler returned, by offset."""
+        self.deliveries: Counter[tuple[int, int]] = Counter()
+        """How often the handler was called, by offset and delivery count."""
+
+        def on_thread(record: Any, lease: Lease) -> None:
+            self.deliveries[record.offset, record.delivery_count] += 1
+            handle(record, lease)
+            self.handled[record.offset] += 1
+
+        async def as_task(record: Any, lease: Lease) -> None:
+            self.deliveries[record.offset, record.delivery_count] += 1
+            result = handle(record, lease)
+            if result is not None:
+                await result
+            self.handled[record.offset] += 1
+
+        servers = {"bootstrap_servers": broker.bootstrap_servers, "group_id": GROUP}
+        handler = on_thread if form == "threads" else as_task
+        super().__init__(ShareWorker(settings.pop("topics", "t"), handler, **{**servers, **settings}))
+
 
 def until_ended(form: str, lease: Lease) -> Any:
     """What a handler does that works until its lease ends, in either form."""
@@ -80,11 +91,12 @@ def until_ended(form: str, lease: Lease) -> Any:
     return asyncio.sleep(patience_s())
 
 
-async def until(look: Callable[[], object]) -> None:
-    """What a test waits for on an event loop."""
-    async with asyncio.timeout(patience_s()):
-        while not look():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)  # nothing tells
+def until_true(form: str, look: Callable[[], object]) -> Any:
+    """What a handler does that waits for a test, in either form."""
+    if form == "threads":
+        wait_until(look)
+        return None
+    return until(look)
 
 
 @pytest.fixture(params=["threads", "tasks"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from kafka_share.handling.job import Call, Copy, Job
@@ -116,6 +117,25 @@ class Driven:
         self.written |= {offset} if error is None else set()
         self.jobs.produced(self.producing.pop(offset), error, now_ms)
         self.poll(now_ms)
+
+    def drain(self, now_ms: int, written: Callable[[], Exception | None] = lambda: None) -> None:
+        """To its end: what runs succeeds, and this is what becomes of each copy."""
+        self.jobs.drain(now_ms)
+        self.poll(now_ms)
+        while not self.jobs.is_done(now_ms):
+            self.poll(now_ms)
+            for number in sorted(self.running):
+                self.finish(number, None, now_ms)
+            for number in sorted(self.producing):
+                self.write(number, written(), now_ms)
+            now_ms += 500
+
+    def check_ends(self, count: int) -> None:
+        """Each of so many records was settled once, or its lock was lost."""
+        ended = [number for number, _, _ in self.settled]
+        assert len(ended) == len(set(ended))
+        lost = {number for number, event in self.told if event == "LOCK_LOST"}
+        assert {*ended, *lost} == {*range(count)}
 
     def succeed_with_another(self, offset: int, now_ms: int) -> None:
         """What fails next is not taken for an outage."""

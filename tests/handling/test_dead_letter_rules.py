@@ -269,19 +269,8 @@ def test_whatever_happens_each_record_ends_once_and_is_accepted_only_with_its_co
         elif what < 0.85 and driven.jobs.unsettled():
             driven.jobs.lock_lost(chance.choice(driven.jobs.unsettled()))
         driven.poll(now_ms)
-    driven.jobs.drain(now_ms)
-    while not driven.jobs.is_done(now_ms):
-        driven.poll(now_ms)
-        for number in sorted(driven.running):
-            driven.finish(number, None, now_ms)
-        for number in sorted(driven.producing):
-            driven.write(number, chance.choice((None, REFUSED)), now_ms)
-        now_ms += 500
-    ended = [number for number, _, _ in driven.settled]
-    lost = {number for number, event in driven.told if event == "LOCK_LOST"}
-    assert len(ended) == len(set(ended))
-    assert {*ended, *lost} == {*range(offset)}
-    assert not lost & {*ended}
+    driven.drain(now_ms, lambda: chance.choice((None, REFUSED)))
+    driven.check_ends(offset)
     accepted = {number for number, kind, _ in driven.settled if kind == "ACCEPT"}
     counts = driven.jobs.counts
     assert len(accepted) == counts.accepted + counts.dead_lettered + counts.deferred

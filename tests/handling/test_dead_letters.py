@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from handling.conftest import GROUP, Running, until
+from handling.conftest import GROUP, Running
+from support.event_loop import until
 from support.waiting import patience_s, wait_until
 
 from kafka_share.broker import ReferenceBroker

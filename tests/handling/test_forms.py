@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from handling.conftest import Running, until, until_ended
+from handling.conftest import Running, until_ended, until_true
 from handling.given import record
 from support.waiting import patience_s, wait_until
 
@@ -57,10 +57,7 @@ def test_records_of_a_key_are_handled_one_after_another_and_keys_at_the_same_tim
                 running[record.key] -= 1
             return len(begun) == 3
 
-        if form == "tasks":
-            return until(finish)
-        wait_until(finish)
-        return None
+        return until_true(form, finish)
 
     with Running(form, broker, handle, ordered_by="key", concurrency=10) as worker:
         worker.wait_for(lambda: worker.worker.inspect().counts.accepted == 30)
@@ -160,10 +157,7 @@ def test_a_batch_keeps_its_locks_and_is_ended_when_all_are_lost(form: str, broke
         leases.append(lease)
         if len(leases) == 1:
             return until_ended(form, lease)
-        if form == "tasks":
-            return until(lambda: has_renewed(records))
-        wait_until(lambda: has_renewed(records))
-        return None
+        return until_true(form, lambda: has_renewed(records))
 
     with Batches(form, broker, handle, batch_records=3, batch_wait_ms=1_000) as batches:
         wait_until(lambda: len(batches.worker.inspect().running) == 3)
@@ -199,10 +193,7 @@ def test_a_window_by_bytes_bounds_what_is_here_and_what_is_asked_for(form: str, 
     go_on = threading.Event()
 
     def handle(record: Any, lease: Lease) -> Any:
-        if form == "tasks":
-            return until(go_on.is_set)
-        assert go_on.wait(patience_s())
-        return None
+        return until_true(form, go_on.is_set)
 
     settings: dict[str, Any] = {"window_bytes": 5_000, "fetch.max.bytes": 9_000_000}
     with Running(form, broker, handle, concurrency=50, **settings) as running:
@@ -230,10 +221,7 @@ def test_a_slow_handler_is_named_and_shown(
     go_on = threading.Event()
 
     def handle(record: Any, lease: Lease) -> Any:
-        if form == "tasks":
-            return until(go_on.is_set)
-        assert go_on.wait(patience_s())
-        return None
+        return until_true(form, go_on.is_set)
 
     with Running(form, broker, handle, expected_ms=10) as running:
         running.wait_for(lambda: any("longer than expected" in one.getMessage() for one in caplog.records))

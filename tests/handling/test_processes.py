@@ -7,14 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
 from handling import in_processes
-from handling.conftest import GROUP
+from handling.conftest import GROUP, WorkerOnThread
 from handling.in_processes import OddError, notes, value
 from support.documentation import environment
 from support.waiting import patience_s, wait_until
@@ -29,41 +28,12 @@ pytestmark = [
 ]
 
 
-class Worker:
-    """A worker with processes that runs on a thread as long as the block does."""
+class Worker(WorkerOnThread):
+    """One with handlers in processes."""
 
     def __init__(self, broker: ReferenceBroker, handler: Callable[..., Any] = in_processes.handle, **settings: Any):
         known: dict[str, Any] = {"bootstrap_servers": broker.bootstrap_servers, "group_id": GROUP, "processes": 2}
-        self.worker: ShareWorker[Any, Any] = ShareWorker("t", handler, **{**known, **settings})
-        self.error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run)
-
-    def _run(self) -> None:
-        try:
-            self.worker.run()
-        except BaseException as error:  # noqa: BLE001 - the test looks at it
-            self.error = error
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.worker.stop()
-        self.join()
-
-    def join(self) -> None:
-        self._thread.join(patience_s())
-        assert not self._thread.is_alive()
-
-    def wait_for(self, look: Callable[[], object]) -> None:
-        wait_until(lambda: look() or self.error, lambda: f"{self.worker.inspect()}")
-        if self.error is not None:
-            raise self.error
-
-    @property
-    def counts(self) -> Any:
-        return self.worker.inspect().counts
+        super().__init__(ShareWorker("t", handler, **{**known, **settings}))
 
 
 def is_running(process_id: int) -> bool:

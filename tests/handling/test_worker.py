@@ -15,7 +15,8 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from handling.conftest import GROUP, LOCK_MS, Running, until, until_ended
+from handling.conftest import GROUP, LOCK_MS, Running, until_ended, until_true
+from support.event_loop import until
 from support.waiting import patience_s, wait_until
 
 from kafka_share.broker import ReferenceBroker
@@ -75,10 +76,7 @@ def test_no_more_handlers_run_than_allowed_and_no_more_records_are_acquired_than
     go_on = threading.Event()
 
     def handle(record: Any, lease: Lease) -> Any:
-        if form == "tasks":
-            return until(go_on.is_set)
-        assert go_on.wait(patience_s())
-        return None
+        return until_true(form, go_on.is_set)
 
     with Running(form, broker, handle, concurrency=3, window_records=8) as running:
         running.wait_for(lambda: running.worker.inspect().ready == 5)
@@ -117,11 +115,7 @@ def test_no_result_waits_for_another_handler(form: str, broker: ReferenceBroker)
     def handle(record: Any, lease: Lease) -> Any:
         if record.offset != 100:
             return None
-        others_are_accepted = lambda: running.worker.inspect().counts.accepted == 199  # noqa: E731
-        if form == "tasks":
-            return until(others_are_accepted)
-        wait_until(others_are_accepted)
-        return None
+        return until_true(form, lambda: running.worker.inspect().counts.accepted == 199)
 
     running = Running(form, broker, handle, concurrency=2, window_records=20)
     with running:
@@ -251,10 +245,7 @@ def test_a_handler_that_takes_several_lock_times_is_delivered_once(form: str, br
     def handle(record: Any, lease: Lease) -> Any:
         if record.offset:
             return None
-        if form == "tasks":
-            return until(lambda: has_renewed(record))
-        wait_until(lambda: has_renewed(record))
-        return None
+        return until_true(form, lambda: has_renewed(record))
 
     with Running(form, broker, handle, concurrency=1, window_records=2) as running:
         running.wait_for(lambda: running.worker.inspect().counts.accepted == 2)

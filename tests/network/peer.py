@@ -19,7 +19,7 @@ from typing import Any
 import attrs
 
 from kafka_share.config import ClientConfig
-from kafka_share.core.events import Channel, Event, Output, Send
+from kafka_share.core.events import Channel, Event, Output, PollEnded, Send
 from kafka_share.core.metrics.measurements import Measurements
 from kafka_share.network.driver import CoreDriver
 from kafka_share.network.mailbox import ConsumerPort, Mailbox
@@ -272,6 +272,22 @@ def talking(*scripts: Script, context: ssl.SSLContext | None = None, **settings:
         peer.close()
     left = [thread.name for thread in threading.enumerate() if thread not in threads]
     assert [name for name in left if not name.startswith("peer")] == [], left  # a test may have a second peer
+
+
+@contextlib.contextmanager
+def held_up() -> Iterator[tuple[Client, threading.Event]]:
+    """A client whose thread works on an event until the test sets this one."""
+    works, go_on = threading.Event(), threading.Event()
+
+    def react(event: Event) -> list[Output]:
+        works.set()
+        assert go_on.wait(WAIT_S)
+        return []
+
+    with talking(react=react) as (client, _):
+        client.driver.post(PollEnded())
+        assert works.wait(WAIT_S)
+        yield client, go_on
 
 
 def ask(

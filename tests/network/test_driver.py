@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from network.peer import WAIT_S, Accepted, Client, ScriptedCore, ask, driver_of, metadata, talking
+from network.peer import WAIT_S, Accepted, Client, ScriptedCore, ask, driver_of, held_up, metadata, talking
 
 from kafka_share.core.events import (
     BatchReclaimed,
@@ -96,16 +96,7 @@ def test_loop_is_woken_when_quiet_events_pile_up(monkeypatch: pytest.MonkeyPatch
 
 
 def test_one_wakeup_serves_many_events_when_the_loop_is_busy() -> None:
-    holding, go_on = threading.Event(), threading.Event()
-
-    def react(event: Any) -> list[Output]:
-        holding.set()
-        assert go_on.wait(WAIT_S)
-        return []
-
-    with talking(react=react) as (client, _):
-        client.driver.post(PollEnded())
-        assert holding.wait(WAIT_S)
+    with held_up() as (client, go_on):
         for request_id in range(100):
             client.driver.post(Unsubscribed(request_id, 0))
         go_on.set()

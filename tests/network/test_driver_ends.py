@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 import pytest
-from network.peer import WAIT_S, ScriptedCore, driver_of, talking
+from network.peer import WAIT_S, ScriptedCore, driver_of, held_up, talking
 
 from kafka_share.core.events import CompleteCommit, Output, PollEnded
 from kafka_share.errors import ConsumerClosedError, InternalError
@@ -60,16 +60,7 @@ def test_stop_does_not_wait_when_it_is_called_on_the_network_thread() -> None:
 
 
 def test_a_warning_is_logged_when_the_thread_does_not_end_in_time(caplog: pytest.LogCaptureFixture) -> None:
-    holding, go_on = threading.Event(), threading.Event()
-
-    def react(event: Any) -> list[Output]:
-        holding.set()
-        assert go_on.wait(WAIT_S)
-        return []
-
-    with talking(react=react) as (client, _):
-        client.driver.post(PollEnded())
-        assert holding.wait(WAIT_S)
+    with held_up() as (client, go_on):
         with caplog.at_level(logging.WARNING, "kafka_share.network"):
             client.driver.stop(1)
         go_on.set()

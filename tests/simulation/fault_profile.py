@@ -56,35 +56,38 @@ class ClusterProfile:
 
 @attrs.frozen(kw_only=True)
 class ClientProfile:
-    """How an application uses its consumer. Probabilities are per record or per round."""
+    """How an application uses its consumer. Probabilities are per record or per round.
+
+    The defaults are the library's; the application that goes with them polls and does nothing else.
+    """
 
     group: str
     topics: tuple[str, ...]
-    explicit: bool
-    window_records: int
+    explicit: bool = False
+    window_records: int = 0
     """Of the open in-flight window; 0: none."""
-    record_limit: bool
-    max_poll_records: int
-    poll_timeout_ms: int
-    work_ms: int
+    record_limit: bool = False
+    max_poll_records: int = 500
+    poll_timeout_ms: int = 1_000
+    work_ms: int = 0
     """The longest time that a batch takes."""
-    idle_ms: int
+    idle_ms: int = 0
     """The longest pause between two rounds, taken now and then."""
-    fetch_max_wait_ms: int
-    request_timeout_ms: int
-    max_poll_interval_ms: int
-    auto_create: bool
-    release: float
-    reject: float
-    renew: float
-    commit_sync: float
-    commit_async: float
-    leave_open: float
+    fetch_max_wait_ms: int = 500
+    request_timeout_ms: int = 30_000
+    max_poll_interval_ms: int = 300_000
+    auto_create: bool = False
+    release: float = 0
+    reject: float = 0
+    renew: float = 0
+    commit_sync: float = 0
+    commit_async: float = 0
+    leave_open: float = 0
     """Part of the rounds that commit before every record has been acknowledged."""
-    unsubscribe: float
-    protect_locks: bool
-    release_backoff_ms: int
-    loops: bool
+    unsubscribe: float = 0
+    protect_locks: bool = True
+    release_backoff_ms: int = 1_000
+    loops: bool = False
     """Whether it takes its records from a loop over the consumer."""
     metrics_push: bool = False
     send_ahead: bool = False

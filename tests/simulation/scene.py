@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-import attrs
 from simulation.books import Books
 from simulation.broker import SimulatedBroker
 from simulation.broker_audit import BrokerAudit
@@ -29,36 +28,6 @@ from kafka_share.records import Node
 TOPIC, GROUP = "orders", "order-workers"
 LARGEST_BATCH = 500
 NO_CONFIG: Mapping[str, int] = MappingProxyType({})
-
-
-def profile(**changes: Any) -> ClientProfile:
-    """A consumer with the library's defaults."""
-    defaults = ClientProfile(
-        group=GROUP,
-        topics=(TOPIC,),
-        explicit=False,
-        window_records=0,
-        record_limit=False,
-        max_poll_records=500,
-        poll_timeout_ms=1_000,
-        work_ms=0,
-        idle_ms=0,
-        fetch_max_wait_ms=500,
-        request_timeout_ms=30_000,
-        max_poll_interval_ms=300_000,
-        auto_create=False,
-        release=0,
-        reject=0,
-        renew=0,
-        commit_sync=0,
-        commit_async=0,
-        leave_open=0,
-        unsubscribe=0,
-        protect_locks=True,
-        release_backoff_ms=1_000,
-        loops=False,
-    )
-    return attrs.evolve(defaults, **changes)
 
 
 class Scene:
@@ -93,7 +62,7 @@ class Scene:
         number = len(self.clients)
         client = SimulatedClient(
             f"client{number}",
-            profile(**changes),
+            ClientProfile(group=GROUP, topics=(TOPIC,), **changes),
             (Node(-1, "node1", 9092),),
             random.Random(number),
             self.time,

@@ -29,6 +29,16 @@ from kafka_share.protocol.topics import CreateTopicsRequest, DeleteTopicsRequest
 from kafka_share.protocol.transactions import InitProducerIdRequest
 
 ALICE: Final = "User:alice"
+OF_ALICE: Final[dict[str, Any]] = {
+    "resource_type_filter": AclResource.ANY,
+    "resource_name_filter": None,
+    "pattern_type_filter": AclPattern.ANY,
+    "principal_filter": ALICE,
+    "host_filter": None,
+    "operation": AclOperation.ANY,
+    "permission_type": AclPermission.ANY,
+}
+"""What finds all of her ACLs."""
 ANSWERS_OF_KAFKA: Final = Path(__file__).parents[1] / "broker" / "security" / "kafka_4_3_denials.txt"
 _SHOWN: Final = (
     "error_code", "partition_error_code", "acknowledge_error_code", "topic_config_error_code", "name", "topic",
@@ -130,15 +140,7 @@ class Denials:
 
     def allow(self, acls: list[Acl]) -> None:
         """Alice has these ACLs and no others."""
-        everything = DeleteAclsRequest.DeleteAclsFilter(
-            resource_type_filter=AclResource.ANY,
-            resource_name_filter=None,
-            pattern_type_filter=AclPattern.ANY,
-            principal_filter=ALICE,
-            host_filter=None,
-            operation=AclOperation.ANY,
-            permission_type=AclPermission.ANY,
-        )
+        everything = DeleteAclsRequest.DeleteAclsFilter(**OF_ALICE)
         self._admin.call(DeleteAclsRequest(filters=[everything]), 3)
         creations = [
             CreateAclsRequest.AclCreation(
@@ -157,16 +159,8 @@ class Denials:
         wait_until(lambda: self._acl_count() == len(acls), "the ACLs are known")
 
     def _acl_count(self) -> int:
-        asked = DescribeAclsRequest(
-            resource_type_filter=AclResource.ANY,
-            resource_name_filter=None,
-            pattern_type_filter=AclPattern.ANY,
-            principal_filter=ALICE,
-            host_filter=None,
-            operation=AclOperation.ANY,
-            permission_type=AclPermission.ANY,
-        )
-        return sum(len(resource.acls) for resource in self._admin.call(asked, 3).resources)
+        found = self._admin.call(DescribeAclsRequest(**OF_ALICE), 3)
+        return sum(len(resource.acls) for resource in found.resources)
 
     # ---- what alice does
 

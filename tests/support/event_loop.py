@@ -1,4 +1,4 @@
-"""Runs a coroutine as a test, on an event loop that it has for itself."""
+"""Runs a coroutine as a test, on an event loop that it has for itself, and waits there."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def in_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
     return run
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    """Let other tasks and threads go on until this holds."""
-    while not holds():  # noqa: ASYNC110 - no event tells what a broker or another thread does
-        await asyncio.sleep(0.005)
+async def until(holds: Callable[[], object]) -> None:
+    """Let other tasks and threads go on until this holds. Raises TimeoutError when it never does."""
+    async with asyncio.timeout(patience_s()):
+        while not holds():  # noqa: ASYNC110 - no event tells what a broker or another thread does
+            await asyncio.sleep(0.005)

@@ -6,14 +6,13 @@ escapes. In JSON, what is not UTF-8 is {"base64": …}, so nothing is lost.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from typing import Any, Final
 
 import attrs
 
 from kafka_share.cli.console.deserializers import DESERIALIZERS, Deserializer
-from kafka_share.cli.output import json_text
+from kafka_share.cli.output import json_bytes, json_text
 from kafka_share.harmless import harmless
 from kafka_share.records import ShareRecord
 
@@ -95,20 +94,11 @@ class Formatter:
             "timestamp_ms": record.timestamp,
             "timestamp_type": _timestamp_type(record),
             "delivery_count": record.delivery_count,
-            "headers": [[name, _json_value(value)] for name, value in record.headers],
-            "key": _json_value(None if record.key is None else self.key(record.key)),
-            "value": _json_value(None if record.value is None else self.value(record.value)),
+            "headers": [[name, json_bytes(value)] for name, value in record.headers],
+            "key": json_bytes(None if record.key is None else self.key(record.key)),
+            "value": json_bytes(None if record.value is None else self.value(record.value)),
         }
         return json_text(document, ascii_only=False).encode() + b"\n"
-
-
-def _json_value(data: bytes | None) -> str | dict[str, str] | None:
-    if data is None:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}
 
 
 def _timestamp_type(record: Record) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
+from kafka_share.cli.output import json_bytes
 from kafka_share.errors import ERRORS, KafkaShareError
 
 if TYPE_CHECKING:
@@ -195,18 +196,9 @@ def _records(broker: ReferenceBroker, given: dict[str, Any]) -> dict[str, Any]:
 
 def _record(record: StoredRecord) -> dict[str, Any]:
     shown = attrs.asdict(record)
-    shown["key"], shown["value"] = _bytes(record.key), _bytes(record.value)
-    shown["headers"] = [[name, _bytes(value)] for name, value in record.headers]
+    shown["key"], shown["value"] = json_bytes(record.key), json_bytes(record.value)
+    shown["headers"] = [[name, json_bytes(value)] for name, value in record.headers]
     return shown
-
-
-def _bytes(data: bytes | None) -> Any:
-    if data is None:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}
 
 
 def _shown(found: Any) -> Any:

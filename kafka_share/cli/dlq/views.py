@@ -5,7 +5,6 @@ Text from a cluster stands in it with its controls as escapes; in JSON, bytes th
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import attrs
 
 from kafka_share.cli.dlq.letters import Letter
+from kafka_share.cli.output import json_bytes
 from kafka_share.harmless import harmless
 
 Document = dict[str, Any]
@@ -89,9 +89,9 @@ def letter_document(letter: Letter) -> Document:
         "is_replayed": letter.is_replayed,
         "has_copy": letter.has_copy,
         "origin": attrs.asdict(letter.origin),
-        "headers": [[name, _json_value(value)] for name, value in letter.as_record("").headers],
-        "key": _json_value(letter.key),
-        "value": _json_value(letter.value),
+        "headers": [[name, json_bytes(value)] for name, value in letter.as_record("").headers],
+        "key": json_bytes(letter.key),
+        "value": json_bytes(letter.value),
     }
 
 
@@ -107,12 +107,3 @@ def _known(number: int | None) -> str:
 
 def _text(data: bytes | None) -> str:
     return "null" if data is None else harmless(data.decode("utf-8", "backslashreplace"))
-
-
-def _json_value(data: bytes | None) -> str | dict[str, str] | None:
-    if data is None:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}

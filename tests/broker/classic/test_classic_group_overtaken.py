@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from broker.cluster_world import World
-from broker.consumer_peer import REBALANCE_MS, SESSION_MS, Peer, describe, finish_sync, stable_group
+from broker.consumer_peer import (
+    REBALANCE_MS,
+    SESSION_MS,
+    Peer,
+    describe,
+    finish_sync,
+    group_whose_leader_has_to_sync,
+    stable_group,
+)
 
 from kafka_share.errors import UnknownMemberIdError
 
@@ -46,11 +54,7 @@ def test_the_first_join_is_called_off_when_its_member_joins_again() -> None:
 
 def test_the_first_sync_is_called_off_when_its_member_syncs_again() -> None:
     world = quick_world()
-    first, second = stable_group(world)
-    first.join()
-    second.joined(second.join())
-    first.joined(first.late())
-    assert second.sync() is None
+    first, second = group_whose_leader_has_to_sync(world)
     waiting = second.waits_for
     assert second.sync() is None
     assert answer_to(world, waiting).error_code == REBALANCING

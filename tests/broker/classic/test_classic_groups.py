@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 from broker.cluster_world import World, batch
-from broker.consumer_peer import REBALANCE_MS, SESSION_MS, Peer, describe, fetch_offsets, finish_sync, stable_group
+from broker.consumer_peer import (
+    REBALANCE_MS,
+    SESSION_MS,
+    Peer,
+    describe,
+    fetch_offsets,
+    finish_sync,
+    group_whose_leader_has_to_sync,
+    stable_group,
+)
 
 from kafka_share.broker.handlers.committed_offsets import subscribed_topics
 from kafka_share.errors import (
@@ -76,11 +85,7 @@ def test_only_the_leader_learns_the_subscriptions_when_a_round_completes() -> No
 
 def test_a_sync_waits_for_the_leader_and_is_called_off_when_another_member_joins() -> None:
     world = quick_world()
-    first, second = stable_group(world)
-    first.join()
-    second.joined(second.join())
-    first.joined(first.late())
-    assert second.sync() is None
+    first, second = group_whose_leader_has_to_sync(world)
     third = Peer(world, 3)
     assert third.join_whole() is None
     assert second.late().error_code == REBALANCING
@@ -185,11 +190,7 @@ def test_a_member_is_out_when_it_does_not_join_before_the_rebalance_timeout() ->
 
 def test_those_who_never_sync_are_out_when_the_rebalance_timeout_is_over() -> None:
     world = quick_world()
-    first, second = stable_group(world)
-    first.join()
-    second.joined(second.join())
-    first.joined(first.late())
-    assert second.sync() is None
+    first, second = group_whose_leader_has_to_sync(world)
     for _ in range(REBALANCE_MS // 5_000):
         assert first.heartbeat() == 0
         assert second.late() is None

@@ -42,6 +42,16 @@ def producers(world: World) -> list[tuple[int, int, int]]:
     return [(one.producer_id, one.producer_epoch, one.last_sequence) for one in found]
 
 
+def in_a_long_transaction(**config: str) -> Producer:
+    """A producer on a broker of its own that may leave its transaction open for ten days; one record is written."""
+    world = World(config={"transaction.max.timeout.ms": str(10 * DAY_MS), **config})
+    world.topic("t")
+    producer = Producer(world)
+    assert producer.init(transaction_timeout_ms=10 * DAY_MS) == 0
+    assert (producer.add(0), producer.produce()) == ([0], 0)
+    return producer
+
+
 @pytest.fixture
 def world() -> World:
     made = World()
@@ -102,11 +112,8 @@ def test_an_admin_says_how_long_a_producer_is_remembered(world: World) -> None:
 
 
 def test_a_producer_with_an_open_transaction_is_not_forgotten() -> None:
-    world = World(config={"transaction.max.timeout.ms": str(10 * DAY_MS), "producer.id.expiration.ms": "1000"})
-    world.topic("t")
-    producer = Producer(world)
-    assert producer.init(transaction_timeout_ms=10 * DAY_MS) == 0
-    assert (producer.add(0), producer.produce()) == ([0], 0)
+    producer = in_a_long_transaction(**{"producer.id.expiration.ms": "1000"})
+    world = producer.world
     world.advance(2 * PRODUCERS_LOOK_MS)
     assert producers(world) == [(producer.producer_id, 0, 0)]
     assert producer.produce() == 0
@@ -148,11 +155,8 @@ def test_a_transactional_id_that_is_not_used_for_a_week_is_forgotten_and_its_pro
 
 
 def test_an_open_transaction_keeps_its_id() -> None:
-    world = World(config={"transaction.max.timeout.ms": str(10 * DAY_MS), "transactional.id.expiration.ms": "1000"})
-    world.topic("t")
-    producer = Producer(world)
-    assert producer.init(transaction_timeout_ms=10 * DAY_MS) == 0
-    assert (producer.add(0), producer.produce()) == ([0], 0)
+    producer = in_a_long_transaction(**{"transactional.id.expiration.ms": "1000"})
+    world = producer.world
     world.advance(2 * IDS_LOOK_MS)
     assert described(world) == (0, "Ongoing")
     assert producer.end(True) == 0

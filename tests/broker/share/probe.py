@@ -101,6 +101,19 @@ def ranges(text: str) -> list[tuple[int, int, list[int]]]:
     return found
 
 
+def topics_of(named: list[tuple[UUID, int, str]] | None, topic: Any, partition: Any) -> list[Any]:
+    """The topics of a ShareFetch or ShareAcknowledge, whose classes these are: (topic, partition, acknowledgements)."""
+    topics: dict[UUID, Any] = {}
+    for topic_id, index, acks in named or []:
+        batches = [
+            partition.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=types)
+            for first, last, types in ranges(acks)
+        ]
+        entries = topics.setdefault(topic_id, topic(topic_id=topic_id, partitions=[])).partitions
+        entries.append(partition(partition_index=index, acknowledgement_batches=batches))
+    return list(topics.values())
+
+
 class Connection:
     """A connection of a client to the node."""
 
@@ -254,19 +267,7 @@ class Probe:
         renew: bool = False,
         version: int = 2,
     ) -> None:
-        topics: dict[UUID, ShareFetchRequest.FetchTopic] = {}
-        for topic_id, index, acks in partitions or []:
-            topic = topics.setdefault(topic_id, ShareFetchRequest.FetchTopic(topic_id=topic_id, partitions=[]))
-            entry = ShareFetchRequest.FetchTopic.FetchPartition
-            topic.partitions.append(
-                entry(
-                    partition_index=index,
-                    acknowledgement_batches=[
-                        entry.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=types)
-                        for first, last, types in ranges(acks)
-                    ],
-                )
-            )
+        fetched = ShareFetchRequest.FetchTopic
         request = ShareFetchRequest(
             group_id=group,
             member_id=member,
@@ -278,7 +279,7 @@ class Probe:
             batch_size=batch,
             share_acquire_mode=mode,
             is_renew_ack=renew,
-            topics=list(topics.values()),
+            topics=topics_of(partitions, fetched, fetched.FetchPartition),
             forgotten_topics_data=[
                 ShareFetchRequest.ForgottenTopic(topic_id=topic_id, partitions=indexes)
                 for topic_id, indexes in forget or []
@@ -322,27 +323,13 @@ class Probe:
         renew: bool = False,
         version: int = 2,
     ) -> None:
-        topics: dict[UUID, ShareAcknowledgeRequest.AcknowledgeTopic] = {}
-        for topic_id, index, acks in partitions or []:
-            topic = topics.setdefault(
-                topic_id, ShareAcknowledgeRequest.AcknowledgeTopic(topic_id=topic_id, partitions=[])
-            )
-            entry = ShareAcknowledgeRequest.AcknowledgeTopic.AcknowledgePartition
-            topic.partitions.append(
-                entry(
-                    partition_index=index,
-                    acknowledgement_batches=[
-                        entry.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=types)
-                        for first, last, types in ranges(acks)
-                    ],
-                )
-            )
+        acknowledged = ShareAcknowledgeRequest.AcknowledgeTopic
         request = ShareAcknowledgeRequest(
             group_id=group,
             member_id=member,
             share_session_epoch=epoch,
             is_renew_ack=renew,
-            topics=list(topics.values()),
+            topics=topics_of(partitions, acknowledged, acknowledged.AcknowledgePartition),
         )
         context = self._context(connection, ApiKey.SHARE_ACKNOWLEDGE, version)
         refused = handle_share_acknowledge(self.view, context, request, self.now_ms)

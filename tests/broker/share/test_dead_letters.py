@@ -7,33 +7,19 @@ from typing import Any
 
 import pytest
 from broker.cluster_world import World, batch
+from support.share_requests import Limits, Topic, fetch_request
 
 from kafka_share.broker.configs.configs import ResourceType
 from kafka_share.broker.inspection import records_in
 from kafka_share.broker.share.state_batches import StateBatch
 from kafka_share.broker.share.state_records import StateKey
 from kafka_share.errors import UnknownServerError
-from kafka_share.protocol.share_fetch import ShareFetchRequest
 
 ARCHIVING = 3
 
 
 def fetch(world: World, topic_id: Any) -> Any:
-    topic = ShareFetchRequest.FetchTopic
-    answer = world.ask(
-        ShareFetchRequest(
-            group_id="g",
-            member_id="m",
-            share_session_epoch=0,
-            max_wait_ms=1_000,
-            min_bytes=1,
-            max_bytes=10_000,
-            max_records=10,
-            batch_size=10,
-            topics=[topic(topic_id=topic_id, partitions=[topic.FetchPartition(partition_index=0)])],
-            forgotten_topics_data=[],
-        )
-    )
+    answer = world.ask(fetch_request(Topic("t", topic_id, "g", 1), "m", 0, Limits(max_wait_ms=1_000), ()))
     if answer is None:
         world.advance(1_000)
         answer = world.late[world.last_id]

@@ -9,6 +9,7 @@ import pytest
 from broker.cluster_world import World, batch
 from broker.share.coordinator_log import state_topic
 from broker.share.probe import FakeCluster, Probe
+from support.share_requests import Limits, Topic, acknowledge_request, fetch_request
 
 from kafka_share.broker.api_keys import ApiKey
 from kafka_share.broker.faults import FaultPlan
@@ -25,8 +26,6 @@ from kafka_share.errors import (
     InvalidArgumentError,
     NetworkExceptionError,
 )
-from kafka_share.protocol.share_acknowledge import ShareAcknowledgeRequest
-from kafka_share.protocol.share_fetch import ShareFetchRequest
 from kafka_share.protocol.share_group import ShareGroupHeartbeatRequest
 
 WRITE, READ, INITIALIZE = "WriteShareGroupState", "ReadShareGroupState", "InitializeShareGroupState"
@@ -67,6 +66,12 @@ class Group:
         named = [(self.topic_id, partition, acks)]
         self.probe.send_ack(self._connection(member), "g", member, epoch, named)
 
+    def fetch_and_acknowledge(self, acks: str, *, stored_after_ms: int) -> None:
+        """Member A fetches everything and acknowledges this; the answer will come when it is stored."""
+        self.fetch()
+        self.probe.faults.delay_persister(WRITE, stored_after_ms)
+        self.send_acknowledgement(1, acks)
+
     def _connection(self, member: str) -> Any:
         return self.a if member == "A" else self.b
 
@@ -97,9 +102,7 @@ class Group:
 def test_an_acknowledgement_is_answered_when_it_is_stored(p: Probe) -> None:
     """An acknowledgement is answered once its result is stored, however long that takes."""
     group = Group(p)
-    group.fetch()
-    p.faults.delay_persister(WRITE, 5_000)
-    group.send_acknowledgement(1, "0~4:1;5~6:2")
+    group.fetch_and_acknowledge("0~4:1;5~6:2", stored_after_ms=5_000)
     p.sleep(4_999)
     assert not group.a.replies
     assert group.stored() == "epoch=1 start=0 []"
@@ -115,9 +118,7 @@ def test_an_acknowledgement_is_answered_when_it_is_stored(p: Probe) -> None:
 def test_records_cannot_be_acknowledged_again_while_their_result_is_being_stored(p: Probe) -> None:
     """While an acknowledgement is being stored, a second one of the same records is refused at once."""
     group = Group(p)
-    group.fetch()
-    p.faults.delay_persister(WRITE, 5_000)
-    group.send_acknowledgement(1, "0~4:2")
+    group.fetch_and_acknowledge("0~4:2", stored_after_ms=5_000)
     twice = p.ack(group.b, "g", "A", 2, [(group.topic_id, 0, "4~5:1")], timed=True)
     assert twice == "e=0 lock=30000 [t-0 e=121:INVALID_RECORD_STATE] took<250ms"
     assert p.receive(group.a) == "e=0 lock=30000 [t-0 e=0]"
@@ -128,9 +129,7 @@ def test_records_cannot_be_acknowledged_again_while_their_result_is_being_stored
 def test_released_records_are_delivered_only_when_the_release_is_stored(p: Probe) -> None:
     """Records whose release is still being stored are delivered to nobody; afterwards they are."""
     group = Group(p)
-    group.fetch()
-    p.faults.delay_persister(WRITE, 5_000)
-    group.send_acknowledgement(1, "0~4:2")
+    group.fetch_and_acknowledge("0~4:2", stored_after_ms=5_000)
     assert "acq= rec=empty" in group.fetch("B", wait=1_000)
     p.sleep(4_000)
     assert "acq=0~4x2" in group.fetch("B", 1)
@@ -345,9 +344,7 @@ def test_the_start_moves_over_used_up_records_when_their_end_is_stored(p: Probe)
 def test_records_that_were_deleted_meanwhile_are_not_delivered_after_their_release(p: Probe) -> None:
     """Records that are deleted from the log while their release is being stored are delivered no more."""
     group = Group(p)
-    group.fetch()
-    p.faults.delay_persister(WRITE, 5_000)
-    group.send_acknowledgement(1, "0~9:2")
+    group.fetch_and_acknowledge("0~9:2", stored_after_ms=5_000)
     p.delete_records(group.topic_id, 4)
     loaded = p.node.share_partition("g", group.topic_id, 0)
     assert loaded is not None
@@ -446,9 +443,7 @@ def test_a_member_without_a_session_holds_what_could_not_be_stored_until_the_loc
 def test_a_late_write_is_fenced_when_another_leader_has_read_the_state(p: Probe) -> None:
     """An acknowledgement that is stored after another leader has read the state fails; nothing has changed."""
     group = Group(p)
-    group.fetch()
-    p.faults.delay_persister(WRITE, 2_000)
-    group.send_acknowledgement(1, "0~4:1")
+    group.fetch_and_acknowledge("0~4:1", stored_after_ms=2_000)
     moved = p.view.partitions[group.topic_id, 0]
     moved.leader_id, moved.leader_epoch = 2, 1
     p.node.leadership_lost(group.topic_id, 0, p.now_ms)
@@ -461,9 +456,7 @@ def test_a_late_write_is_fenced_when_another_leader_has_read_the_state(p: Probe)
 def test_a_late_write_counts_when_no_other_leader_has_read_the_state(p: Probe) -> None:
     """A leader that steps down still stores what was acknowledged; when it comes back it goes on from there."""
     group = Group(p)
-    group.fetch()
-    p.faults.delay_persister(WRITE, 2_000)
-    group.send_acknowledgement(1, "0~4:1")
+    group.fetch_and_acknowledge("0~4:1", stored_after_ms=2_000)
     p.node.leadership_lost(group.topic_id, 0, p.now_ms)
     p.view.partitions[group.topic_id, 0].leader_epoch = 2
     text = group.fetch("B", wait=5_000, timed=True)
@@ -475,9 +468,7 @@ def test_a_late_write_counts_when_no_other_leader_has_read_the_state(p: Probe) -
 
 def test_a_fenced_write_leaves_the_share_partition_alone_that_has_come_into_its_place(p: Probe) -> None:
     group = Group(p)
-    group.fetch()
-    p.faults.delay_persister(WRITE, 2_000)
-    group.send_acknowledgement(1, "0~4:1")
+    group.fetch_and_acknowledge("0~4:1", stored_after_ms=2_000)
     p.node.leadership_lost(group.topic_id, 0, p.now_ms)
     p.stored("g", group.topic_id, leader_epoch=3)
     p.view.partitions[group.topic_id, 0].leader_epoch = 4
@@ -504,9 +495,7 @@ def test_locks_are_not_awaited_when_a_write_of_a_share_partition_that_is_gone_ha
 def test_what_was_not_stored_is_lost_with_its_node(p: Probe) -> None:
     """A broker that stops before it has stored an acknowledgement has not answered it: the records come again."""
     group = Group(p)
-    group.fetch()
-    p.faults.delay_persister(WRITE, 2_000)
-    group.send_acknowledgement(1, "0~4:1")
+    group.fetch_and_acknowledge("0~4:1", stored_after_ms=2_000)
     p.restart()
     p.sleep(5_000)
     assert not group.a.replies
@@ -516,9 +505,7 @@ def test_what_was_not_stored_is_lost_with_its_node(p: Probe) -> None:
 
 def test_an_acknowledgement_fails_when_its_topic_is_deleted_meanwhile(p: Probe) -> None:
     group = Group(p)
-    group.fetch()
-    p.faults.delay_persister(WRITE, 2_000)
-    group.send_acknowledgement(1, "0~4:1")
+    group.fetch_and_acknowledge("0~4:1", stored_after_ms=2_000)
     p.delete_topic(group.topic_id)
     assert p.receive(group.a) == "e=0 lock=30000 [id?-0 e=-1:UNKNOWN_SERVER_ERROR]"
 
@@ -691,38 +678,17 @@ def test_the_machine_above_answers_an_acknowledgement_late(world: World) -> None
     topic = world.topic("t")
     world.cluster.share_groups.initialise("g", topic.id, 0, 0, world.now_ms)
     world.cluster.append(topic.partitions[0], batch(3), world.now_ms)
-    fetched = _fetch(world, topic.id, 0)
+    fetched = _fetch(world, topic.id)
     assert [(one.first_offset, one.last_offset) for one in fetched.acquired_records] == [(0, 2)]
     plan.delay_persister(WRITE, 1_000)
-    of_topic = ShareAcknowledgeRequest.AcknowledgeTopic
-    one = of_topic.AcknowledgePartition(
-        partition_index=0,
-        acknowledgement_batches=[
-            of_topic.AcknowledgePartition.AcknowledgementBatch(first_offset=0, last_offset=2, acknowledge_types=[1])
-        ],
-    )
-    request = ShareAcknowledgeRequest(
-        group_id="g", member_id="m", share_session_epoch=1, topics=[of_topic(topic_id=topic.id, partitions=[one])]
-    )
+    request = acknowledge_request(Topic("t", topic.id, "g", 1), "m", 1, [(0, 0, 2, 1)])
     assert world.ask(request) is None
     world.advance(1_000)
     assert world.late[world.last_id].responses[0].partitions[0].error_code == 0
 
 
-def _fetch(world: World, topic_id: UUID, epoch: int) -> Any:
-    topic = ShareFetchRequest.FetchTopic
-    request = ShareFetchRequest(
-        group_id="g",
-        member_id="m",
-        share_session_epoch=epoch,
-        max_wait_ms=1_000,
-        min_bytes=1,
-        max_bytes=10_000,
-        max_records=10,
-        batch_size=10,
-        topics=[topic(topic_id=topic_id, partitions=[topic.FetchPartition(partition_index=0)])],
-        forgotten_topics_data=[],
-    )
+def _fetch(world: World, topic_id: UUID) -> Any:
+    request = fetch_request(Topic("t", topic_id, "g", 1), "m", 0, Limits(max_wait_ms=1_000), ())
     answer = world.ask(request)
     assert answer is not None
     return answer.responses[0].partitions[0]
@@ -735,7 +701,7 @@ def test_late_writes_are_lost_when_the_leader_stops() -> None:
     topic = world.cluster.create_topic("t", [[1, 2]])
     world.cluster.share_groups.initialise("g", topic.id, 0, 0, world.now_ms)
     world.cluster.append(topic.partitions[0], batch(3), world.now_ms)
-    assert _fetch(world, topic.id, 0).acquired_records[0].delivery_count == 1
+    assert _fetch(world, topic.id).acquired_records[0].delivery_count == 1
     plan.delay_persister(WRITE, 1_000)
     world.disconnect(1)  # its session ends, and what it held is released
     world.cluster.stop_node(1, world.now_ms)
