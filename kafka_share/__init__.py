@@ -16,9 +16,11 @@ The map of the package:
 - `kafka_share.broker.ReferenceBroker`: a Kafka broker in Python for tests, demos and the quickstart
 - `kafka_share.spark`: share groups as a source of Apache Spark (the extra `spark`)
 - `kafka_share.bridges`: taskiq, Celery and FastStream on share groups (the extras `taskiq`, `celery`, `faststream`)
-- `kafka_share.core`, `kafka_share.network`, `kafka_share.protocol`: the machinery below; not a public interface
+- `kafka_share.opentelemetry`: metrics and spans for OpenTelemetry (the extra `opentelemetry`)
+- all other modules are the machinery below; not a public interface
 
-Command-line tools: `kafka-share` and `kafka-share-broker`.
+Command-line tools: `kafka-share` with its commands, and `kafka-share-groups`, `kafka-share-console`, `kafka-share-perf`
+and `kafka-share-broker`.
 
 Importing the package loads none of this: each name loads its module when it is first used.
 """
