@@ -61,16 +61,21 @@ Exit codes:
 
 
 @tool_command("kafka-share-broker", no_args_is_help=False, epilog=_EPILOG)
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--advertised-host", help="Address that clients are told to connect to.  [default: the --host]")
+@click.option("--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--advertised-host", metavar="ADDRESS", help="Address that clients are told to connect to.  [default: the --host]"
+)
 @click.option(
     "--port",
+    metavar="PORT",
     default=0,
     show_default=True,
     type=click.IntRange(0, 65_535),
     help="Port of the first node, the next nodes get the next ports; 0 takes free ones.",
 )
-@click.option("--nodes", default=1, show_default=True, type=click.IntRange(1, MAX_NODES), help="Number of nodes.")
+@click.option(
+    "--nodes", metavar="N", default=1, show_default=True, type=click.IntRange(1, MAX_NODES), help="Number of nodes."
+)
 @property_option("--config", "A broker setting; may be repeated.", "settings", known=BROKER_KEYS)
 @property_option(
     "--limit",
@@ -92,6 +97,7 @@ Exit codes:
 )
 @click.option(
     "--fsync-interval-ms",
+    metavar="MS",
     default=DEFAULT_INTERVAL_MS,
     show_default=True,
     type=click.IntRange(1, MAX_INTERVAL_MS),
@@ -99,6 +105,7 @@ Exit codes:
 )
 @click.option(
     "--share-version",
+    metavar="N",
     default=1,
     show_default=True,
     type=click.IntRange(0, 2),
@@ -115,23 +122,28 @@ Exit codes:
 @click.option("--ready-file", type=click.Path(dir_okay=False, path_type=Path), help="Written when clients may connect.")
 @click.option(
     "--metrics-port",
+    metavar="PORT",
     type=click.IntRange(0, 65_535),
     help="Serve metrics for Prometheus on this port; 0 takes a free one.  [default: none are served]",
 )
 @click.option(
     "--ui",
     "ui_port",
+    metavar="PORT",
     type=click.IntRange(0, 65_535),
     help="Serve a page for a browser on this port of 127.0.0.1; 0 takes a free one.  [default: none is served]",
 )
 @click.option(
     "--control",
     "control_port",
+    metavar="PORT",
     type=click.IntRange(0, 65_535),
     help="Serve a control port for tests in any language on this port of 127.0.0.1; 0 takes a free one.  "
     "[default: none is served]",
 )
-@click.option("--metrics-host", default="127.0.0.1", show_default=True, help="Address to serve the metrics on.")
+@click.option(
+    "--metrics-host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Address to serve the metrics on."
+)
 @click.option(
     "--log-level",
     default="WARNING",

@@ -66,6 +66,16 @@ def process(*words: str, **variables: str) -> subprocess.CompletedProcess[bytes]
     return subprocess.run(command, capture_output=True, env={**environment(), **variables}, check=False, timeout=60)
 
 
+def test_values_are_shown_by_what_they_are() -> None:
+    """As in --port PORT: not by click's names of types, such as INTEGER RANGE."""
+    for name, command in commands().items():
+        context = click.Context(command)
+        shown = {option.make_metavar(context) for option in command.params if isinstance(option, click.Option)}
+        assert not {one for one in shown if "RANGE" in one or "INTEGER" in one or "FLOAT" in one}, name
+        topics = {option.metavar for option in command.params if option.opts[0] == "--topic"}
+        assert topics <= {"TOPIC", "TOPIC[:0,1]"}, name
+
+
 def test_every_tool_that_is_about_a_group_names_it_with_group() -> None:
     """No tool but the worker takes an argument without an option; a group and a cluster are named in one way."""
     found = commands()

@@ -35,7 +35,7 @@ Examples:
   kafka-share-console --bootstrap-server localhost:9092 --topic orders --from-beginning --format json --timeout-ms 5000
   kafka-share-console --bootstrap-server localhost:9092 --topic orders --group order-workers --reject --max-messages 1
   echo "42:paid" | kafka-share-console --bootstrap-server localhost:9092 --topic orders --produce --key-separator :
-  echo '{"key": "42", "value": null, "headers": [["by", "me"]]}' | \
+  echo '{"key": "42", "value": null, "headers": [["by", "me"]]}' | \\
       kafka-share-console --bootstrap-server localhost:9092 --topic orders --produce --format json
 
 \b
@@ -83,7 +83,7 @@ def _check(given: Mapping[str, Any]) -> None:
 
 @tool_command("kafka-share-console", epilog=_EPILOG)
 @connection_options
-@click.option("--topic", required=True, help="The topic to read, or with --produce to write.")
+@click.option("--topic", metavar="TOPIC", required=True, help="The topic to read, or with --produce to write.")
 @group_option("The share group to read as.", default="console-share-consumer")
 @click.option("--max-messages", type=click.IntRange(0), metavar="N", help="End after N records.  [default: never]")
 @click.option(
@@ -115,14 +115,16 @@ def _check(given: Mapping[str, Any]) -> None:
 )
 @click.option(
     "--key-deserializer",
+    metavar="NAME",
     default="string",
     callback=_deserializer,
     show_default=True,
     shell_complete=completing(DESERIALIZERS),
-    help="See below.",
+    help="As for values.",
 )
 @click.option(
     "--value-deserializer",
+    metavar="NAME",
     default="string",
     callback=_deserializer,
     show_default=True,

@@ -57,9 +57,20 @@ def _servers(_: click.Context, parameter: click.Parameter, servers: str | None) 
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Directory whose *.py files are the input.  [default: the standard library of this Python]",
 )
-@click.option("--limit", type=click.IntRange(1), help="At most this many files, evenly spread.  [default: all]")
-@click.option("--workers", type=click.IntRange(1, 64), default=4, show_default=True, help="Share consumers.")
-@click.option("--partitions", type=click.IntRange(1, 64), default=2, show_default=True, help="Of the topic.")
+@click.option(
+    "--limit", metavar="N", type=click.IntRange(1), help="At most this many files, evenly spread.  [default: all]"
+)
+@click.option(
+    "--workers", metavar="N", type=click.IntRange(1, 64), default=4, show_default=True, help="How many share consumers."
+)
+@click.option(
+    "--partitions",
+    metavar="N",
+    type=click.IntRange(1, 64),
+    default=2,
+    show_default=True,
+    help="How many the topic has.",
+)
 @click.option(
     "--codec",
     type=click.Choice(_CODECS),
@@ -70,18 +81,31 @@ def _servers(_: click.Context, parameter: click.Parameter, servers: str | None) 
 )
 @click.option(
     "--flaky",
+    metavar="P",
     type=click.FloatRange(0, 1),
     default=0.05,
     show_default=True,
     help="Probability that a delivery meets a transient error and is released.",
 )
-@click.option("--seed", type=click.IntRange(0), help="Of the transient errors.  [default: a new one, shown]")
+@click.option(
+    "--seed",
+    metavar="N",
+    type=click.IntRange(0),
+    help="What the transient errors are drawn from.  [default: a new one, shown]",
+)
 @click.option(
     "--stop-worker/--no-stop-worker",
     default=None,
     help="Stop a worker in the middle, while it holds records.  [default: yes, with more than one worker]",
 )
-@click.option("--timeout", type=click.FloatRange(0, min_open=True), default=120, show_default=True, help="In seconds.")
+@click.option(
+    "--timeout",
+    metavar="SECONDS",
+    type=click.FloatRange(0, min_open=True),
+    default=120,
+    show_default=True,
+    help="How long the job may take, in seconds.",
+)
 @click.option(
     "--bootstrap-server",
     callback=_servers,

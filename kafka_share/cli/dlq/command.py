@@ -86,7 +86,7 @@ def _choice_options(function: Decorated) -> Decorated:
             "--partition", type=click.IntRange(0), metavar="N", help="Those in this partition of the dead-letter topic."
         ),
         click.option(
-            "--topic", "topics", multiple=True, metavar="NAME",
+            "--topic", "topics", multiple=True, metavar="TOPIC",
             help="The dead-letter topic; may be repeated.  [default: all whose names begin with dlq.]",
         ),
     ):  # fmt: skip
@@ -145,7 +145,7 @@ def show(limit: int, output_format: str, **given: Any) -> bool:
 
 @tool_command("replay", no_args_is_help=False, epilog=_OF_REPLAY)
 @_common
-@click.option("--to-topic", metavar="NAME", help="Write to this topic.  [default: the topic of the record]")
+@click.option("--to-topic", metavar="TOPIC", help="Write to this topic.  [default: the topic of the record]")
 @click.option("--with-replayed", is_flag=True, help="Write those again that were written back before.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @click.option("--yes", "is_agreed", is_flag=True, help="Do not ask before writing.")

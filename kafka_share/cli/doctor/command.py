@@ -39,7 +39,7 @@ Exit codes:
     default=10_000,
     show_default=True,
     metavar="MS",
-    help="How long to watch at most whether anything moves, in milliseconds.",
+    help="How long at most to watch whether anything moves, in milliseconds.",
 )
 @format_option("json: one document with the findings.")
 @timeout_option

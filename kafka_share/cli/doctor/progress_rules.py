@@ -92,8 +92,8 @@ def _archived(facts: Facts) -> Iterator[Finding]:
                 "rejected",
                 f"In partition {partition.partition}, {_archived_text(partition, rejected)} before the last delivery "
                 f"({_offsets(rejected)}).",
-                "The application has rejected them. Only in topics with transactions there are such offsets without a "
-                "record, too: the marks that end a transaction, and what was aborted.",
+                "The application has rejected what is there. In a topic with transactions, an offset may also be the "
+                "mark that ends one, or of a record that was aborted.",
             )
 
 

@@ -32,9 +32,24 @@ Brokers tell lag and start offset of a partition from the first stored acknowled
 
 @tool_command("export-lag", epilog=_EPILOG)
 @connection_options
-@click.option("--group", "groups", multiple=True, help="Only this group; may be repeated.  [default: all share groups]")
-@click.option("--listen", default="127.0.0.1", show_default=True, help="Address to serve on; 0.0.0.0: all.")
-@click.option("--port", type=click.IntRange(0, 65535), default=9400, show_default=True, help="0 takes a free port.")
+@click.option(
+    "--group",
+    "groups",
+    metavar="ID",
+    multiple=True,
+    help="Only this group; may be repeated.  [default: all share groups]",
+)
+@click.option(
+    "--listen", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Address to serve on; 0.0.0.0: all."
+)
+@click.option(
+    "--port",
+    metavar="PORT",
+    type=click.IntRange(0, 65535),
+    default=9400,
+    show_default=True,
+    help="0 takes a free port.",
+)
 @timeout_option
 @debug_option
 def export_lag(

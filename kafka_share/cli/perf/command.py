@@ -47,7 +47,7 @@ def _date_format(_: click.Context, parameter: click.Parameter, pattern: str) -> 
 
 @tool_command("kafka-share-perf", epilog=_EPILOG)
 @connection_options
-@click.option("--topic", required=True, help="The topic to read.")
+@click.option("--topic", metavar="TOPIC", required=True, help="The topic to read.")
 @group_option("The share group to read as.", default="perf-share-consumer")
 @click.option("--num-records", type=click.IntRange(1), metavar="N", help="End after N records. Required.")
 @click.option("--messages", type=click.IntRange(1), metavar="N", help="Old name of --num-records.")
@@ -68,7 +68,12 @@ def _date_format(_: click.Context, parameter: click.Parameter, pattern: str) -> 
     help="Of the socket's receive buffer.",
 )
 @click.option(
-    "--threads", type=click.IntRange(1, 1_000), default=1, show_default=True, help="How many consumers, a thread each."
+    "--threads",
+    metavar="N",
+    type=click.IntRange(1, 1_000),
+    default=1,
+    show_default=True,
+    help="How many consumers, a thread each.",
 )
 @click.option(
     "--timeout",

@@ -29,7 +29,9 @@ Exit codes:
 
 @tool_command("worker", epilog=_EPILOG)
 @click.argument("handler", metavar="MODULE:HANDLER")
-@click.option("--topic", "topics", required=True, multiple=True, metavar="NAME", help="Topic to read; may be repeated.")
+@click.option(
+    "--topic", "topics", required=True, multiple=True, metavar="TOPIC", help="Topic to read; may be repeated."
+)
 @group_option("The share group to join.")
 @connection_options
 @click.option(
