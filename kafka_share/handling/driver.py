@@ -311,7 +311,9 @@ class Driver(abc.ABC):
         if command.others:
             records = [one.record for one in (job, *command.others)]
             place, which = places_of(records), f"{len(records)} records of a batch, each"
-        text = f"{self.plan.handler_name} {place} ({which}): {command.event.value}"
+        is_readable = error is None or job.record.error is not error
+        failure = "its handler failed" if is_readable else "it could not be deserialized"
+        text = f"{self.plan.handler_name} {place} ({which}): {command.event.value.format(failure=failure)}"
         if command.event in (Event.DEAD_LETTER, Event.DEFERRED) and job.copy is not None:
             text += f" '{job.copy.topic}'"
         if command.running_for_ms:

@@ -120,14 +120,14 @@ class Settle:
 
 
 class Event(enum.Enum):
-    """What there is to log about a record."""
+    """What there is to log about a record; `{failure}` is the handler's, or the deserializer's."""
 
-    WILL_RETRY = "its handler failed and is called again"
-    GIVEN_BACK = "its handler failed and it is released"
-    REJECTED = "its handler failed and it is rejected"
-    LAST_DELIVERY = "its handler failed on its last delivery and it is rejected"
-    DEFERRED = "its handler failed and it goes to the retry topic"
-    DEAD_LETTER = "its handler failed and it goes to the dead-letter topic"
+    WILL_RETRY = "{failure} and is called again"
+    GIVEN_BACK = "{failure} and it is released"
+    REJECTED = "{failure} and it is rejected"
+    LAST_DELIVERY = "{failure} on its last delivery and it is rejected"
+    DEFERRED = "{failure} and it goes to the retry topic"
+    DEAD_LETTER = "{failure} and it goes to the dead-letter topic"
     NOT_PRODUCED = "its copy could not be written, which is tried again"
     PRODUCED_IN_VAIN = "its copy was written after it was given up here, so it may be delivered again"
     LEFT_WITHOUT_COPY = "the worker stops before its copy is written, and this was its last delivery"

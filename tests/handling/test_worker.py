@@ -20,7 +20,13 @@ from support.event_loop import until
 from support.waiting import patience_s, wait_until
 
 from kafka_share.broker import ReferenceBroker
-from kafka_share.errors import ConfigurationError, IllegalStateError, InvalidArgumentError, UnsupportedVersionError
+from kafka_share.errors import (
+    ConfigurationError,
+    IllegalStateError,
+    InvalidArgumentError,
+    RecordDeserializationError,
+    UnsupportedVersionError,
+)
 from kafka_share.handling.leasing import Leasing
 from kafka_share.handling.threads import ThreadDriver
 from kafka_share.worker import Lease, Reject, Release, Retry, ShareWorker
@@ -204,6 +210,17 @@ def test_a_release_with_a_delay_is_delivered_again_and_the_last_failure_is_a_rej
     assert [entry.name for entry in last] == ["kafka_share.worker"]
     assert "t-0@0 (delivery 3): its handler failed on its last delivery" in last[0].getMessage()
     assert last[0].exc_info is not None
+
+
+def test_a_record_that_cannot_be_deserialized_is_not_told_as_a_failure_of_the_handler(
+    form: str, broker: ReferenceBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.produce("t", b"no JSON")
+    policy = {RecordDeserializationError: Reject()}
+    with Running(form, broker, lambda record, lease: None, on_error=policy, value_deserializer=json.loads) as running:
+        running.wait_for(lambda: running.worker.inspect().counts.rejected == 1)
+    (told,) = [entry.getMessage() for entry in caplog.records if entry.levelno >= logging.WARNING]
+    assert "t-0@0 (delivery 1): it could not be deserialized and it is rejected" in told
 
 
 def test_the_first_failure_of_its_kind_is_told_with_its_traceback_and_its_repetitions_are_not(
