@@ -13,7 +13,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class HttpServer:
         self._address = host, port
         self._max_clients = max_clients
         self._time_limit_s = time_limit_s
-        self._clients = 0
+        self._clients: dict[asyncio.Task[Any], asyncio.StreamWriter] = {}
         self._server: asyncio.Server | None = None
 
     @property
@@ -82,9 +82,15 @@ class HttpServer:
     async def __aexit__(self, *_: object) -> None:
         if self._server is not None:
             self._server.close()
+        for writer in self._clients.values():
+            writer.transport.abort()
+        if self._clients:  # nobody else ends their tasks before the loop is closed
+            await asyncio.wait(self._clients, timeout=self._time_limit_s)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._clients += 1
+        task = asyncio.current_task()
+        assert task is not None, "asyncio calls this in a task"
+        self._clients[task] = writer
         writer.transport.set_write_buffer_limits(0)  # so that a drained answer has left this process
         try:
             answer = await self._answer(reader)
@@ -94,7 +100,7 @@ class HttpServer:
         except (TimeoutError, OSError, asyncio.IncompleteReadError):
             writer.transport.abort()
         finally:
-            self._clients -= 1
+            del self._clients[task]
             writer.close()
 
     async def _answer(self, reader: asyncio.StreamReader) -> Answer:
@@ -104,7 +110,7 @@ class HttpServer:
             return self._failure(refused)
 
     async def _asked(self, reader: asyncio.StreamReader) -> Answer:
-        if self._clients > self._max_clients:
+        if len(self._clients) > self._max_clients:
             raise _RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, ("Retry-After", "1"))
         try:
             async with asyncio.timeout(self._time_limit_s):

@@ -195,6 +195,23 @@ def test_only_get_of_a_known_path_is_answered(sent: bytes, expected: int) -> Non
     assert asyncio.run(ask()) == expected
 
 
+def test_nobody_is_connected_any_more_when_the_server_ends() -> None:
+    async def connected_and_silent() -> None:
+        async with HttpServer({"/page": _page}, "127.0.0.1", 0, time_limit_s=3_600) as server:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(b"GET /page")
+            for _ in range(PATIENCE):
+                if len(asyncio.all_tasks()) > 1:
+                    break
+                await asyncio.sleep(0)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        with contextlib.suppress(ConnectionResetError):
+            assert await reader.read() == b""
+        writer.close()
+
+    asyncio.run(connected_and_silent())
+
+
 def test_half_a_request_does_not_wait_for_ever() -> None:
     """A client that sends its request byte by byte, or not at all, is told so when the time is over."""
 
