@@ -23,14 +23,15 @@ from kafka_share.application.delivery import Delivery, Record
 from kafka_share.core.events import FetchedPartition, GatheredAcknowledgements
 from kafka_share.core.fetching.offsets import AcknowledgementRun
 from kafka_share.core.fetching.share_session import encode_runs
-from kafka_share.locks import AcquisitionLock
+from kafka_share.locks import AcquisitionLock, LockGeneration
 from kafka_share.native import IS_COMPILED, Ledger
-from kafka_share.records import AcknowledgeType, ShareRecords
+from kafka_share.records import AcknowledgeType, ShareRecords, TopicIdPartition
 
 if TYPE_CHECKING:
     from kafka_share.native import Places, Run
     from kafka_share.network.direct import AcquiredRecords, Brought
     from kafka_share.protocol.direct_fetch import Acknowledged
+    from kafka_share.protocol.share_values import AcquiredRange
 
 
 class _State(enum.Enum):
@@ -52,7 +53,11 @@ class WholePartition:
     __slots__ = ("acquired", "data", "delivery", "ledger", "lock", "locks", "number", "records", "runs", "where")
 
     def __init__(self, acquired: AcquiredRecords, lock: AcquisitionLock, records: Run) -> None:
-        self.where, self.locks, self.data, self.acquired = acquired
+        where, locks, data, ranges = acquired
+        self.where: TopicIdPartition = where
+        self.locks: LockGeneration = locks
+        self.data: memoryview = data
+        self.acquired: tuple[AcquiredRange, ...] = ranges
         self.lock: AcquisitionLock = lock
         self.records: Run = records
         self.ledger: Ledger = Ledger()
