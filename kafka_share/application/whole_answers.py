@@ -194,10 +194,9 @@ class WholeAnswers:
 
     def acknowledge_all(self, places: Sequence[Places], kind: AcknowledgeType) -> Sequence[Places]:
         """Acknowledge many records at once; what is left has to be done by the books."""
-        answer = self._last(_State.HELD)
-        if answer is None or kind is AcknowledgeType.RENEW or self._deliveries.is_pressing:
+        ledgers = self.held_ledgers()
+        if not ledgers or kind is AcknowledgeType.RENEW or self._deliveries.is_pressing:
             return places
-        ledgers = {one.lock: one.ledger for one in answer.partitions}
         rest: list[Places] = []
         for lock, topic, partition, offsets in places:
             ledger = None if lock is None else ledgers.get(lock)

@@ -119,7 +119,9 @@ class Brought:
     """What was acquired; nothing if it answers a ShareAcknowledge."""
     lock_ms: int = 0
     records: int = 0
+    """How many were acquired."""
     record_bytes: int = 0
+    """Of their partitions."""
     carried: Carried | None = None
     """What has ended by it, if that was an answer held as a whole; else `outcomes` are all."""
     known_outcomes: tuple[AcknowledgementOutcome, ...] | None = ()
