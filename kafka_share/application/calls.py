@@ -246,12 +246,13 @@ class ConsumerCalls:
                 return (), False
             if acknowledgements:
                 self._commit(acknowledgements, self._deadline(self._api_timeout_ms), wait=False)
-        self._post_poll(PollStarted(self._background.now_ms(), wants_records=False), wake=False)
+        self._hand_over(())
         return (), False
 
     def _hand_over(self, acknowledgements: Sequence[GatheredAcknowledgements]) -> None:
-        """Have the core send these with the next fetch; what follows wakes it."""
-        started = PollStarted(self._background.now_ms(), tuple(acknowledgements), wants_records=False)
+        """A poll has its records already: the core sends these with its next fetch; what follows wakes it."""
+        now_ms, taken = self._background.now_ms(), self._application.latest_batch_id
+        started = PollStarted(now_ms, tuple(acknowledgements), wants_records=False, taken_batch_id=taken)
         self._post_poll(started, wake=False)
 
     def _post_poll(self, event: PollStarted, *, wake: bool = True) -> None:
@@ -264,7 +265,8 @@ class ConsumerCalls:
         if asked is not None:
             if gathered is None:
                 gathered = self._application.gather()
-            self._post_poll(PollStarted(deadline_at_ms, gathered, wants_records=asked > 0, max_records=asked))
+            taken = self._application.latest_batch_id
+            self._post_poll(PollStarted(deadline_at_ms, gathered, asked > 0, asked, taken))
             self._application.posted()
 
     def _wait_for_records(self, deadline_at_ms: int, *, has_asked: bool) -> Steps[Records]:

@@ -156,6 +156,8 @@ class PollStarted:
     wants_records: bool = True
     max_records: int | None = None
     """How many to ask each node for, if less than `max_poll_records`. 0: not even what has arrived already is taken."""
+    taken_batch_id: int = 0
+    """The application has taken the batches up to this one. One that has come since is what the poll will find."""
 
 
 @attrs.frozen

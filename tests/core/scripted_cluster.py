@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from uuid import UUID
 
+import attrs
+
 from kafka_share.config import ShareConsumerConfig
 from kafka_share.core.condition import Condition
 from kafka_share.core.consumer import ShareConsumerCore
@@ -249,7 +251,11 @@ class Harness:
     # ---- the driver
 
     def handle(self, *events: Event) -> None:
+        """A poll has taken all that was delivered, unless it says something else or has no room."""
         for event in events:
+            if isinstance(event, PollStarted) and event.max_records != 0 and self.delivered:
+                taken = event.taken_batch_id or self.delivered[-1].batch_id
+                event = attrs.evolve(event, taken_batch_id=taken)
             self.core.handle(event, self.now_ms)
         self.poll()
 

@@ -118,9 +118,8 @@ class Fetching:
         if event.wants_records:
             self._pause.poll_started(now_ms)
         if self._sends_ahead:
-            self._ahead.poll_started(now_ms)  # and `work_begun` says what it has taken
-        elif event.max_records != 0:
-            self._untaken.poll_started()
+            self._ahead.poll_started(now_ms)
+        self._untaken.taken_up_to(event.taken_batch_id)
         limit = self._config.max_poll_records
         self._max_records = limit if event.max_records is None else min(limit, event.max_records)
         self._is_poll_new = event.wants_records
@@ -275,6 +274,8 @@ class Fetching:
         if self.acknowledgements.has_renewed and not self._has_window:
             self._poll_ends_at_ms = None  # the poll returns with the renewed records: no new ones for it
         is_polled = self._is_poll_new or self._left_ms(now_ms) > (ANSWER_MS if self._has_window else 0)
+        # What came too late for the last poll is there for this one: with more on the way, locks would run for nobody.
+        is_polled = is_polled and not self._untaken.waiting
         is_waiting = is_polled or self._ahead.is_wanted
         if not is_waiting and not self.acknowledgements.queues:
             return
@@ -506,13 +507,10 @@ class UntakenBatches:
         self.reclaim_at_ms = min(self.reclaim_at_ms, reclaim_at_ms) if self.waiting else reclaim_at_ms
         self.waiting[batch.batch_id] = places_of(batch.partitions), reclaim_at_ms
 
-    def poll_started(self) -> None:
-        """The poll takes what waits; what is being taken back may still come back."""
-        self.waiting.clear()
-        self._parked.clear()
-
     def taken_up_to(self, last_batch_id: int) -> None:
         """A poll has taken these, in their order; what came behind them waits for another one."""
+        if not self.waiting:
+            return
         self.waiting = {batch_id: b for batch_id, b in self.waiting.items() if batch_id > last_batch_id}
         self._parked = {batch_id: None for batch_id in self._parked if batch_id > last_batch_id}
         self.reclaim_at_ms = min((at_ms for _, at_ms in self.waiting.values()), default=0)

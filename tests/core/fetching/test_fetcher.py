@@ -107,6 +107,32 @@ def test_a_poll_without_time_asks_even_when_it_ended_before_the_core_ran() -> No
     h.fetch()
 
 
+def test_nothing_is_fetched_for_a_poll_that_will_find_a_batch_which_came_when_it_began() -> None:
+    """The answer comes between a poll's look into the mailbox and its question; more would be locked for nobody."""
+    h = Harness().joined()
+    taken = h.delivering().batch_id
+    h.start_poll(10)
+    h.advance(20)
+    late = h.delivering()
+    h.handle(PollStarted(h.now_ms + 1_000, taken_batch_id=taken))
+    assert not h.data_pending
+    h.handle(PollStarted(h.now_ms + 1_000, taken_batch_id=late.batch_id))  # it had gaps only
+    h.fetch()
+
+
+def test_a_poll_has_records_fetched_when_the_batch_that_it_would_have_found_was_taken_back() -> None:
+    h = Harness().joined()
+    taken = h.delivering().batch_id
+    h.start_poll(10)
+    h.advance(20)
+    late = h.delivering()
+    h.handle(PollStarted(h.now_ms + 60_000, taken_batch_id=taken))
+    h.advance(15_000)
+    assert h.reclaims == [late.batch_id]
+    h.handle(BatchReclaimed(late.batch_id))
+    h.fetch()
+
+
 def test_all_nodes_are_asked_in_parallel_when_batches_are_optimized() -> None:
     h = Harness({tp(): 1, tp(1): 2, tp(0, "u"): 2}).joined()
     assert said_in(h.fetch(1).request) == {(T, 0): []}
