@@ -118,7 +118,7 @@ class Cluster:
         self.acls: Acls = Acls()
         self.authorizer: Authorizer | None = None
         """None: everybody may do everything."""
-        self.client_quotas: ClientQuotas = ClientQuotas()
+        self.client_quotas: ClientQuotas = ClientQuotas(finite=behaviour.quotas_are_finite)
         self.host_lookups: HostLookups = HostLookups()
         self.client_metrics: ClientMetrics = ClientMetrics(random)
         self.nodes: dict[int, Node] = {node_id: Node(node_id, "", 0) for node_id in node_ids}

@@ -142,6 +142,11 @@ class Behaviour:
     refuses_reversed_batches: bool = False
     """A written batch that ends before it begins is UNKNOWN_SERVER_ERROR."""
 
+    # ---- quotas
+
+    quotas_are_finite: bool = False
+    """NaN and infinity as the value of a client quota are INVALID_REQUEST."""
+
 
 _SINCE_4_3: Final = _SINCE_4_4 | frozenset(
     (
@@ -229,6 +234,7 @@ KAFKA_4_4: Final = Behaviour(
     negative_epochs=NegativeEpochs.REFUSED,
     start_only_rises=True,
     refuses_reversed_batches=True,
+    quotas_are_finite=True,
 )
 
 BEHAVIOURS: Final[Mapping[str, Behaviour]] = MappingProxyType(

@@ -54,6 +54,11 @@ class Target:
         return self.version is None or _numbers(self.version) >= (4, 2)
 
     @property
+    def demands_finite_quotas(self) -> bool:
+        """Whether NaN and infinity are refused as quotas (Kafka 4.4)."""
+        return self.version is not None and _numbers(self.version) >= (4, 4)
+
+    @property
     def counts_released_on_close(self) -> bool:
         """Whether a delivery that ends with its session stays counted (Kafka 4.2, KAFKA-19972)."""
         return self.speaks_v2

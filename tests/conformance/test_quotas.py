@@ -77,10 +77,7 @@ def quotas(kafka: Target) -> Iterator[Quotas]:
         ([("user", "q")], {"consumer_byte_rate": 1e19}, INVALID),
         ([("user", "q")], {"request_percentage": 0.0}, INVALID),
         ([("user", "q")], {"consumer_byte_rate": 2.0**63, "producer_byte_rate": 1e-7}, 0),
-        ([("user", "q")], {"consumer_byte_rate": math.nan, "controller_mutation_rate": math.nan}, 0),
-        ([("user", "q")], {"request_percentage": math.inf, "controller_mutation_rate": math.inf}, 0),
         ([("user", "q")], {"consumer_byte_rate": math.inf}, INVALID),
-        ([("ip", "10.0.0.1")], {"connection_creation_rate": math.nan}, 0),
         ([("user", "q")], {"connection_creation_rate": 5.0}, INVALID),
         ([("ip", "10.0.0.1")], {"connection_creation_rate": float(2**31 - 1)}, 0),
         ([("ip", "10.0.0.1")], {"connection_creation_rate": float(2**31)}, INVALID),
@@ -96,6 +93,21 @@ def test_a_quota_is_taken_or_refused(
     quotas: Quotas, entity: Entity, values: dict[str, float | None], code: int
 ) -> None:
     assert quotas.alter(entity, **values) == code
+    quotas.alter(entity, **dict.fromkeys(values))
+
+
+@pytest.mark.parametrize(
+    ("entity", "values"),
+    [
+        ([("user", "q")], {"consumer_byte_rate": math.nan, "controller_mutation_rate": math.nan}),
+        ([("user", "q")], {"request_percentage": math.inf, "controller_mutation_rate": math.inf}),
+        ([("ip", "10.0.0.1")], {"connection_creation_rate": math.nan}),
+    ],
+)
+def test_what_is_no_finite_number_is_taken_up_to_4_3(
+    kafka: Target, quotas: Quotas, entity: Entity, values: dict[str, float | None]
+) -> None:
+    assert quotas.alter(entity, **values) == (INVALID if kafka.demands_finite_quotas else 0)
     quotas.alter(entity, **dict.fromkeys(values))
 
 

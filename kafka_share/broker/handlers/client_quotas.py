@@ -2,7 +2,8 @@
 
 - Entities are users, client ids, both together, and addresses; a null name is the default of all others.
 - Alter: each entry is changed by itself. An unknown type or key, an empty name, a value that is not above 0, or a rate
-  of bytes or connections that is not whole or too large is INVALID_REQUEST. NaN is neither; see `ClientQuotas`.
+  of bytes or connections that is not whole or too large is INVALID_REQUEST. NaN is neither before 4.4, which refuses
+  it; see `ClientQuotas`.
   To remove what is not there changes nothing. Of a type that an entity names twice the last name counts; a key that an
   entry names twice is INVALID_REQUEST, and so is an entity that the request names twice: what comes first is done.
   Where a request names hosts, they are looked up first; one that is not found is INVALID_REQUEST.

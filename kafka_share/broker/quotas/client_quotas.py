@@ -53,9 +53,10 @@ _MAX_RATES: Final = 10_000
 
 
 class ClientQuotas:
-    """Entity -> key -> value."""
+    """Entity -> key -> value. With `finite` neither NaN nor infinity is one."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, finite: bool = False) -> None:
+        self._finite = finite
         self._quotas: dict[Entity, dict[str, float]] = {}
         self._rates: dict[tuple[str, Entity], Rate] = {}
         self._buckets: dict[Entity, TokenBucket] = {}
@@ -90,7 +91,7 @@ class ClientQuotas:
             if value is None:
                 values.pop(key, None)
             else:
-                _require_value(entity, key, value)
+                _require_value(entity, key, value, finite=self._finite)
                 values[key] = value
         if values and entity not in self._quotas and len(self._quotas) >= MAX_ENTITIES:
             raise Refusal(InvalidRequestError, f"this broker keeps the quotas of no more than {MAX_ENTITIES} entities")
@@ -207,9 +208,11 @@ class ClientQuotas:
         return wait_ms
 
 
-def _require_value(entity: Entity, key: str, value: float) -> None:
+def _require_value(entity: Entity, key: str, value: float, *, finite: bool) -> None:
     if key not in (_OF_ADDRESSES if entity[0][0] == ADDRESS else _OF_CLIENTS):
         raise Refusal(InvalidRequestError, f"there is no quota {key!r} here")
+    if finite and not math.isfinite(value):
+        raise Refusal(InvalidRequestError, f"{key} has to be a finite number")
     if value <= 0:
         raise Refusal(InvalidRequestError, f"{key} has to be a number greater than 0")
     if key in _LARGEST and (value % 1 > _FRACTION or value > _LARGEST[key]):

@@ -135,6 +135,13 @@ def test_nobody_exceeds_what_is_no_number(value: float) -> None:
     assert quotas.take("producer_byte_rate", "u", "c", 10**12, 0) == 0
 
 
+@pytest.mark.parametrize("value", [NAN, INFINITY])
+def test_kafka_4_4_demands_a_finite_number(value: float) -> None:
+    world = World(kafka_version="4.4")
+    assert alter(world, [("user", "u")], request_percentage=value) == INVALID
+    assert alter(world, [("ip", "10.0.0.1")], connection_creation_rate=value) == INVALID
+
+
 @pytest.mark.parametrize("rate", [NAN, 1e-7])
 def test_nobody_may_connect_when_the_rate_is_no_whole_number_above_zero(rate: float) -> None:
     quotas = ClientQuotas()
