@@ -6,17 +6,18 @@ and must not delay heartbeats. Values in, values out; no state outlives one fetc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
 
-from kafka_share.core.events import FetchedPartition
+from kafka_share.core.events import FetchedPartition, GatheredAcknowledgements
 from kafka_share.core.fetching.offsets import AcknowledgementRun
+from kafka_share.core.fetching.share_session import encode_runs
 from kafka_share.deserializers import Deserializer
 from kafka_share.errors import CorruptRecordError, DataError, RecordDeserializationError, UnsupportedRecordError
 from kafka_share.locks import AcquisitionLock
-from kafka_share.native import IS_COMPILED, RecordBlock, Slab, with_values
+from kafka_share.native import IS_COMPILED, RecordBlock, Slab, WholeMaker, with_values
 from kafka_share.protocol.record_batches import (
     BatchTooLargeError,
     RecordBatch,
@@ -27,7 +28,7 @@ from kafka_share.protocol.record_batches import (
 from kafka_share.protocol.record_format import LENGTH_END, MAGIC, MAGIC_AT, MAX_BATCH_BYTES, Codec, RecordTuple
 from kafka_share.protocol.record_headers import EncodedHeaders
 from kafka_share.protocol.share_values import GAP, AcquiredRange
-from kafka_share.records import AcknowledgeType, ShareRecord, TimestampType, TopicIdPartition
+from kafka_share.records import AcknowledgeType, ShareRecord, TimestampType, TopicIdPartition, TopicPartition
 
 if TYPE_CHECKING:
     from kafka_share.native import Run
@@ -59,18 +60,21 @@ class Problem:
     runs: tuple[AcknowledgementRun, ...]
 
 
-def whole_run(
-    partition: TopicIdPartition,
-    data: bytes | memoryview,
-    acquired: Sequence[AcquiredRange],
-    decoder: Decoder,
-    lock: AcquisitionLock,
-) -> Run | None:
-    """All records that were acquired, if nothing stands between them and nothing has to be done with one."""
-    _, found, gaps, reached = _block_of(partition, data, lock).scan(
-        0, acquired, decoder.check_crcs, decoder.max_batch_bytes, _decompress, _NO_LIMIT
+def whole_maker(decoder: Decoder, now_ms: Callable[[], int]) -> WholeMaker:
+    """What makes answers with nothing between their records, of which nothing has to be deserialized."""
+    return WholeMaker(
+        now_ms=now_ms,
+        lock_type=AcquisitionLock,
+        place_type=TopicPartition,
+        run_type=AcknowledgementRun,
+        gathered_type=GatheredAcknowledgements,
+        encode=encode_runs,
+        timestamp_types=_TIMESTAMP_TYPES,
+        headers_type=EncodedHeaders,
+        decompress=_decompress,
+        check_crcs=decoder.check_crcs,
+        max_batch_bytes=decoder.max_batch_bytes,
     )
-    return None if gaps or reached <= acquired[-1].last else found
 
 
 def _block_of(partition: TopicIdPartition, data: bytes | memoryview, lock: AcquisitionLock | None) -> RecordBlock:

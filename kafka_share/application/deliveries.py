@@ -96,9 +96,11 @@ class Deliveries:
 
     # ---- delivery
 
+    def lock_end_ms(self, acquired_at_ms: int, lock_ms: int) -> int:
+        return acquired_at_ms + (lock_ms if lock_ms > 0 else DEFAULT_LOCK_MS)
+
     def new_lock(self, locks: LockGeneration, acquired_at_ms: int, lock_ms: int) -> AcquisitionLock:
-        deadline_at_ms = acquired_at_ms + (lock_ms if lock_ms > 0 else DEFAULT_LOCK_MS)
-        return AcquisitionLock(deadline_at_ms, locks, self._now_ms)
+        return AcquisitionLock(self.lock_end_ms(acquired_at_ms, lock_ms), locks, self._now_ms)
 
     @property
     def has_any(self) -> bool:

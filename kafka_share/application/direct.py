@@ -17,7 +17,7 @@ from kafka_share.application.side import ApplicationSide
 from kafka_share.core.events import Event, GatheredAcknowledgements
 
 if TYPE_CHECKING:
-    from kafka_share.application.whole_answers import WholeAnswer
+    from kafka_share.native import WholeAnswer
     from kafka_share.network.direct import DirectSession
     from kafka_share.protocol.direct_fetch import Acknowledged
 

@@ -27,7 +27,7 @@ from kafka_share.application.deliveries import Deliveries
 from kafka_share.application.incoming import IncomingRecords
 from kafka_share.application.reading import Reading
 from kafka_share.application.reports import Reports
-from kafka_share.application.whole_answers import WholeAnswer, WholeAnswers, entry_of
+from kafka_share.application.whole_answers import WholeAnswers, entry_of
 from kafka_share.core.events import (
     AcknowledgementOutcome,
     AcknowledgementsGathered,
@@ -46,8 +46,8 @@ from kafka_share.locks import AcquisitionLock
 from kafka_share.records import AcknowledgeType, ShareRecords
 
 if TYPE_CHECKING:
-    from kafka_share.native import Places
-    from kafka_share.network.direct import Brought
+    from kafka_share.native import Places, WholeAnswer
+    from kafka_share.network.direct import Brought, Carried
 
 _offset_of = attrgetter("offset")
 
@@ -155,12 +155,12 @@ class ApplicationSide:
         """The same as `take`, for records that are one thing, if there are any, and what ended by their coming."""
         with self.guard:
             ended, is_commit = brought.carried, not brought.parts
-            if isinstance(ended, WholeAnswer) and (is_commit or ended.is_filed or self.reports.is_wanted):
+            if ended is not None and (is_commit or ended.is_filed or self.reports.is_wanted):
                 for outcome in brought.outcomes():
                     self._take_outcome_of_whole(outcome, ended)
             self._wholes.take(brought.whole, ended)
 
-    def _take_outcome_of_whole(self, outcome: AcknowledgementOutcome, ended: WholeAnswer) -> None:
+    def _take_outcome_of_whole(self, outcome: AcknowledgementOutcome, ended: Carried) -> None:
         self.reports.add_outcome(outcome, is_again=True)
         if outcome.acquisition_lock_timeout_ms is not None:
             self._deliveries.lock_ms = outcome.acquisition_lock_timeout_ms

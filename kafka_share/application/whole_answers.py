@@ -7,8 +7,8 @@ come, and its entries are made (`file`) once somebody looks into the books: for 
 threads, after an interrupt.
 
 Owned by `ApplicationSide`, which files before anybody gets to the books; each method is called under its guard. How far
-an answer has come is one store, so that an interrupt finds it before or after a step. Where nothing was compiled there
-are no such answers.
+an answer has come is one store, so that an interrupt finds it before or after a step. What an answer consists of is in
+the extension; where nothing was compiled there are no such answers.
 """
 
 from __future__ import annotations
@@ -17,21 +17,17 @@ import enum
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kafka_share.application.decoding import Decoder, whole_run
+from kafka_share.application.decoding import Decoder, whole_maker
 from kafka_share.application.deliveries import Deliveries
 from kafka_share.application.delivery import Delivery, Record
-from kafka_share.core.events import FetchedPartition, GatheredAcknowledgements
-from kafka_share.core.fetching.offsets import AcknowledgementRun
-from kafka_share.core.fetching.share_session import encode_runs
-from kafka_share.locks import AcquisitionLock, LockGeneration
-from kafka_share.native import IS_COMPILED, Ledger
-from kafka_share.records import AcknowledgeType, ShareRecords, TopicIdPartition
+from kafka_share.core.events import FetchedPartition
+from kafka_share.locks import AcquisitionLock
+from kafka_share.native import IS_COMPILED
+from kafka_share.records import AcknowledgeType, ShareRecords
 
 if TYPE_CHECKING:
-    from kafka_share.native import Places, Run
-    from kafka_share.network.direct import AcquiredRecords, Brought
-    from kafka_share.protocol.direct_fetch import Acknowledged
-    from kafka_share.protocol.share_values import AcquiredRange
+    from kafka_share.native import Ledger, Places, WholeAnswer, WholePartition
+    from kafka_share.network.direct import Brought
 
 
 class _State(enum.Enum):
@@ -43,81 +39,7 @@ class _State(enum.Enum):
     SENT = "acknowledged, and that has been sent"
 
 
-_NOTHING = memoryview(b"")
 _AT_HAND = (_State.FRESH, _State.HELD)
-
-
-class WholePartition:
-    """What one partition has in it. `number` and `runs` are those of its acknowledgements, once they leave."""
-
-    __slots__ = ("acquired", "data", "delivery", "ledger", "lock", "locks", "number", "records", "runs", "where")
-
-    def __init__(self, acquired: AcquiredRecords, lock: AcquisitionLock, records: Run) -> None:
-        where, locks, data, ranges = acquired
-        self.where: TopicIdPartition = where
-        self.locks: LockGeneration = locks
-        self.data: memoryview = data
-        self.acquired: tuple[AcquiredRange, ...] = ranges
-        self.lock: AcquisitionLock = lock
-        self.records: Run = records
-        self.ledger: Ledger = Ledger()
-        self.number: int = 0
-        self.runs: tuple[AcknowledgementRun, ...] = ()
-        self.delivery: Delivery | None = None
-        """Its entry in the books, once there is one."""
-
-
-class WholeAnswer:
-    """One answer to a ShareFetch, of one node."""
-
-    __slots__ = (
-        "count", "delivered_at_ms", "is_filed", "is_returned", "is_taken", "lock_ms", "node_id", "partitions",
-        "session_id", "state",
-    )  # fmt: skip
-
-    def __init__(
-        self, partitions: Sequence[WholePartition], count: int, node_id: int, session_id: int, lock_ms: int
-    ) -> None:
-        self.partitions: Sequence[WholePartition] = partitions
-        self.count: int = count
-        self.node_id: int = node_id
-        self.session_id: int = session_id
-        self.lock_ms: int = lock_ms
-        self.delivered_at_ms: int = 0
-        self.state: _State = _State.FRESH
-        self.is_taken: bool = False
-        self.is_returned: bool = False
-        """The application has got the records."""
-        self.is_filed: bool = False
-
-    @property
-    def is_sent(self) -> bool:
-        """Whether its acknowledgements have been sent."""
-        return self.state is _State.SENT
-
-    @property
-    def places(self) -> list[tuple[Any, ...]]:
-        """Topic and number of each partition."""
-        return [one.where[1:] for one in self.partitions]
-
-    def gathered(self) -> tuple[GatheredAcknowledgements, ...]:
-        """What is sent of it, or has been."""
-        return tuple(
-            GatheredAcknowledgements(one.where, self.node_id, self.session_id, one.runs, number=one.number)
-            for one in self.partitions
-        )
-
-    def pieces(self, *, accepts: bool) -> Acknowledged | None:
-        """What to send; None if that is not plain. `accepts`: what has no acknowledgement is accepted."""
-        pieces: list[Any] = []
-        for one in self.partitions:
-            runs = None if one.lock.may_be_lost else one.ledger.runs_of_all(AcknowledgementRun, accepts=accepts)
-            if runs is None:
-                return None
-            one.runs = runs
-            topic_id, _, partition = one.where
-            pieces.append((topic_id, partition, encode_runs(runs)))
-        return pieces
 
 
 class WholeAnswers:
@@ -125,26 +47,29 @@ class WholeAnswers:
 
     def __init__(self, deliveries: Deliveries, decoder: Decoder, now_ms: Callable[[], int], *, is_on: bool) -> None:
         self._deliveries = deliveries
-        self._decoder = decoder
         self._now_ms = now_ms
-        self._is_on = is_on and IS_COMPILED and decoder.key_deserializer is decoder.value_deserializer is None
+        is_plain = is_on and IS_COMPILED and decoder.key_deserializer is decoder.value_deserializer is None
+        self._maker = whole_maker(decoder, now_ms) if is_plain else None
         self.all: tuple[WholeAnswer, ...] = ()
 
     # ---- on the thread that polls
 
     def of(self, brought: Brought, node_id: int, session_id: int) -> WholeAnswer | None:
         """Make one; None if there is more to do with what was brought, or with what is in the books."""
-        if not self._is_on or self._deliveries.has_any:
+        if self._maker is None or self._deliveries.has_any:
             return None
-        partitions: list[WholePartition] = []
-        for acquired in brought.parts:
-            where, locks, data, ranges = acquired
-            lock = self._deliveries.new_lock(locks, brought.sent_at_ms, brought.lock_ms)
-            records = None if lock.may_be_lost else whole_run(where, data, ranges, self._decoder, lock)
-            if records is None:
-                return None
-            partitions.append(WholePartition(acquired, lock, records))
-        return WholeAnswer(partitions, brought.records, node_id, session_id, brought.lock_ms)
+        lock_ms = brought.lock_ms
+        answer = self._maker.make(
+            brought.parts,
+            self._deliveries.lock_end_ms(brought.sent_at_ms, lock_ms),
+            count=brought.records,
+            node_id=node_id,
+            session_id=session_id,
+            lock_ms=lock_ms,
+        )
+        if answer is not None:
+            answer.state = _State.FRESH
+        return answer
 
     def take(self, answer: WholeAnswer | None, ended: object) -> None:
         """Hold this one, if there is one, and no more the one that has ended; once only."""
@@ -160,13 +85,18 @@ class WholeAnswers:
         answer = self.all[-1] if self.all else None
         if answer is None or answer.is_filed or answer.is_returned or answer.state not in _AT_HAND:
             return None
-        for one in answer.partitions:
-            one.ledger.add(one.records)
-            self._deliveries.short_way.add(one.lock, one.ledger)
+        answer.collect()
+        self._lead_to(answer)
         answer.delivered_at_ms = self._now_ms()
         answer.state = _State.HELD
         self._deliveries.open_short_way()
-        return ShareRecords.of_runs({one.where.topic_partition: [one.records] for one in answer.partitions})
+        return ShareRecords.of_runs(answer.by_partition)
+
+    def _lead_to(self, answer: WholeAnswer) -> None:
+        """Acknowledgements find its ledgers."""
+        short_way = self._deliveries.short_way
+        for one in answer.partitions if short_way.exists else ():
+            short_way.add(one.lock, one.ledger)
 
     def returned(self) -> None:
         """What was collected has reached the application."""
@@ -233,23 +163,21 @@ class WholeAnswers:
 
     def leave(self, answer: WholeAnswer) -> None:
         """Its acknowledgements are about to be sent."""
-        for one in answer.partitions:
-            one.number = self._deliveries.next_number()
+        answer.leave(self._deliveries.next_number)
         answer.state = _State.LEAVING
-        for one in answer.partitions:
-            self._deliveries.short_way.drop(one.lock)
+        short_way = self._deliveries.short_way
+        for one in answer.partitions if short_way.exists else ():
+            short_way.drop(one.lock)
 
     def stay(self, answer: WholeAnswer) -> None:
         """They were not."""
-        for one in answer.partitions:
-            self._deliveries.short_way.add(one.lock, one.ledger)
+        self._lead_to(answer)
         answer.state = _State.HELD
 
     def sent(self, answer: WholeAnswer) -> None:
         """They were; what is awaited needs no records."""
         answer.state = _State.SENT
-        for one in answer.partitions:
-            one.data, one.records, one.ledger = _NOTHING, [], Ledger()
+        answer.drop_records()
 
     # ---- on any thread
 
@@ -286,7 +214,8 @@ class WholeAnswers:
 
 def entry_of(answer: WholeAnswer, one: WholePartition) -> Delivery:
     """The delivery that it is in the books; the same each time."""
-    if one.delivery is None:
+    known: Delivery | None = one.delivery
+    if known is None:
         fetched = FetchedPartition(one.where, answer.node_id, answer.session_id, one.data, one.acquired, one.locks)
-        one.delivery = Delivery(fetched, one.lock, one.ledger)
-    return one.delivery
+        one.delivery = known = Delivery(fetched, one.lock, one.ledger)
+    return known

@@ -43,6 +43,9 @@ Slab = _chosen.Slab
 RecordBlock = _chosen.RecordBlock
 """None where nothing was compiled, and so is `Gate`: these only make shorter what has a long way too."""
 Gate = _chosen.Gate
+WholeAnswer = _chosen.WholeAnswer
+WholePartition = _chosen.WholePartition
+WholeMaker = _chosen.WholeMaker
 
 DirectLine = _chosen.DirectLine
 wait_for_lines: Final = _chosen.wait_for_lines

@@ -3,12 +3,14 @@
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Generic, Literal, TypeVar, overload
+from uuid import UUID
 
+from kafka_share.core.events import GatheredAcknowledgements
 from kafka_share.errors import RecordDeserializationError
 from kafka_share.locks import AcquisitionLock, LockGeneration
 from kafka_share.native import Places, Run, Snapshot
 from kafka_share.protocol.share_values import AcquiredRange
-from kafka_share.records import AcknowledgeType, K, RecordHeaders, TimestampType, TopicIdPartition, V
+from kafka_share.records import AcknowledgeType, K, RecordHeaders, TimestampType, TopicIdPartition, TopicPartition, V
 
 T = TypeVar("T")
 
@@ -164,6 +166,65 @@ class Gate:
     def acknowledge(self, record: object, kind: object) -> bool: ...
 
 def shut_all_gates() -> None: ...
+
+class WholePartition:
+    number: Final[int]
+    where: Final[TopicIdPartition]
+    locks: Final[LockGeneration]
+    data: Final[memoryview]
+    acquired: Final[tuple[AcquiredRange, ...]]
+    lock: Final[AcquisitionLock]
+    records: Final[Run]
+    ledger: Final[Ledger]
+    runs: Final[tuple[Any, ...]]
+    delivery: Any
+
+class WholeAnswer:
+    partitions: Final[tuple[WholePartition, ...]]
+    by_partition: Final[dict[TopicPartition, list[Run]]]
+    count: Final[int]
+    node_id: Final[int]
+    session_id: Final[int]
+    lock_ms: Final[int]
+    delivered_at_ms: int
+    state: Any
+    is_taken: bool
+    is_returned: bool
+    is_filed: bool
+    @property
+    def places(self) -> list[tuple[Any, ...]]: ...
+    def collect(self) -> None: ...
+    def pieces(self, *, accepts: bool) -> list[tuple[UUID, int, Sequence[tuple[int, int, Sequence[int]]]]] | None: ...
+    def gathered(self) -> tuple[GatheredAcknowledgements, ...]: ...
+    def leave(self, next_number: Callable[[], int]) -> None: ...
+    def drop_records(self) -> None: ...
+
+class WholeMaker:
+    def __init__(
+        self,
+        *,
+        now_ms: Callable[[], int],
+        lock_type: Callable[[int, LockGeneration, Callable[[], int]], AcquisitionLock],
+        place_type: type[TopicPartition],
+        run_type: type[T],
+        gathered_type: type[GatheredAcknowledgements],
+        encode: Callable[[tuple[T, ...]], Sequence[tuple[int, int, Sequence[int]]]],
+        timestamp_types: tuple[TimestampType, TimestampType],
+        headers_type: Callable[[bytes], RecordHeaders],
+        decompress: Callable[[Literal["gzip", "snappy", "lz4", "zstd"], memoryview, int], bytes | memoryview],
+        check_crcs: bool,
+        max_batch_bytes: int,
+    ) -> None: ...
+    def make(
+        self,
+        parts: Iterable[tuple[TopicIdPartition, LockGeneration, memoryview, tuple[AcquiredRange, ...]]],
+        deadline_at_ms: int,
+        *,
+        count: int,
+        node_id: int,
+        session_id: int,
+        lock_ms: int,
+    ) -> WholeAnswer | None: ...
 
 class DirectLine:
     awaits: bool

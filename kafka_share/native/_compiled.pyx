@@ -60,6 +60,7 @@ cdef extern from "crc32c.h" nogil:
     uint32_t ks_crc32c_by_table(const unsigned char *data, size_t length)
 
 cdef extern from "Python.h":
+    Py_ssize_t PY_SSIZE_T_MAX
     void PyType_Modified(type)
     ctypedef object (*newfunc)(type, object, PyObject *)
     ctypedef struct PyTypeObject:
@@ -105,5 +106,6 @@ def crc32c_by_table(data, /):
 include "slabs.pxi"
 include "records.pxi"
 include "ledger.pxi"
+include "whole.pxi"
 include "columns.pxi"
 include "direct.pxi"

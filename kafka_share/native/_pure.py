@@ -25,6 +25,9 @@ __all__ = [
     "RecordRun",
     "ShareRecord",
     "Slab",
+    "WholeAnswer",
+    "WholeMaker",
+    "WholePartition",
     "columns",
     "crc32c",
     "listed",
@@ -49,6 +52,9 @@ RecordRun = None
 """Where there are no blocks, runs are lists."""
 Gate = None
 """There is no short way that would be shorter."""
+
+WholeAnswer = WholePartition = WholeMaker = None
+"""No answer is held as a whole: its records stand in no block."""
 
 
 def listed(runs: list[Run]) -> list[ShareRecord[Any, Any]]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafka_share.broker.consumer.consumer_heartbeat import ConsumerHeartbeat
-from kafka_share.broker.handlers.described_groups import described_groups, named_partitions
+from kafka_share.broker.handlers.described_groups import described_assignment, described_groups
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.server_assigned_group import by_topic
 from kafka_share.broker.storage.topics import NO_TOPIC_ID
@@ -29,13 +29,10 @@ from kafka_share.protocol.consumer_group import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from kafka_share.broker.cluster import Cluster
     from kafka_share.broker.consumer.consumer_group import ConsumerGroup
     from kafka_share.broker.consumer.consumer_member import ConsumerMember
     from kafka_share.broker.events import RequestContext
-    from kafka_share.broker.server_assigned_group import Partition
 
 _OWN_IDS_SINCE_VERSION: Final = 1
 _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
@@ -116,6 +113,7 @@ def _describe(cluster: Cluster, group: ConsumerGroup) -> _DescribedGroup:
 
 
 def _member(cluster: Cluster, group: ConsumerGroup, member: ConsumerMember) -> _DescribedGroup.Member:
+    kind = _DescribedGroup.Member.Assignment
     return _DescribedGroup.Member(
         member_id=member.id,
         instance_id=member.instance_id,
@@ -125,17 +123,7 @@ def _member(cluster: Cluster, group: ConsumerGroup, member: ConsumerMember) -> _
         client_host=member.client_host,
         subscribed_topic_names=list(member.subscribed),
         subscribed_topic_regex=member.pattern,
-        assignment=_assignment(cluster, (*member.assigned, *member.revoking)),
-        target_assignment=_assignment(cluster, group.target.get(member.id, ())),
+        assignment=described_assignment(cluster, kind, (*member.assigned, *member.revoking)),
+        target_assignment=described_assignment(cluster, kind, group.target.get(member.id, ())),
         member_type=_CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
-    )
-
-
-def _assignment(cluster: Cluster, partitions: Iterable[Partition]) -> _DescribedGroup.Member.Assignment:
-    assignment = _DescribedGroup.Member.Assignment
-    return assignment(
-        topic_partitions=[
-            assignment.TopicPartitions(topic_id=topic_id, topic_name=name, partitions=indexes)
-            for topic_id, name, indexes in named_partitions(cluster, partitions)
-        ]
     )

@@ -15,14 +15,18 @@ from kafka_share.protocol.consumer_group import ConsumerGroupDescribeRequest, Co
 from kafka_share.protocol.share_group import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from uuid import UUID
+    from collections.abc import Callable, Iterable
 
     from kafka_share.broker.cluster import Cluster
     from kafka_share.broker.events import RequestContext
     from kafka_share.broker.server_assigned_group import Partition
 
 _Entry = TypeVar("_Entry", ConsumerGroupDescribeResponse.DescribedGroup, ShareGroupDescribeResponse.DescribedGroup)
+_Assignment = TypeVar(
+    "_Assignment",
+    ConsumerGroupDescribeResponse.DescribedGroup.Member.Assignment,
+    ShareGroupDescribeResponse.DescribedGroup.Member.Assignment,
+)
 
 
 def described_groups(
@@ -53,9 +57,13 @@ def described_groups(
     return groups
 
 
-def named_partitions(cluster: Cluster, partitions: Iterable[Partition]) -> Iterator[tuple[UUID, str, list[int]]]:
-    """Id, name and partitions of each topic; without those that are gone."""
-    for topic_id, indexes in by_topic(partitions).items():
-        topic = cluster.topics.by_id(topic_id)
-        if topic is not None:
-            yield topic_id, topic.name, indexes
+def described_assignment(cluster: Cluster, kind: type[_Assignment], partitions: Iterable[Partition]) -> _Assignment:
+    """Of a member, with the names of the topics; without those that are gone."""
+    topics = [(cluster.topics.by_id(topic_id), indexes) for topic_id, indexes in by_topic(partitions).items()]
+    return kind(
+        topic_partitions=[
+            kind.TopicPartitions(topic_id=topic.id, topic_name=topic.name, partitions=indexes)
+            for topic, indexes in topics
+            if topic is not None
+        ]
+    )

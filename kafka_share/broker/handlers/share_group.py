@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafka_share.broker.handlers.described_groups import described_groups, named_partitions
+from kafka_share.broker.handlers.described_groups import described_assignment, described_groups
 from kafka_share.broker.refusals import Refusal
 from kafka_share.broker.server_assigned_group import by_topic
 from kafka_share.broker.share.share_groups import Heartbeat
@@ -104,11 +104,6 @@ def _describe(cluster: Cluster, group: ShareGroup) -> _DescribedGroup:
 
 
 def _member(cluster: Cluster, member: Member) -> _DescribedGroup.Member:
-    assignment = _DescribedGroup.Member.Assignment
-    topics = [
-        assignment.TopicPartitions(topic_id=topic_id, topic_name=name, partitions=indexes)
-        for topic_id, name, indexes in named_partitions(cluster, member.assigned)
-    ]
     return _DescribedGroup.Member(
         member_id=member.id,
         rack_id=member.rack_id,
@@ -116,5 +111,5 @@ def _member(cluster: Cluster, member: Member) -> _DescribedGroup.Member:
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=list(member.subscribed),
-        assignment=assignment(topic_partitions=topics),
+        assignment=described_assignment(cluster, _DescribedGroup.Member.Assignment, member.assigned),
     )
