@@ -3,11 +3,14 @@
 //	franz_go COMMAND BOOTSTRAP TOPIC GROUP COUNT
 //
 // The test has made the topic, its records and the group's configuration, and judges what is printed. Whatever goes
-// wrong ends the program with exit code 1 and the reason on standard error.
+// wrong ends the program with exit code 1 and the reason on standard error. FRANZ_GO_ACCESS is a JSON object with what a
+// secured broker asks for: "ca" (a file), "user", "password", "mechanism".
 package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +20,10 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
 const (
@@ -33,11 +40,15 @@ type job struct {
 }
 
 var commands = map[string]func(context.Context, job) error{
-	"consume": consume,
-	"renew":   renew,
-	"strict":  strict,
-	"offsets": offsets,
-	"classic": classic,
+	"consume":  consume,
+	"renew":    renew,
+	"strict":   strict,
+	"offsets":  offsets,
+	"classic":  classic,
+	"next":     next,
+	"transact": transact,
+	"produce":  produce,
+	"throttle": throttle,
 }
 
 func main() {
@@ -72,10 +83,41 @@ func text(err error) string {
 	return err.Error()
 }
 
+// newClient has what a secured broker asks for.
+func newClient(j job, more ...kgo.Opt) (*kgo.Client, error) {
+	options := []kgo.Opt{kgo.SeedBrokers(j.bootstrap)}
+	if said := os.Getenv("FRANZ_GO_ACCESS"); said != "" {
+		var access struct{ CA, User, Password, Mechanism string }
+		if err := json.Unmarshal([]byte(said), &access); err != nil {
+			return nil, err
+		}
+		if access.CA != "" {
+			pem, err := os.ReadFile(access.CA)
+			if err != nil {
+				return nil, err
+			}
+			roots := x509.NewCertPool()
+			if !roots.AppendCertsFromPEM(pem) {
+				return nil, fmt.Errorf("no certificate in %s", access.CA)
+			}
+			options = append(options, kgo.DialTLSConfig(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}))
+		}
+		mechanisms := map[string]sasl.Mechanism{
+			"PLAIN":         plain.Auth{User: access.User, Pass: access.Password}.AsMechanism(),
+			"SCRAM-SHA-256": scram.Auth{User: access.User, Pass: access.Password}.AsSha256Mechanism(),
+			"SCRAM-SHA-512": scram.Auth{User: access.User, Pass: access.Password}.AsSha512Mechanism(),
+			"OAUTHBEARER":   oauth.Auth{Token: access.Password}.AsMechanism(),
+		}
+		if mechanism := mechanisms[access.Mechanism]; mechanism != nil {
+			options = append(options, kgo.SASL(mechanism))
+		}
+	}
+	return kgo.NewClient(append(options, more...)...)
+}
+
 // shareClient is a member of the share group that prints the outcome of every acknowledgement.
 func shareClient(j job, more ...kgo.Opt) (*kgo.Client, error) {
 	options := append([]kgo.Opt{
-		kgo.SeedBrokers(j.bootstrap),
 		kgo.ConsumeTopics(j.topic),
 		kgo.ShareGroup(j.group),
 		kgo.ShareAckCallback(func(_ *kgo.Client, results kgo.ShareAckResults) {
@@ -84,7 +126,7 @@ func shareClient(j job, more ...kgo.Opt) (*kgo.Client, error) {
 			}
 		}),
 	}, more...)
-	return kgo.NewClient(options...)
+	return newClient(j, options...)
 }
 
 func sayRecord(record *kgo.Record) {
@@ -186,7 +228,7 @@ func strict(ctx context.Context, j job) error {
 
 // offsets describes the share group, moves its start offset to `count`, deletes its offsets and then the group.
 func offsets(ctx context.Context, j job) error {
-	client, err := kgo.NewClient(kgo.SeedBrokers(j.bootstrap))
+	client, err := newClient(j)
 	if err != nil {
 		return err
 	}
@@ -240,19 +282,19 @@ func sayOffsets(ctx context.Context, admin *kadm.Client, j job) error {
 	return nil
 }
 
-// classic reads `count` records as a member of an ordinary group, commits, and prints the group's lag.
-func classic(ctx context.Context, j job) error {
-	client, err := kgo.NewClient(
-		kgo.SeedBrokers(j.bootstrap),
+// groupClient is a member of an ordinary group that commits by hand.
+func groupClient(j job, more ...kgo.Opt) (*kgo.Client, error) {
+	options := append([]kgo.Opt{
 		kgo.ConsumeTopics(j.topic),
 		kgo.ConsumerGroup(j.group),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.DisableAutoCommit(),
-	)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
+	}, more...)
+	return newClient(j, options...)
+}
+
+// readAndCommit prints `count` records, and commits the last.
+func readAndCommit(ctx context.Context, client *kgo.Client, j job) error {
 	var last *kgo.Record
 	for seen := 0; seen < j.count; {
 		records, err := poll(ctx, client)
@@ -268,7 +310,129 @@ func classic(ctx context.Context, j job) error {
 	if last == nil {
 		return errors.New("nothing was read")
 	}
-	if err := client.CommitRecords(ctx, last); err != nil {
+	return client.CommitRecords(ctx, last)
+}
+
+// next does as classic does, by the protocol of KIP-848, and prints what the broker says of the group.
+func next(ctx context.Context, j job) error {
+	client, err := groupClient(j, kgo.ServerSideBalancer(), kgo.Balancers(kgo.RangeBalancer()))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if err := readAndCommit(ctx, client, j); err != nil {
+		return err
+	}
+	admin := kadm.NewClient(client)
+	described, err := admin.DescribeConsumerGroups(ctx, j.group)
+	if err != nil {
+		return err
+	}
+	group := described[j.group]
+	committed, err := admin.FetchOffsets(ctx, j.group)
+	if err != nil {
+		return err
+	}
+	offset, _ := committed.Lookup(j.topic, 0)
+	say(map[string]any{
+		"state": group.State, "assignor": group.AssignorName, "members": len(group.Members), "committed": offset.At,
+	})
+	return nil
+}
+
+// transact commits a record in one transaction and aborts another, has the producer fenced by a second one with its
+// id, and reads what is committed.
+func transact(ctx context.Context, j job) error {
+	ends := func(value string, how kgo.TransactionEndTry, client *kgo.Client) error {
+		if err := client.BeginTransaction(); err != nil {
+			return err
+		}
+		record := &kgo.Record{Topic: j.topic, Value: []byte(value)}
+		if err := client.ProduceSync(ctx, record).FirstErr(); err != nil {
+			return err
+		}
+		return client.EndTransaction(ctx, how)
+	}
+	first, err := newClient(j, kgo.TransactionalID(j.group))
+	if err != nil {
+		return err
+	}
+	defer first.Close()
+	if err := ends("aborted", kgo.TryAbort, first); err != nil {
+		return err
+	}
+	if err := ends("committed", kgo.TryCommit, first); err != nil {
+		return err
+	}
+	second, err := newClient(j, kgo.TransactionalID(j.group))
+	if err != nil {
+		return err
+	}
+	defer second.Close()
+	if err := ends("of the second", kgo.TryCommit, second); err != nil {
+		return err
+	}
+	say(map[string]any{"fenced": ends("of the first", kgo.TryCommit, first) != nil})
+	reader, err := groupClient(j, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	return readAndCommit(ctx, reader, j)
+}
+
+// produce writes one record, and prints what became of it.
+func produce(ctx context.Context, j job) error {
+	client, err := newClient(j)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	err = client.ProduceSync(ctx, &kgo.Record{Topic: j.topic, Value: []byte("new")}).FirstErr()
+	say(map[string]any{"produced": text(err)})
+	return nil
+}
+
+// throttle writes `count` bytes twice, and prints for how long the broker asks it to wait.
+func throttle(ctx context.Context, j job) error {
+	waits := make(throttles, 16)
+	client, err := newClient(j, kgo.WithHooks(waits), kgo.ClientID(j.group), kgo.ProducerBatchCompression(kgo.NoCompression()))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	for range 2 {
+		if err := client.ProduceSync(ctx, &kgo.Record{Topic: j.topic, Value: make([]byte, j.count)}).FirstErr(); err != nil {
+			return err
+		}
+	}
+	select {
+	case wait := <-waits:
+		say(map[string]any{"throttled": wait > 0})
+	default:
+		say(map[string]any{"throttled": false})
+	}
+	return nil
+}
+
+type throttles chan time.Duration
+
+// OnBrokerThrottle is called by the client for each answer that says so.
+func (t throttles) OnBrokerThrottle(_ kgo.BrokerMetadata, interval time.Duration, _ bool) {
+	select {
+	case t <- interval:
+	default:
+	}
+}
+
+// classic reads `count` records as a member of an ordinary group, commits, and prints the group's lag.
+func classic(ctx context.Context, j job) error {
+	client, err := groupClient(j)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if err := readAndCommit(ctx, client, j); err != nil {
 		return err
 	}
 	admin := kadm.NewClient(client)
