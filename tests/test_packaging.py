@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import os
 import re
 import runpy
@@ -88,3 +89,27 @@ def test_a_consumer_imports_no_package_that_only_the_tools_need() -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     # setuptools, and coverage where it is measured, come with the interpreter's start.
     assert set(re.findall(r"'(\w+)'", done.stdout)) <= {"coverage", "distutils", "pkg_resources", "setuptools"}
+
+
+def _scripts_without_the_extra() -> list[str]:
+    """The modules of tests that environments of tox run without installing the extra `test`."""
+    tox = configparser.ConfigParser(interpolation=None)
+    tox.read(ROOT / "tox.ini")
+    environments = [tox[name] for name in tox.sections() if name.startswith("testenv:")]
+    lean = [one.get("commands", "") for one in environments if "test" not in one.get("extras", "").split(",")]
+    return sorted({name for commands in lean for name in re.findall(r"python -P -m (\S+)", commands)})
+
+
+@pytest.mark.timeout(120)  # it starts a Python, too
+def test_what_tox_runs_without_the_extra_for_tests_imports_no_pytest() -> None:
+    scripts = _scripts_without_the_extra()
+    assert "simulation.simulate" in scripts
+    code = f"import importlib, sys; sys.modules['pytest'] = None; [importlib.import_module(n) for n in {scripts}]"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
