@@ -21,7 +21,7 @@ from kafka_share.protocol.transactions import AddPartitionsToTxnRequest, EndTxnR
 pytestmark = [pytest.mark.foreign, pytest.mark.timeout(90)]  # what is forgotten after two seconds is waited for
 
 OUT_OF_SEQUENCE, NOT_MAPPED, NOT_FOUND = 45, 49, 105
-_EARLY = (14, 15, 16, 51)
+_EARLY = (6, 14, 15, 16, 51)
 """A coordinator that is being made, and a transaction whose markers are being written."""
 _LATER_S = 3.0
 

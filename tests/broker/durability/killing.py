@@ -30,7 +30,7 @@ from support.wire_connection import WireConnection
 
 from kafka_share import AcknowledgeType, KafkaShareConsumer, ShareRecord
 from kafka_share.broker import ReferenceBroker
-from kafka_share.errors import KafkaShareError
+from kafka_share.errors import KafkaShareError, OperationTimeoutError
 from kafka_share.protocol.committed_offsets import OffsetCommitRequest, OffsetFetchRequest
 from kafka_share.protocol.logs import ProduceRequest
 from kafka_share.protocol.record_batches import encode_batch
@@ -272,7 +272,9 @@ class Killing:
                         told.sent(record, kind)
                         consumer.acknowledge(record, kind)
                     if random.random() < 0.5 and not ended.is_set():
-                        consumer.commit_sync(timeout_ms=200)
+                        # On a busy machine time runs out. Whoever ended by that would release what it has not seen.
+                        with contextlib.suppress(OperationTimeoutError):
+                            consumer.commit_sync(timeout_ms=200)
         finally:
             consumer.close(timeout_ms=0)
 
