@@ -41,7 +41,7 @@ with_values: Final = _chosen.with_values
 Ledger = _chosen.Ledger
 Slab = _chosen.Slab
 RecordBlock = _chosen.RecordBlock
-"""None where nothing was compiled, and so is `Gate`: these only make shorter what has a long way too."""
+"""None where nothing was compiled, as the next four are: these only make shorter what has a long way too."""
 Gate = _chosen.Gate
 WholeAnswer = _chosen.WholeAnswer
 WholePartition = _chosen.WholePartition

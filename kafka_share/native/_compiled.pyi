@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Generic, Literal, TypeVar, overload
 from uuid import UUID
 
-from kafka_share.core.events import GatheredAcknowledgements
 from kafka_share.errors import RecordDeserializationError
 from kafka_share.locks import AcquisitionLock, LockGeneration
 from kafka_share.native import Places, Run, Snapshot
@@ -195,7 +194,7 @@ class WholeAnswer:
     def places(self) -> list[tuple[Any, ...]]: ...
     def collect(self) -> None: ...
     def pieces(self, *, accepts: bool) -> list[tuple[UUID, int, Sequence[tuple[int, int, Sequence[int]]]]] | None: ...
-    def gathered(self) -> tuple[GatheredAcknowledgements, ...]: ...
+    def gathered(self) -> tuple[Any, ...]: ...
     def leave(self, next_number: Callable[[], int]) -> None: ...
     def drop_records(self) -> None: ...
 
@@ -207,7 +206,7 @@ class WholeMaker:
         lock_type: Callable[[int, LockGeneration, Callable[[], int]], AcquisitionLock],
         place_type: type[TopicPartition],
         run_type: type[T],
-        gathered_type: type[GatheredAcknowledgements],
+        gathered_type: type[Any],
         encode: Callable[[tuple[T, ...]], Sequence[tuple[int, int, Sequence[int]]]],
         timestamp_types: tuple[TimestampType, TimestampType],
         headers_type: Callable[[bytes], RecordHeaders],

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.foreign, pytest.mark.timeout(90)]  # what is forgotten
 
 OUT_OF_SEQUENCE, NOT_MAPPED, NOT_FOUND = 45, 49, 105
 _EARLY = (6, 14, 15, 16, 51)
-"""A coordinator that is being made, and a transaction whose markers are being written."""
+"""A leader or coordinator that is being made, and a transaction whose markers are being written."""
 _LATER_S = 3.0
 
 

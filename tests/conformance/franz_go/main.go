@@ -313,17 +313,26 @@ func readAndCommit(ctx context.Context, client *kgo.Client, j job) error {
 	return client.CommitRecords(ctx, last)
 }
 
+// member has read and committed as a member of an ordinary group, and stays one: it answers an admin on its connections.
+func member(ctx context.Context, j job, more ...kgo.Opt) (*kadm.Client, error) {
+	client, err := groupClient(j, more...)
+	if err != nil {
+		return nil, err
+	}
+	if err := readAndCommit(ctx, client, j); err != nil {
+		client.Close()
+		return nil, err
+	}
+	return kadm.NewClient(client), nil
+}
+
 // next does as classic does, by the protocol of KIP-848, and prints what the broker says of the group.
 func next(ctx context.Context, j job) error {
-	client, err := groupClient(j, kgo.ServerSideBalancer(), kgo.Balancers(kgo.RangeBalancer()))
+	admin, err := member(ctx, j, kgo.ServerSideBalancer(), kgo.Balancers(kgo.RangeBalancer()))
 	if err != nil {
 		return err
 	}
-	defer client.Close()
-	if err := readAndCommit(ctx, client, j); err != nil {
-		return err
-	}
-	admin := kadm.NewClient(client)
+	defer admin.Close()
 	described, err := admin.DescribeConsumerGroups(ctx, j.group)
 	if err != nil {
 		return err
@@ -427,15 +436,11 @@ func (t throttles) OnBrokerThrottle(_ kgo.BrokerMetadata, interval time.Duration
 
 // classic reads `count` records as a member of an ordinary group, commits, and prints the group's lag.
 func classic(ctx context.Context, j job) error {
-	client, err := groupClient(j)
+	admin, err := member(ctx, j)
 	if err != nil {
 		return err
 	}
-	defer client.Close()
-	if err := readAndCommit(ctx, client, j); err != nil {
-		return err
-	}
-	admin := kadm.NewClient(client)
+	defer admin.Close()
 	lags, err := admin.Lag(ctx, j.group)
 	if err != nil {
 		return err
