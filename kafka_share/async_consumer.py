@@ -12,10 +12,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import suppress
 from functools import partial
+from threading import get_ident
 from typing import Any, Generic, Self, TypeVar
 from uuid import UUID
 
@@ -65,7 +65,8 @@ class AsyncShareConsumer(ConsumerFacade[K, V]):
 
     def _make_guard(self) -> Callable[[], None]:
         self._guard = guard = _TaskGuard()
-        self._acknowledge_shortly = self._application.deliveries.short_way.begin(lambda: not guard.is_free_here)
+        self._acknowledge_shortly = self._application.deliveries.short_way.begin(guard.is_busy_here)
+        self._acknowledge_in_one_call(_ACKNOWLEDGE)
         self._bell = _Bell()
         return self._bell.ring
 
@@ -295,9 +296,12 @@ class AsyncShareConsumer(ConsumerFacade[K, V]):
     def _stop_reading(self, is_over: Callable[[], bool]) -> None:
         """A loop has ended. If this cannot be done now, the next call does it."""
         reading = self._application.reading
-        if reading is not None and reading.is_over == is_over and reading.rest and self._guard.is_free_here:
+        if reading is not None and reading.is_over == is_over and reading.rest and not self._guard.is_busy_here():
             with suppress(ConsumerClosedError):
                 self._call("iteration", self._calls.stop_reading)
+
+
+_ACKNOWLEDGE = AsyncShareConsumer.acknowledge
 
 
 class AsyncRecords(Generic[K, V]):
@@ -355,19 +359,18 @@ class _TaskGuard:
             if self._loop is not None and not self._loop.is_closed():
                 raise IllegalStateError("This consumer belongs to another event loop: make one for each loop.")
             self._loop, self._is_free, self.inside = loop, asyncio.Event(), None
-        self._thread = threading.get_ident()
+        self._thread = get_ident()
 
     def demand_no_callback(self, method: str, callback_thread: int | None) -> None:
-        if callback_thread is not None and callback_thread == threading.get_ident():
+        if callback_thread is not None and callback_thread == get_ident():
             raise ConcurrentUseError(f"{method} must not be called from the acknowledgement commit callback")
 
-    @property
-    def is_free_here(self) -> bool:
-        """Whether this is the loop's thread, and no task is inside."""
-        return self.inside is None and not self.is_wanted and self._thread == threading.get_ident()
+    def is_busy_here(self) -> bool:
+        """Whether a task is inside, or this is not the loop's thread."""
+        return self.inside is not None or self.is_wanted or self._thread != get_ident()
 
     def enter(self, method: str) -> None:
-        if self._thread is not None and self._thread != threading.get_ident():
+        if self._thread is not None and self._thread != get_ident():
             raise ConcurrentUseError(f"{method} was called from another thread than that of the consumer's event loop")
         if self.inside is not None:
             raise ConcurrentUseError(f"{method} was called while another task is in {self.inside} of this consumer")

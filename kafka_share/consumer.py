@@ -72,8 +72,11 @@ class KafkaShareConsumer(ConsumerFacade[K, V]):
     _log = log
 
     def _make_guard(self) -> None:
-        self._one_caller = OneCaller(KafkaShareConsumer._call, KafkaShareConsumer.acknowledge)
+        self._one_caller = OneCaller(
+            KafkaShareConsumer._call, KafkaShareConsumer._poll_plainly, KafkaShareConsumer.acknowledge
+        )
         self._acknowledge_shortly = self._application.deliveries.short_way.begin(self._one_caller.lock.locked)
+        self._acknowledge_in_one_call(_ACKNOWLEDGE)
 
     # ---- subscription
 
@@ -110,7 +113,25 @@ class KafkaShareConsumer(ConsumerFacade[K, V]):
         `BrokerUnreachableError` once per outage, when no broker has answered for `default_api_timeout_ms`.
         Acknowledgements are never lost by an exception.
         """
-        return self._poll("poll", self._calls.poll(checked_timeout(timeout_ms)))
+        begun_calls = self._application.begun_calls
+        try:
+            records = self._poll_plainly(timeout_ms, makes_objects=True)
+            if records is not None:
+                return records
+        except BaseException:
+            self._interrupted_plainly(begun_calls)
+            raise
+        return self._poll("poll", self._calls.poll(self._left_ms(timeout_ms)))
+
+    def _poll_plainly(self, timeout_ms: int, *, makes_objects: bool) -> ShareRecords[Any, Any] | None:
+        """Inside of the guard, the short way; None: the long way has to be gone."""
+        plain = self._calls.plain
+        return None if plain is None else plain.poll(self._one_caller.lock, timeout_ms, makes_objects)
+
+    def _left_ms(self, timeout_ms: int) -> int:
+        """For the long way."""
+        plain = self._calls.plain
+        return max(0, checked_timeout(timeout_ms) - (0 if plain is None else plain.spent_ms))
 
     def poll_arrow(self, timeout_ms: int, *, copy: bool = True) -> ArrowRecords:
         """The same as `poll`, with the records as columns, and no Python object for each of them.
@@ -122,8 +143,16 @@ class KafkaShareConsumer(ConsumerFacade[K, V]):
         Raises what `poll` raises; before it polls, `IllegalStateError` if the consumer has deserializers, and
         ImportError without pyarrow.
         """
-        call = self._calls.poll_arrow(checked_timeout(timeout_ms), self._as_columns(copy=copy))
-        return self._poll("poll_arrow", call)
+        as_columns = self._as_columns(copy=copy)
+        begun_calls = self._application.begun_calls
+        try:
+            records = self._poll_plainly(timeout_ms, makes_objects=False)
+            if records is not None:
+                return as_columns(records)
+        except BaseException:
+            self._interrupted_plainly(begun_calls)
+            raise
+        return self._poll("poll_arrow", self._calls.poll_arrow(self._left_ms(timeout_ms), as_columns))
 
     def _poll(self, method: str, call: Steps[S]) -> S:
         """Run a call that polls."""
@@ -352,6 +381,9 @@ class KafkaShareConsumer(ConsumerFacade[K, V]):
     def _give_way(self) -> None:
         if self._one_caller.is_wanted and not self._calls.is_closing:
             raise ConsumerClosedError("This consumer is being closed by another thread.")
+
+
+_ACKNOWLEDGE = KafkaShareConsumer.acknowledge
 
 
 class _Loop:

@@ -124,6 +124,16 @@ class ShareRecords(Sequence[ShareRecord[K, V]]):
         made._take(by_partition)
         return made
 
+    @classmethod
+    def of_whole(
+        cls, by_partition: Mapping[TopicPartition, list[Run]], runs: list[Run], count: int, makes_objects: bool
+    ) -> ShareRecords[Any, Any]:
+        """The same of one run for each partition, with so many records in all."""
+        made = cls.__new__(cls)
+        made._by_partition, made._runs, made._count, made._spans = by_partition, runs, count, None
+        made._records, made._are_made = listed(runs) if makes_objects else [], makes_objects
+        return made
+
     def _take(self, by_partition: Mapping[TopicPartition, list[Run]]) -> None:
         self._by_partition = by_partition
         self._runs: list[Run] = [*chain.from_iterable(by_partition.values())]

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 from kafka_share.application.awaited_outcomes import OnOutcome
 from kafka_share.application.delivery import Settled
 from kafka_share.application.direct import DirectPolls, Wait
+from kafka_share.application.plain_calls import plain_calls
 from kafka_share.application.reading import Reading
 from kafka_share.application.refusals import not_in_flight
 from kafka_share.application.side import ApplicationSide
@@ -50,7 +51,8 @@ from kafka_share.errors import (
 from kafka_share.records import AcknowledgeType, ArrowRecords, ShareRecord, ShareRecords, TopicIdPartition
 
 if TYPE_CHECKING:
-    from kafka_share.native import Places
+    from kafka_share.core.metrics.measurements import Measurements
+    from kafka_share.native import Places, PlainCalls
     from kafka_share.network.direct import DirectSession
 
 LAST_OUTCOMES_MS = 1_000
@@ -81,6 +83,8 @@ class Background(Protocol):
 
     @property
     def mailbox(self) -> Arrivals: ...
+    @property
+    def measurements(self) -> Measurements: ...
     def post(self, event: Event, *, wake: bool = True) -> None: ...
     def now_ms(self) -> int: ...
 
@@ -108,10 +112,11 @@ class ConsumerCalls:
         self._last_request_id = 0
         application.deliveries.announce = self._announce
         application.wake = background.mailbox.interrupt
-        self._has_open_poll = False
+        self.has_open_poll: bool = False
         """A poll was begun, and the core was not told that it has ended."""
-        self._posted_topics: frozenset[str] | None = frozenset()
+        self.posted_topics: frozenset[str] | None = frozenset()
         """What the core takes for the subscription; None: an interrupt struck before that was known."""
+        self.plain: PlainCalls | None = None if sends_ahead else plain_calls(application, self, background)
 
     @property
     def report(self) -> Callable[[AcknowledgementOutcome], None] | None:
@@ -129,7 +134,7 @@ class ConsumerCalls:
         self._direct.recover()
         if self._application.reading is not None and self._application.reading.is_over():
             self._application.end_reading()
-        if self._has_open_poll:
+        if self.has_open_poll:
             self._end_poll()
         if not self._application.topics:
             self._leave_group()
@@ -140,7 +145,7 @@ class ConsumerCalls:
         """Replace the subscription by these topics, of which there is at least one."""
         self._begin()
         self._application.topics = topics
-        self._posted_topics = None
+        self.posted_topics = None
         self._post_subscription()
         self._application.end_call()
 
@@ -158,26 +163,47 @@ class ConsumerCalls:
     def _post_subscription(self) -> None:
         """It takes effect with the poll that follows."""
         topics = self._application.topics
-        if topics != self._posted_topics:
-            self._posted_topics = None
+        if topics != self.posted_topics:
+            self.posted_topics = None
             self._background.post(SubscriptionChanged(topics), wake=False)
-            self._posted_topics = topics
+            self.posted_topics = topics
 
     def _leave_group(self) -> int | None:
         """Tell the core that there is no subscription any more, unless it knows; the id of the request."""
-        if self._posted_topics == frozenset():
+        if self.posted_topics == frozenset():
             return None
-        self._posted_topics = None
+        self.posted_topics = None
         request_id = self._new_request_id()
         self._background.post(Unsubscribed(request_id, self._deadline(self._api_timeout_ms)))
-        self._posted_topics = frozenset()
+        self.posted_topics = frozenset()
         return request_id
 
     # ---- records
 
     def poll(self, timeout_ms: int, *, makes_objects: bool = True) -> Steps[Records]:
-        application = self._application
         deadline_at_ms = self._deadline(timeout_ms)
+        records = yield from self._poll_plainly(deadline_at_ms, makes_objects=makes_objects)
+        if records is None:
+            return (yield from self._poll(deadline_at_ms, makes_objects=makes_objects))
+        self._report_outcomes()
+        self._application.end_call(is_returned=True)
+        return records
+
+    def _poll_plainly(self, deadline_at_ms: int, *, makes_objects: bool) -> Steps[Records | None]:
+        """None: the poll has to go the long way."""
+        plain = self.plain
+        held = None if plain is None else plain.begin_poll()
+        if plain is None or held is None:
+            return None
+        try:
+            yield Wait(deadline_at_ms, with_records=True, direct=held)
+            return plain.take_records(makes_objects=makes_objects)
+        except BaseException:
+            self._direct.recover()
+            raise
+
+    def _poll(self, deadline_at_ms: int, *, makes_objects: bool) -> Steps[Records]:
+        application = self._application
         self._begin()
         self._take(with_records=application.has_room)
         application.reports.raise_error()
@@ -205,7 +231,7 @@ class ConsumerCalls:
             self._end_poll()
             raise
         is_ahead = bool(records) and self._sends_ahead and self._direct.fetch_ahead()
-        self._has_open_poll = False
+        self.has_open_poll = False
         if self._sends_ahead and records and not is_ahead:
             begun = WorkBegun(application.latest_batch_id, application.has_more)
             self._background.post(begun, wake=not has_asked)
@@ -222,9 +248,6 @@ class ConsumerCalls:
         application.begin_poll()
         self._post_subscription()
         with application.guard:
-            direct = self._direct.fetch_with_whole()
-            if direct:
-                return direct, False
             application.accept_delivered()
             # What an interrupted call has gathered, the core may know already.
             is_known_here_only = not application.has_unposted
@@ -256,7 +279,7 @@ class ConsumerCalls:
         self._post_poll(started, wake=False)
 
     def _post_poll(self, event: PollStarted, *, wake: bool = True) -> None:
-        self._has_open_poll = True
+        self.has_open_poll = True
         self._background.post(event, wake=wake)
 
     def _ask(self, deadline_at_ms: int, gathered: tuple[GatheredAcknowledgements, ...] | None = None) -> None:
@@ -299,7 +322,7 @@ class ConsumerCalls:
     def _end_poll(self) -> None:
         # send_ahead: acknowledgements may wait for a fetch that does not come now.
         self._background.post(PollEnded(), wake=self._sends_ahead)
-        self._has_open_poll = False
+        self.has_open_poll = False
 
     def read(self, timeout_ms: int, is_over: Callable[[], bool]) -> Steps[Reading]:
         """Poll for a loop over the consumer, which takes its records from the result and then calls again.
@@ -349,19 +372,21 @@ class ConsumerCalls:
     def commit_sync(self, timeout_ms: int | None) -> Steps[CommitResult]:
         wait_ms = self._api_timeout_ms if timeout_ms is None else timeout_ms
         deadline_at_ms = self._deadline(wait_ms)
+        results = (yield from self._commit_plainly(deadline_at_ms)) if wait_ms > 0 else None
+        if results is not None:
+            self._report_outcomes()
+            self._application.end_call()
+            return results
         application = self._application
         self._begin()
         self._take()
-        request_id = 0
         with application.guard:
-            direct = self._direct.acknowledge_whole(deadline_at_ms) if wait_ms > 0 else ()
-            if not direct:
-                direct, request_id = self._start_commit(deadline_at_ms, wait_ms)
+            direct, request_id = self._start_commit(deadline_at_ms, wait_ms)
         if direct and not (yield from self._direct.outcomes(direct, deadline_at_ms, self._raise_wakeup)):
             with application.guard:
                 request_id = self._commit((), deadline_at_ms, wait=True)
         timed_out = bool(request_id) and (yield from self._wait_for_commit(request_id, deadline_at_ms))
-        results: CommitResult = {}
+        results = {}
         for outcome in application.reports.peek_outcomes():
             results[outcome.partition] = results.get(outcome.partition) or outcome.error
         self._report_outcomes()
@@ -372,6 +397,19 @@ class ConsumerCalls:
                 f"and their outcome is reported to the acknowledgement commit callback."
             )
         return results
+
+    def _commit_plainly(self, deadline_at_ms: int) -> Steps[CommitResult | None]:
+        """None: the commit has to go the long way."""
+        plain = self.plain
+        held = None if plain is None else plain.begin_commit(deadline_at_ms)
+        if plain is None or held is None:
+            return None
+        try:
+            yield Wait(deadline_at_ms, direct=held)
+            return plain.take_outcomes()
+        except BaseException:
+            self._direct.recover()
+            raise
 
     def _start_commit(self, deadline_at_ms: int, wait_ms: int) -> tuple[Sequence[DirectSession], int]:
         """Under the guard: who has got the acknowledgements, or the id of the request to the core; 0: there is none."""

@@ -51,6 +51,11 @@ class Decoder:
     marks_errors: bool = False
     """A record that cannot be deserialized becomes a record with an error, instead of a problem."""
 
+    @property
+    def deserializes(self) -> bool:
+        """Whether keys or values are made of the bytes."""
+        return self.key_deserializer is not None or self.value_deserializer is not None
+
 
 @attrs.frozen
 class Problem:
@@ -197,7 +202,7 @@ class PartitionDecoding:
         """Sound record batches from a byte on: where they end, and their records."""
         decoder = self._decoder
         # An interrupt inside of a deserializer makes those of one batch come again, and not of all of them.
-        limit = self._limit if decoder.key_deserializer is decoder.value_deserializer is None else 1
+        limit = 1 if decoder.deserializes else self._limit
         position, found, gaps, reached = block.scan(
             position, self._pending[::-1], decoder.check_crcs, decoder.max_batch_bytes, _decompress, limit
         )

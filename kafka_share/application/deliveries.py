@@ -11,7 +11,7 @@ was begun; an event that is posted twice has the same numbers, which the core ta
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import count
 from operator import itemgetter
@@ -77,7 +77,8 @@ class Deliveries:
         self._by_place: dict[tuple[str, int], list[Delivery]] = {}
         self._by_lock: dict[AcquisitionLock, Delivery] = {}
         self.short_way: ShortWay = ShortWay(explicit=explicit, is_final=self._has_window)
-        self._numbers = count(1)
+        self.numbers: Iterator[int] = count(1)
+        """Of acknowledgements that leave."""
         self._leaving: tuple[Delivery, Leaving] | None = None
         """Booked, and perhaps not moved from one book to the other."""
         self.unposted: dict[int, GatheredAcknowledgements] = {}
@@ -448,7 +449,7 @@ class Deliveries:
         self.short_way.is_open = False
         self._finish_leaving()
         for delivery in self._all():
-            leaving = delivery.gathered(self._numbers, has_window=self._has_window, is_early=is_early)
+            leaving = delivery.gathered(self.numbers, has_window=self._has_window, is_early=is_early)
             if leaving is not None:
                 self._leaving = (delivery, leaving)
                 self._finish_leaving()
@@ -508,17 +509,11 @@ class Deliveries:
         for delivery in held:
             due = delivery.renewals_due(waiting.get(delivery.lock, ()), lock_ms, now_ms)
             if due is not None:
-                renewals.append(self._book(attrs.evolve(due, number=next(self._numbers)), delivery, {}))
+                renewals.append(self._book(attrs.evolve(due, number=next(self.numbers)), delivery, {}))
         return tuple(renewals)
 
-    def next_number(self) -> int:
-        """Of acknowledgements that leave."""
-        return next(self._numbers)
-
-    def book(self, gathered: GatheredAcknowledgements, lock: AcquisitionLock, *, is_posted: bool) -> None:
+    def book(self, gathered: GatheredAcknowledgements, lock: AcquisitionLock) -> None:
         """Take over acknowledgements that have left a delivery which is not in the books; nothing changes if it has."""
-        if not is_posted:
-            self.unposted[gathered.number] = gathered
         self._awaited.add(gathered, lock, {})
 
     def _book(

@@ -17,9 +17,7 @@ from kafka_share.application.side import ApplicationSide
 from kafka_share.core.events import Event, GatheredAcknowledgements
 
 if TYPE_CHECKING:
-    from kafka_share.native import WholeAnswer
     from kafka_share.network.direct import DirectSession
-    from kafka_share.protocol.direct_fetch import Acknowledged
 
 
 @attrs.frozen
@@ -82,52 +80,6 @@ class DirectPolls:
             self._give_back(held)
             return ()
         return held
-
-    def fetch_with_whole(self) -> Sequence[DirectSession]:
-        """The same for an application that holds all as a whole, or nothing; under its guard."""
-
-        def fetch(direct: DirectSession, answer: WholeAnswer, pieces: Acknowledged) -> bool:
-            return direct.fetch_with(answer, answer.session_id, pieces)
-
-        if self._hand_over is not None:
-            return ()
-        if self._application.holds_nothing:
-            held = self._enter() if self._lender.direct else []
-        else:
-            held = self._send_whole(self._application.held_whole(), fetch)
-        if all(direct.line.awaits or direct.fetch(()) for direct in held):
-            return held
-        self._give_back(held)
-        return ()
-
-    def acknowledge_whole(self, retry_until_ms: int) -> Sequence[DirectSession]:
-        """`acknowledge` with that, if nothing else awaits its outcome; nothing: that is not plain."""
-
-        def acknowledge(direct: DirectSession, answer: WholeAnswer, pieces: Acknowledged) -> bool:
-            return direct.acknowledge_with(answer, answer.session_id, pieces, retry_until_ms)
-
-        return self._send_whole(self._application.only_whole(), acknowledge)
-
-    def _send_whole(
-        self, answer: WholeAnswer | None, send: Callable[[DirectSession, WholeAnswer, Acknowledged], bool]
-    ) -> list[DirectSession]:
-        """Send the acknowledgements of an answer to the node that it came from; that and all others are held then."""
-        if answer is None or not self._lender.direct:
-            return []
-        pieces = answer.pieces(accepts=not self._application.explicit)
-        held = [] if pieces is None else self._enter()
-        owner = next((direct for direct in held if direct.node_id == answer.node_id), None)
-        if pieces is None or owner is None or owner.line.awaits:
-            self._give_back(held)
-            return []
-        wholes = self._application.wholes
-        wholes.leave(answer)
-        if send(owner, answer, pieces):
-            wholes.sent(answer)
-            return held
-        wholes.stay(answer)
-        self._give_back(held)
-        return []
 
     def wait(self, held: Sequence[DirectSession], deadline_at_ms: int) -> Generator[Wait, None, bool]:
         """Whether records have come, from one of these or by the core. Nothing is held any more."""
@@ -276,19 +228,17 @@ class DirectPolls:
                     return False
                 if self._hand_over is None:
                     brought = direct.brought
-                    brought.whole = self._application.whole(brought, *direct.node_and_session_id)
+                    brought.whole = self._application.whole(brought, direct.node_id, direct.session_id)
                 self._take(direct)
                 return True
         return False
 
     def _take(self, direct: DirectSession) -> None:
-        brought = direct.brought
-        has_records = bool(brought.parts)
-        if brought.carried is None or (has_records and brought.whole is None):
-            for output in direct.taken:
-                self._application.take(output)
-        if brought.whole is not None or (brought.carried is not None and not has_records):
-            self._application.take_whole(brought)
+        whole = direct.brought.whole
+        for output in direct.taken:
+            self._application.take(output)
+        if whole is not None:
+            self._application.take_whole(whole)
         direct.done()
 
     def _leave(self, held: Sequence[DirectSession]) -> None:

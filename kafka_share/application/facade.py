@@ -36,7 +36,7 @@ from kafka_share.core.consumer import ShareConsumerCore
 from kafka_share.core.events import AcknowledgementOutcome, CloseRequested
 from kafka_share.core.member_id import new_member_id
 from kafka_share.deserializers import Deserializer, PlainDeserializer
-from kafka_share.errors import IllegalStateError, KafkaShareError
+from kafka_share.errors import ConsumerClosedError, IllegalStateError, KafkaShareError
 from kafka_share.harmless import excerpt
 from kafka_share.native import IS_COMPILED
 from kafka_share.network import at_exit
@@ -125,6 +125,25 @@ class ConsumerFacade(ConsumerMetrics, abc.ABC, Generic[K, V]):
         at_exit.register_client(self._exit)
         if names:
             self._calls.subscribe(names)
+
+    def _acknowledge_in_one_call(self, method: Callable[[Any, Any, Any], None]) -> None:
+        """Let `acknowledge`, which is this method, be compiled code as a whole, unless a subclass has another one.
+
+        It is called for each record: the way to a method in Python costs as much as what it does.
+        """
+        if type(self).acknowledge is not method:
+            return
+        known = weakref.ref(self)  # it is known by the consumer, which goes when nobody else knows it
+
+        def long_way(record: Any, kind: Any) -> None:
+            consumer = known()
+            if consumer is None:
+                raise ConsumerClosedError("This consumer is gone.")
+            method(consumer, record, kind)
+
+        in_one_call = self._application.deliveries.short_way.in_place_of(long_way)
+        if in_one_call is not None:
+            self.acknowledge = in_one_call  # type: ignore[method-assign]
 
     # ---- the guard
 
@@ -281,6 +300,11 @@ class ConsumerFacade(ConsumerMetrics, abc.ABC, Generic[K, V]):
         """A call that polls has raised; it began after so many others. Its records do not reach the application."""
         has_run = inspect.getgeneratorstate(call) == inspect.GEN_CLOSED
         if has_run and self._application.begun_calls > begun_calls:  # perhaps an interrupt struck on the way out
+            self._application.interrupt_call()
+
+    def _interrupted_plainly(self, begun_calls: int) -> None:
+        """The same for one that went the short way."""
+        if self._application.begun_calls > begun_calls:
             self._application.interrupt_call()
 
     # ---- the end

@@ -18,20 +18,22 @@ class Reports:
     def __init__(self) -> None:
         self.is_wanted: bool = False
         """Whether anybody hears of outcomes that no call waits for."""
-        self._errors: deque[KafkaShareError] = deque()
-        self._outcomes: deque[AcknowledgementOutcome] = deque()
+        self.errors: deque[KafkaShareError] = deque()
+        """What no call has raised yet."""
+        self.outcomes: deque[AcknowledgementOutcome] = deque()
+        """What has not been reported to the application yet, the oldest first."""
         self._completed: tuple[int, bool] = (0, False)
         """The latest request that has ended, and whether it ran out of time: nobody waits for an earlier one."""
 
     # ---- taken over
 
     def add_outcome(self, outcome: AcknowledgementOutcome, *, is_again: bool) -> None:
-        if not (is_again and any(known is outcome for known in self._outcomes)):
-            self._outcomes.append(outcome)
+        if not (is_again and any(known is outcome for known in self.outcomes)):
+            self.outcomes.append(outcome)
 
     def add_error(self, error: KafkaShareError, *, is_again: bool) -> None:
-        if not (is_again and any(known is error for known in self._errors)):
-            self._errors.append(error)
+        if not (is_again and any(known is error for known in self.errors)):
+            self.errors.append(error)
 
     def complete(self, request_id: int, *, timed_out: bool) -> None:
         self._completed = max(self._completed, (request_id, timed_out))
@@ -40,31 +42,31 @@ class Reports:
 
     def raise_error(self) -> None:
         """Raise the next error of the background side, each once."""
-        if self._errors:
+        if self.errors:
             try:
-                raise self._errors[0]
+                raise self.errors[0]
             except KafkaShareError:
-                self._errors.popleft()
+                self.errors.popleft()
                 raise
 
     def pop_error(self) -> KafkaShareError | None:
         """The next error that no call has raised."""
-        return self._errors.popleft() if self._errors else None
+        return self.errors.popleft() if self.errors else None
 
     def first_outcome(self) -> AcknowledgementOutcome | None:
         """The oldest outcome that has not been reported to the application yet."""
-        return self._outcomes[0] if self._outcomes else None
+        return self.outcomes[0] if self.outcomes else None
 
     def drop_outcome(self) -> None:
         """It has been reported."""
-        self._outcomes.popleft()
+        self.outcomes.popleft()
 
     def drop_outcomes(self) -> None:
         """Nobody wants to hear of what has ended so far."""
-        self._outcomes.clear()
+        self.outcomes.clear()
 
     def peek_outcomes(self) -> tuple[AcknowledgementOutcome, ...]:
-        return tuple(self._outcomes)
+        return tuple(self.outcomes)
 
     def completion_of(self, request_id: int) -> bool | None:
         """Of the latest commit or unsubscribe: None until it has been completed, then whether it ran out of time."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from kafka_share.locks import AcquisitionLock
 from kafka_share.native import IS_COMPILED, Gate, Ledger
@@ -18,7 +19,8 @@ class ShortWay:
     """`is_final`: acknowledgements are final and come from any thread, as in the open window."""
 
     def __init__(self, *, explicit: bool, is_final: bool) -> None:
-        self._ledgers: dict[AcquisitionLock, Ledger] = {}
+        self.ledgers: dict[AcquisitionLock, Ledger] = {}
+        """Where the records with a lock stand, if the way exists."""
         self.exists: bool = explicit and IS_COMPILED and _has_interpreter_lock()
         self._is_final = is_final
         self._gate: Gate | None = None
@@ -30,8 +32,15 @@ class ShortWay:
         """
         if not self.exists:
             return _nowhere
-        self._gate = Gate(self._ledgers, AcknowledgeType, None if self._is_final else is_busy)
+        self._gate = Gate(self.ledgers, AcknowledgeType, None if self._is_final else is_busy)
         return self._gate.acknowledge
+
+    def in_place_of(self, long_way: Callable[[Any, Any], None]) -> Callable[..., None] | None:
+        """What acknowledges by the short way, and by this one where that does not do; None: there is none."""
+        if self._gate is None:
+            return None
+        self._gate.long_way = long_way
+        return self._gate.acknowledge_anyway
 
     @property
     def is_open(self) -> bool:
@@ -45,14 +54,14 @@ class ShortWay:
     def add(self, lock: AcquisitionLock, ledger: Ledger) -> None:
         """The records with this lock are in this ledger."""
         if self.exists:
-            self._ledgers[lock] = ledger
+            self.ledgers[lock] = ledger
 
     def drop(self, lock: AcquisitionLock) -> None:
         if self.exists:
-            self._ledgers.pop(lock, None)
+            self.ledgers.pop(lock, None)
 
     def check(self, ledgers: Mapping[AcquisitionLock, Ledger]) -> None:
-        assert self._ledgers == (ledgers if self.exists else {}), "the short way leads to other ledgers"
+        assert self.ledgers == (ledgers if self.exists else {}), "the short way leads to other ledgers"
 
 
 def _nowhere(record: object, kind: object) -> bool:

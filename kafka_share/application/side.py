@@ -47,7 +47,7 @@ from kafka_share.records import AcknowledgeType, ShareRecords
 
 if TYPE_CHECKING:
     from kafka_share.native import Places, WholeAnswer
-    from kafka_share.network.direct import Brought, Carried
+    from kafka_share.network.direct import Brought
 
 _offset_of = attrgetter("offset")
 
@@ -64,7 +64,7 @@ def _standing_clock() -> int:
     return 0
 
 
-class _Call(enum.Enum):
+class Call(enum.Enum):
     """Where the latest call has come to."""
 
     ENDED = "ended"
@@ -126,7 +126,7 @@ class ApplicationSide:
         self._max_poll_records = max_poll_records
         self._asked: int | None = None
         """How many records the present poll has asked for since the last batch came."""
-        self._call = _Call.ENDED
+        self.call: Call = Call.ENDED
         self._last_taken: Output | None = None
 
     # ---- answers that are held as a whole
@@ -151,31 +151,10 @@ class ApplicationSide:
             return None
         return self._wholes.of(brought, node_id, session_id)
 
-    def take_whole(self, brought: Brought) -> None:
-        """The same as `take`, for records that are one thing, if there are any, and what ended by their coming."""
+    def take_whole(self, answer: WholeAnswer) -> None:
+        """The same as `take`, for records that are one thing."""
         with self.guard:
-            ended, is_commit = brought.carried, not brought.parts
-            if ended is not None and (is_commit or ended.is_filed or self.reports.is_wanted):
-                for outcome in brought.outcomes():
-                    self._take_outcome_of_whole(outcome, ended)
-            self._wholes.take(brought.whole, ended)
-
-    def _take_outcome_of_whole(self, outcome: AcknowledgementOutcome, ended: Carried) -> None:
-        self.reports.add_outcome(outcome, is_again=True)
-        if outcome.acquisition_lock_timeout_ms is not None:
-            self._deliveries.lock_ms = outcome.acquisition_lock_timeout_ms
-        if ended.is_filed:
-            self._deliveries.reported(outcome, is_again=True)
-            self._deliveries.resolve(outcome)
-
-    def held_whole(self) -> WholeAnswer | None:
-        """What the application has got, if it is one thing and nothing else awaits being sent."""
-        return None if self._deliveries.unposted else self._wholes.held()
-
-    def only_whole(self) -> WholeAnswer | None:
-        """The same, if nothing else awaits its outcome either."""
-        is_alone = len(self._wholes.all) == 1 and not self._deliveries.awaits_outcomes
-        return self.held_whole() if is_alone else None
+            self._wholes.take(answer)
 
     @property
     def holds_nothing(self) -> bool:
@@ -200,21 +179,21 @@ class ApplicationSide:
 
     def begin_call(self) -> None:
         """Every call that changes something begins here."""
-        if self._call is _Call.OPEN:
+        if self.call is Call.OPEN:
             self._recover()
-        elif self._call is _Call.RETURNED:
+        elif self.call is Call.RETURNED:
             self._incoming.returned()
             self._wholes.returned()
-        self._call = _Call.OPEN
+        self.call = Call.OPEN
         self.begun_calls += 1
 
     def end_call(self, *, is_returned: bool = False) -> None:
         """The call has done its work; `is_returned`: what it has collected is on its way to the application."""
-        self._call = _Call.RETURNED if is_returned else _Call.ENDED
+        self.call = Call.RETURNED if is_returned else Call.ENDED
 
     def interrupt_call(self) -> None:
         """The call has not ended after all: its result does not reach the application."""
-        self._call = _Call.OPEN
+        self.call = Call.OPEN
 
     def _recover(self) -> None:
         """Put the books in order. May itself be interrupted, and is then done again."""
@@ -332,9 +311,9 @@ class ApplicationSide:
         """Whether `collect` has something to give without another answer of a broker."""
         if self._deliveries.renewing or not self.has_room:
             return False
-        if self._wholes.unreturned() and self._call is not _Call.RETURNED:
+        if self._wholes.unreturned() and self.call is not Call.RETURNED:
             return True
-        return self._incoming.has_ready(counts_returning=self._call is not _Call.RETURNED)
+        return self._incoming.has_ready(counts_returning=self.call is not Call.RETURNED)
 
     @property
     def has_more(self) -> bool:

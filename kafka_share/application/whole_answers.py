@@ -6,14 +6,13 @@ such an answer and struck out again, at a third of what a poll costs. So it stay
 come, and its entries are made (`file`) once somebody looks into the books: for whatever is not plain, for other
 threads, after an interrupt.
 
-Owned by `ApplicationSide`, which files before anybody gets to the books; each method is called under its guard. How far
-an answer has come is one store, so that an interrupt finds it before or after a step. What an answer consists of is in
-the extension; where nothing was compiled there are no such answers.
+Owned by `ApplicationSide`, which files before anybody gets to the books; each method is called under its guard. The
+calls that make such answers, send what became of them and hear that it was taken are in the extension, as is what they
+consist of (`plain_calls`): where nothing was compiled there are none.
 """
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -26,20 +25,8 @@ from kafka_share.native import IS_COMPILED
 from kafka_share.records import AcknowledgeType, ShareRecords
 
 if TYPE_CHECKING:
-    from kafka_share.native import Ledger, Places, WholeAnswer, WholePartition
+    from kafka_share.native import Ledger, Places, WholeAnswer, WholeMaker, WholePartition
     from kafka_share.network.direct import Brought
-
-
-class _State(enum.Enum):
-    """How far an answer has come."""
-
-    FRESH = "taken"
-    HELD = "collected by a poll"
-    LEAVING = "acknowledged; perhaps that has been sent"
-    SENT = "acknowledged, and that has been sent"
-
-
-_AT_HAND = (_State.FRESH, _State.HELD)
 
 
 class WholeAnswers:
@@ -48,76 +35,62 @@ class WholeAnswers:
     def __init__(self, deliveries: Deliveries, decoder: Decoder, now_ms: Callable[[], int], *, is_on: bool) -> None:
         self._deliveries = deliveries
         self._now_ms = now_ms
-        is_plain = is_on and IS_COMPILED and decoder.key_deserializer is decoder.value_deserializer is None
-        self._maker = whole_maker(decoder, now_ms) if is_plain else None
+        is_plain = is_on and IS_COMPILED and not decoder.deserializes
+        self.maker: WholeMaker | None = whole_maker(decoder, now_ms) if is_plain else None
+        """What makes them; None where there are none."""
         self.all: tuple[WholeAnswer, ...] = ()
 
     # ---- on the thread that polls
 
     def of(self, brought: Brought, node_id: int, session_id: int) -> WholeAnswer | None:
         """Make one; None if there is more to do with what was brought, or with what is in the books."""
-        if self._maker is None or self._deliveries.has_any:
+        if self.maker is None or self._deliveries.has_any:
             return None
-        lock_ms = brought.lock_ms
-        answer = self._maker.make(
+        return self.maker.make(
             brought.parts,
-            self._deliveries.lock_end_ms(brought.sent_at_ms, lock_ms),
+            self._deliveries.lock_end_ms(brought.sent_at_ms, brought.lock_ms),
             count=brought.records,
             node_id=node_id,
             session_id=session_id,
-            lock_ms=lock_ms,
+            lock_ms=brought.lock_ms,
         )
-        if answer is not None:
-            answer.state = _State.FRESH
-        return answer
 
-    def take(self, answer: WholeAnswer | None, ended: object) -> None:
-        """Hold this one, if there is one, and no more the one that has ended; once only."""
-        if answer is None:
-            self.all = tuple([one for one in self.all if one is not ended])
-        elif not answer.is_taken:
-            self._deliveries.lock_ms = answer.lock_ms
-            self.all = (*[one for one in self.all if one is not ended], answer)
-            answer.is_taken = True
-
-    def collect(self) -> ShareRecords[Any, Any] | None:
-        """The records of the one that no poll has returned."""
-        answer = self.all[-1] if self.all else None
-        if answer is None or answer.is_filed or answer.is_returned or answer.state not in _AT_HAND:
-            return None
+    def take(self, answer: WholeAnswer) -> None:
+        """Hold this one; once only."""
+        if answer.is_filed or answer in self.all:
+            return
         answer.collect()
-        self._lead_to(answer)
         answer.delivered_at_ms = self._now_ms()
-        answer.state = _State.HELD
-        self._deliveries.open_short_way()
-        return ShareRecords.of_runs(answer.by_partition)
-
-    def _lead_to(self, answer: WholeAnswer) -> None:
-        """Acknowledgements find its ledgers."""
         short_way = self._deliveries.short_way
         for one in answer.partitions if short_way.exists else ():
             short_way.add(one.lock, one.ledger)
+        self._deliveries.lock_ms = answer.lock_ms
+        self.all = (*self.all, answer)
+        self._deliveries.open_short_way()
+
+    def collect(self) -> ShareRecords[Any, Any] | None:
+        """The records of the one that no poll has returned."""
+        answer = self._held()
+        return None if answer is None or answer.is_returned else ShareRecords.of_runs(answer.by_partition)
 
     def returned(self) -> None:
         """What was collected has reached the application."""
-        if self.all and self.all[-1].state is not _State.FRESH:
+        if self.all:
             self.all[-1].is_returned = True
 
     def unreturned(self) -> list[tuple[WholeAnswer, WholePartition]]:
         """What the application has not got."""
-        if not self.all or self.all[-1].is_returned or self.all[-1].state not in _AT_HAND:
+        if not self.all or self.all[-1].is_returned or self.all[-1].is_sent:
             return []
         return [(self.all[-1], one) for one in self.all[-1].partitions]
 
     def drop_all(self) -> None:
         """Others know what there is."""
-        for answer in self.all:
-            answer.is_taken = True
         self.all = ()
 
     def acknowledge(self, offset: int, kind: AcknowledgeType, lock: AcquisitionLock | None) -> bool:
         """False if that has to be done by the books."""
-        answer = self._last(_State.HELD)
+        answer = self._held()
         if answer is None or kind is AcknowledgeType.RENEW or self._deliveries.is_pressing:
             return False
         return any(one.lock is lock and one.ledger.acknowledge(offset, kind) for one in answer.partitions)
@@ -137,7 +110,7 @@ class WholeAnswers:
 
     def accept(self, records: Sequence[Record]) -> bool:
         """ACCEPT for these, which were collected last; False if that has to be done by the books."""
-        answer = self._last(_State.HELD)
+        answer = self._held()
         if answer is None:
             return False
         for one in answer.partitions:
@@ -146,38 +119,13 @@ class WholeAnswers:
 
     def is_acknowledged(self) -> bool:
         """Whether all that the application holds is one answer, each record of which has its acknowledgement."""
-        answer = self._last(_State.HELD)
+        answer = self._held()
         return answer is not None and not any(one.ledger.open for one in answer.partitions)
 
-    def held(self) -> WholeAnswer | None:
-        """The one that the application has got and not sent the acknowledgements of."""
-        answer = self._last(_State.HELD)
-        return answer if answer is not None and answer.is_returned else None
-
-    def _last(self, state: _State) -> WholeAnswer | None:
-        if self.all:
-            answer = self.all[-1]
-            if answer.state is state and not answer.is_filed:
-                return answer
-        return None
-
-    def leave(self, answer: WholeAnswer) -> None:
-        """Its acknowledgements are about to be sent."""
-        answer.leave(self._deliveries.next_number)
-        answer.state = _State.LEAVING
-        short_way = self._deliveries.short_way
-        for one in answer.partitions if short_way.exists else ():
-            short_way.drop(one.lock)
-
-    def stay(self, answer: WholeAnswer) -> None:
-        """They were not."""
-        self._lead_to(answer)
-        answer.state = _State.HELD
-
-    def sent(self, answer: WholeAnswer) -> None:
-        """They were; what is awaited needs no records."""
-        answer.state = _State.SENT
-        answer.drop_records()
+    def _held(self) -> WholeAnswer | None:
+        """The one whose records the application holds."""
+        answer = self.all[-1] if self.all else None
+        return None if answer is None or answer.is_sent or answer.is_filed else answer
 
     # ---- on any thread
 
@@ -189,19 +137,18 @@ class WholeAnswers:
                 answer.is_filed = True
 
     def _file(self, answer: WholeAnswer) -> None:
-        if answer.state is _State.HELD:
-            for one in answer.partitions:
-                delivery = entry_of(answer, one)
-                delivery.delivered_at_ms = answer.delivered_at_ms
-                self._deliveries.add(delivery)
-        elif answer.state is not _State.FRESH:
-            is_posted = answer.state is _State.SENT
+        if answer.is_sent:
             for one, gathered in zip(answer.partitions, answer.gathered(), strict=True):
-                self._deliveries.book(gathered, one.lock, is_posted=is_posted)
+                self._deliveries.book(gathered, one.lock)
+            return
+        for one in answer.partitions:
+            delivery = entry_of(answer, one)
+            delivery.delivered_at_ms = answer.delivered_at_ms
+            self._deliveries.add(delivery)
 
     def held_ledgers(self) -> dict[AcquisitionLock, Ledger]:
         """Those of records that the application holds and no book knows, by their lock."""
-        answer = self._last(_State.HELD)
+        answer = self._held()
         return {} if answer is None else {one.lock: one.ledger for one in answer.partitions}
 
     def check(self) -> None:
@@ -209,7 +156,7 @@ class WholeAnswers:
         assert not self.all or not self._deliveries.has_any or self.all[-1].is_filed, (
             "an answer is held beside the books"
         )
-        assert all(one.is_taken for one in self.all), "an answer is kept that was not taken"
+        assert all(one.is_sent for one in self.all[:-1]), "two answers are held"
 
 
 def entry_of(answer: WholeAnswer, one: WholePartition) -> Delivery:

@@ -41,14 +41,15 @@ with_values: Final = _chosen.with_values
 Ledger = _chosen.Ledger
 Slab = _chosen.Slab
 RecordBlock = _chosen.RecordBlock
-"""None where nothing was compiled, as the next four are: these only make shorter what has a long way too."""
+"""None where nothing was compiled, as the next five are: these only make shorter what has a long way too."""
 Gate = _chosen.Gate
 WholeAnswer = _chosen.WholeAnswer
 WholePartition = _chosen.WholePartition
 WholeMaker = _chosen.WholeMaker
+PlainCalls = _chosen.PlainCalls
 
 DirectLine = _chosen.DirectLine
-wait_for_lines: Final = _chosen.wait_for_lines
+Ear = _chosen.Ear
 read_plain_fetch: Final = _chosen.read_plain_fetch
 read_plain_acknowledge: Final = _chosen.read_plain_acknowledge
 

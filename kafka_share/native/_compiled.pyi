@@ -1,15 +1,26 @@
 """The types of `_compiled.pyx`; those of `_pure.py` are the same, where it has them."""
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import Enum
+from threading import Lock
 from typing import Any, Final, Generic, Literal, TypeVar, overload
-from uuid import UUID
 
-from kafka_share.errors import RecordDeserializationError
+from kafka_share.errors import KafkaShareError, RecordDeserializationError
 from kafka_share.locks import AcquisitionLock, LockGeneration
 from kafka_share.native import Places, Run, Snapshot
+from kafka_share.protocol.direct_fetch import Template
 from kafka_share.protocol.share_values import AcquiredRange
-from kafka_share.records import AcknowledgeType, K, RecordHeaders, TimestampType, TopicIdPartition, TopicPartition, V
+from kafka_share.records import (
+    AcknowledgeType,
+    K,
+    RecordHeaders,
+    ShareRecords,
+    TimestampType,
+    TopicIdPartition,
+    TopicPartition,
+    V,
+)
 
 T = TypeVar("T")
 
@@ -162,7 +173,9 @@ class Gate:
         kind_type: type[AcknowledgeType],
         is_busy: Callable[[], bool] | None,
     ) -> None: ...
+    long_way: Callable[[Any, Any], None]
     def acknowledge(self, record: object, kind: object) -> bool: ...
+    def acknowledge_anyway(self, record: Any, type: Any = ...) -> None: ...  # noqa: A002
 
 def shut_all_gates() -> None: ...
 
@@ -186,16 +199,15 @@ class WholeAnswer:
     session_id: Final[int]
     lock_ms: Final[int]
     delivered_at_ms: int
-    state: Any
-    is_taken: bool
     is_returned: bool
+    is_sent: bool
     is_filed: bool
-    @property
-    def places(self) -> list[tuple[Any, ...]]: ...
     def collect(self) -> None: ...
-    def pieces(self, *, accepts: bool) -> list[tuple[UUID, int, Sequence[tuple[int, int, Sequence[int]]]]] | None: ...
+    def has_runs(self, accepts: bool) -> bool: ...
+    def request(self, template: Template, correlation_id: int, epoch: int) -> bytes | None: ...
+    def runs(self) -> list[Run]: ...
     def gathered(self) -> tuple[Any, ...]: ...
-    def leave(self, next_number: Callable[[], int]) -> None: ...
+    def leave(self, numbers: Iterator[int]) -> None: ...
     def drop_records(self) -> None: ...
 
 class WholeMaker:
@@ -246,7 +258,49 @@ class DirectLine:
     @property
     def leftover(self) -> bytes: ...
 
-def wait_for_lines(lines: list[DirectLine], bell_fd: int, timeout_ms: int) -> bool: ...
+class Ear:
+    def __init__(self, bell_fd: int, hearing_fd: int) -> None: ...
+    def ring(self) -> None: ...
+    def wait(self, lines: list[Any], timeout_ms: int, has_news: PlainCalls | Callable[[], bool]) -> None: ...
+    def close(self) -> None: ...
+
+class PlainCalls:
+    spent_ms: Final[int]
+    def __init__(
+        self,
+        *,
+        side: Any,
+        calls: Any,
+        wholes: Any,
+        deliveries: Any,
+        reports: Any,
+        numbers: Iterator[int],
+        measurements: Any,
+        mailbox: Any,
+        post: Callable[[Any], None],
+        now_ms: Callable[[], int],
+        log: Any,
+        maker: WholeMaker,
+        in_order: Enum,
+        is_open: Enum,
+        is_returned: Enum,
+        flight_type: type[Any],
+        carrying_type: type[Any],
+        range_type: type[AcquiredRange],
+        part_type: type[Any],
+        records_type: type[ShareRecords[Any, Any]],
+        ended_well: Callable[[Any], Any],
+        ledgers: dict[AcquisitionLock, Ledger] | None,
+        most_offsets: int,
+        default_lock_ms: int,
+    ) -> None: ...
+    def poll(self, lock: Lock, timeout_ms: int, makes_objects: bool) -> ShareRecords[Any, Any] | None: ...
+    def settle(self, now_ms: int) -> None: ...
+    def begin_poll(self) -> list[Any] | None: ...
+    def begin_commit(self, retry_until_ms: int) -> list[Any] | None: ...
+    def take_records(self, *, makes_objects: bool) -> ShareRecords[Any, Any] | None: ...
+    def take_outcomes(self) -> dict[TopicIdPartition, KafkaShareError | None] | None: ...
+
 def read_plain_fetch(
     frame: bytes,
     correlation_id: int,

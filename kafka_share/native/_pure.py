@@ -27,6 +27,7 @@ __all__ = [
     "Slab",
     "WholeAnswer",
     "WholeMaker",
+    "PlainCalls",
     "WholePartition",
     "columns",
     "crc32c",
@@ -53,7 +54,7 @@ RecordRun = None
 Gate = None
 """There is no short way that would be shorter."""
 
-WholeAnswer = WholePartition = WholeMaker = None
+WholeAnswer = WholePartition = WholeMaker = PlainCalls = None
 """No answer is held as a whole: its records stand in no block."""
 
 
@@ -89,13 +90,8 @@ def places(runs: list[Run], mask: bytes | None) -> list[Places]:
 Slab = bytearray
 """Memory is not used again."""
 
-DirectLine = None
+DirectLine = Ear = None
 """No thread but the network thread uses its connections."""
-
-
-def wait_for_lines(lines: list[Any], bell_fd: int, timeout_ms: int) -> bool:
-    """There are none."""
-    return False
 
 
 def read_plain_fetch(

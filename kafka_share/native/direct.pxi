@@ -12,6 +12,8 @@ cdef extern from "direct_line.h" nogil:
     int ks_wait(ks_waited *waited, int count, int timeout_ms)
     void ks_close(int fd)
     void ks_shut(int fd)
+    void ks_drain(int fd)
+    long long ks_now_ms()
 
 cdef extern from "Python.h":
     int PyErr_CheckSignals() except -1
@@ -163,31 +165,81 @@ cdef class DirectLine:
         return 0
 
 
-def wait_for_lines(list lines, int bell_fd, int timeout_ms):
-    """Wait until one of the lines has something to do, or `bell_fd` something to read; milliseconds.
+cdef enum:
+    LONGEST_WAIT_MS = 10_000  # what poll(2) takes is an int, and no session is lent for so long
 
-    Returns whether one has its answer now, or will have none. May end early. What a signal handler raises passes
-    through.
-    """
-    cdef bint has_come = False
-    cdef ks_waited waited[KS_MOST_WAITED]
-    cdef DirectLine line
-    cdef int count = 1, result
-    assert len(lines) < KS_MOST_WAITED, "too many lines"
-    waited[0].fd, waited[0].wants_to_write = bell_fd, 0
-    for one in lines:
-        line = one
-        waited[count].fd = line.fd
-        waited[count].wants_to_write = line.sent < <size_t>PyBytes_GET_SIZE(line.sending)
-        count += 1
-    with nogil:
-        result = ks_wait(waited, count, timeout_ms)
-    if result < 0:
-        PyErr_CheckSignals()
-    for one in lines:
-        if one.receive():
-            has_come = True
-    return has_come
+
+@cython.final
+cdef class Ear:
+    """Waits for sockets, and for a bell that any thread may ring. Takes over the two ends of a pair of sockets."""
+
+    cdef int bell_fd, hearing_fd
+    cdef bint is_listening, has_rung
+
+    def __cinit__(self, int bell_fd, int hearing_fd):
+        self.bell_fd, self.hearing_fd = bell_fd, hearing_fd
+
+    def __dealloc__(self):
+        self.close()
+
+    def ring(self):
+        """Any thread may call it."""
+        if self.is_listening and not self.has_rung:
+            self.has_rung = True
+            ks_send(self.bell_fd, b"\0", 1)
+
+    def wait(self, list lines, timeout_ms, has_news):
+        """Until one of the `DirectLine`s has its answer, or will have none, the bell rings, or `has_news` says so.
+
+        `has_news` is a callable, or `PlainCalls`. What a signal handler raises passes through.
+        """
+        cdef int64_t left_ms = min(timeout_ms, LONGEST_WAIT_MS)
+        cdef int64_t ends_at_ms = ks_now_ms() + left_ms
+        cdef bint is_over = False
+        # Listen first, look second: whoever has news after that rings.
+        self.is_listening = True
+        try:
+            for one in lines:
+                is_over = is_over or (<DirectLine?>one).has_come  # beside the answer that the last poll has taken
+            while not (is_over or self.has_rung):
+                if (<PlainCalls>has_news).has_news() if type(has_news) is PlainCalls else has_news():
+                    break
+                is_over = self.hear(lines, <int>left_ms) or left_ms <= 0
+                if not is_over:  # a large answer comes in many pieces
+                    left_ms = max(<int64_t>0, ends_at_ms - ks_now_ms())
+        finally:
+            self.is_listening = False
+            if self.has_rung:
+                ks_drain(self.hearing_fd)
+                self.has_rung = False
+
+    cdef bint hear(self, list lines, int timeout_ms) except -1:
+        """Whether one has its answer now, or will have none; may end early."""
+        cdef bint has_come = False
+        cdef ks_waited waited[KS_MOST_WAITED]
+        cdef DirectLine line
+        cdef int count = 1, result
+        assert len(lines) < KS_MOST_WAITED, "too many lines"
+        waited[0].fd, waited[0].wants_to_write = self.hearing_fd, 0
+        for one in lines:
+            line = one
+            waited[count].fd = line.fd
+            waited[count].wants_to_write = line.sent < <size_t>PyBytes_GET_SIZE(line.sending)
+            count += 1
+        with nogil:
+            result = ks_wait(waited, count, timeout_ms)
+        if result < 0:
+            PyErr_CheckSignals()
+        for one in lines:
+            if (<DirectLine>one).receive():
+                has_come = True
+        return has_come
+
+    def close(self):
+        for fd in (self.bell_fd, self.hearing_fd):
+            if fd >= 0:
+                ks_close(fd)
+        self.bell_fd = self.hearing_fd = -1
 
 
 cdef class _Answer:

@@ -14,6 +14,8 @@ static int ks_wait(struct ks_waited *waited, int count, int timeout_ms) {
 }
 static void ks_close(int fd) { (void)fd; }
 static void ks_shut(int fd) { (void)fd; }
+static void ks_drain(int fd) { (void)fd; }
+static long long ks_now_ms(void) { return 0; }
 
 #else
 
@@ -22,6 +24,7 @@ static void ks_shut(int fd) { (void)fd; }
 #include <poll.h>
 #include <stddef.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #ifndef MSG_NOSIGNAL
@@ -67,6 +70,19 @@ static int ks_wait(struct ks_waited *waited, int count, int timeout_ms) {
 static void ks_close(int fd) { close(fd); }
 
 static void ks_shut(int fd) { shutdown(fd, SHUT_RDWR); }
+
+/* Whatever is there is read, and forgotten. */
+static void ks_drain(int fd) {
+    char bytes[64];
+    (void)ks_receive(fd, bytes, sizeof bytes);
+}
+
+/* For spans of time only. */
+static long long ks_now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
 
 #endif
 #endif

@@ -363,6 +363,7 @@ cdef class Ledger:
 
 
 cdef long gates_generation = 0
+cdef object NOT_GIVEN = object()
 
 
 def shut_all_gates():
@@ -377,19 +378,31 @@ cdef class Gate:
 
     `ledgers` (lock → ledger) is kept by its owner, `kind_type` is `AcknowledgeType`. `is_busy` returns whether a call
     of the consumer is under way; without it, any thread may come in, and acknowledgements are final. False from
-    `acknowledge` says nothing but that the long way has to be gone.
+    `acknowledge` says nothing but that the long way has to be gone, which `acknowledge_anyway` goes then: `long_way` is
+    to be set before, and takes a record and a type.
     """
 
     cdef public bint is_open
+    cdef public object long_way
     cdef dict ledgers
-    cdef object kind_type, is_busy
+    cdef object kind_type, is_busy, accept
     cdef long generation
 
     def __cinit__(self, dict ledgers, kind_type, is_busy):
         self.ledgers, self.kind_type, self.is_busy = ledgers, kind_type, is_busy
+        self.accept = kind_type(ACCEPT)
         self.generation = gates_generation
 
     def acknowledge(self, record, kind):
+        return self.goes(record, kind)
+
+    def acknowledge_anyway(self, record, type=NOT_GIVEN):
+        """Tell what became of a record: see `KafkaShareConsumer.acknowledge`, in whose place this stands."""
+        kind = self.accept if type is NOT_GIVEN else type
+        if not self.goes(record, kind):
+            self.long_way(record, kind)
+
+    cdef bint goes(self, record, kind) except -1:
         cdef PyObject *found
         cdef ShareRecord known
         if not self.is_open or self.generation != gates_generation or type(kind) is not self.kind_type:

@@ -12,44 +12,52 @@ cdef class WholePartition:
 
 @cython.final
 cdef class WholeAnswer:
-    """One answer to a ShareFetch, of one node. How far it has come is its owner's to know; see `WholeAnswers`.
+    """One answer to a ShareFetch, of one node, and how far it has come.
 
-    Each method is one step for the interpreter, but for what it calls: nobody finds it half done who can tell.
+    `is_returned`: it has reached the application. `is_sent`: its acknowledgements have left. `is_filed`: the books know
+    it. Each method is one step for the interpreter, but for what it calls: nobody finds it half done who can tell.
     """
 
     cdef readonly tuple partitions
     cdef readonly object count, node_id, session_id, lock_ms
-    cdef public object state, delivered_at_ms
-    cdef public bint is_taken, is_returned, is_filed
+    cdef public object delivered_at_ms
+    cdef public bint is_returned, is_sent, is_filed
     cdef readonly dict by_partition  # topic and number -> its records, for whoever collects them
     cdef WholeMaker maker
-
-    @property
-    def places(self):
-        """Topic and number of each partition."""
-        return [(<WholePartition>one).where[1:] for one in self.partitions]
 
     def collect(self):
         """The records stand in their ledgers from now on."""
         for one in self.partitions:
             (<WholePartition>one).ledger.add((<WholePartition>one).records)
 
-    def pieces(self, *, bint accepts):
-        """What to send; None if that is not plain. `accepts`: what has no acknowledgement is accepted."""
+    cpdef bint has_runs(self, bint accepts) except -1:
+        """Whether all that it has can be sent: the `runs` of its partitions then are what. `accepts`: what has no
+        acknowledgement is accepted."""
         cdef WholePartition one
-        cdef tuple runs
-        cdef list pieces = []
         for one in self.partitions:
             runs = None if one.lock.may_be_lost else one.ledger.runs_of_all(self.maker.run_type, accepts=accepts)
             if runs is None:
-                return None
+                return False
             one.runs = runs
-            if len(runs) == 1:  # the rule
-                first, last, kind = runs[0]
-                pieces.append((one.where[0], one.where[2], ((first, last, (kind,)),)))
-            else:
-                pieces.append((one.where[0], one.where[2], self.maker.encode(runs)))
-        return pieces
+        return True
+
+    cpdef bytes request(self, template, correlation_id, epoch):
+        """What sends its runs; None: too much for a short message."""
+        cdef WholePartition one
+        for one in self.partitions:
+            if len(one.runs) > 1:
+                return template.frame(correlation_id, epoch, self.pieces())
+        found = plain_request(template, correlation_id, epoch, self.partitions)
+        return template.frame(correlation_id, epoch, self.pieces()) if found is None else found
+
+    cdef list pieces(self):
+        """Topic id, number and runs, as a request has them."""
+        cdef WholePartition one
+        return [(one.where[0], one.where[2], self.maker.encode(one.runs)) for one in self.partitions]
+
+    def runs(self):
+        """The records, in the order of the partitions."""
+        return [(<WholePartition>one).records for one in self.partitions]
 
     def gathered(self):
         """What is sent of it, or has been."""
@@ -59,10 +67,10 @@ cdef class WholeAnswer:
             made(one.where, self.node_id, self.session_id, one.runs, number=one.number) for one in self.partitions
         ])
 
-    def leave(self, next_number):
+    def leave(self, numbers):
         """Its acknowledgements are about to be sent, and get their numbers."""
         for one in self.partitions:
-            (<WholePartition>one).number = next_number()
+            (<WholePartition>one).number = next(numbers)
 
     def drop_records(self):
         """What awaits its outcome needs none."""
@@ -73,6 +81,63 @@ cdef class WholeAnswer:
 
 
 cdef object NO_RECORDS = memoryview(b"")
+
+cdef enum:
+    MOST_SHORT = 126  # elements of a list whose length takes one byte
+    ONE_RUN_BYTES = 25  # a partition with one run of one type
+
+
+cdef inline uint8_t *put_number(uint8_t *to, int64_t value, int size) noexcept:
+    """Big-endian. Returns what is behind it."""
+    cdef int i
+    for i in range(size):
+        to[i] = <uint8_t>((<uint64_t>value >> (8 * (size - 1 - i))) & 0xFF)
+    return to + size
+
+
+cdef inline uint8_t *put_bytes(uint8_t *to, bytes value) noexcept:
+    memcpy(to, PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value))
+    return to + PyBytes_GET_SIZE(value)
+
+
+cdef bytes plain_request(template, int64_t correlation_id, int64_t epoch, tuple partitions):
+    """A request, of a `direct_fetch.Template`, that sends one run for each of these; the bytes are those of `frame`.
+
+    None for what `frame` has to do: much, or the partitions of a topic apart from each other.
+    """
+    cdef WholePartition one
+    cdef bytes head = template.head, before = template.before, after = template.after, end = template.end, made
+    cdef list topics = []  # id and partitions
+    cdef Py_ssize_t size
+    cdef uint8_t *to
+    cdef object last = None
+    for one in partitions:
+        if one.where[0] is not last:
+            last = one.where[0]
+            topic_id = last.int.to_bytes(16, "big")
+            for known in topics:
+                if known[0] == topic_id:
+                    return None
+            topics.append((topic_id, []))
+        topics[-1][1].append(one)
+    if len(topics) > MOST_SHORT or len(partitions) > MOST_SHORT:
+        return None
+    size = len(head) + 4 + len(before) + 4 + len(after) + 1 + len(topics) * 18 + len(partitions) * ONE_RUN_BYTES + len(end)
+    made = PyBytes_FromStringAndSize(NULL, FRAME_LENGTH_BYTES + size)
+    to = put_number(<uint8_t *>PyBytes_AS_STRING(made), size, FRAME_LENGTH_BYTES)
+    to = put_number(put_bytes(to, head), correlation_id, 4)
+    to = put_bytes(put_number(put_bytes(to, before), epoch, 4), after)
+    to = put_number(to, len(topics) + 1, 1)
+    for topic_id, of_topic in topics:
+        to = put_number(put_bytes(to, topic_id), len(of_topic) + 1, 1)
+        for one in of_topic:
+            first, last, kind = one.runs[0]
+            to = put_number(put_number(to, one.where[2], 4), 2, 1)
+            to = put_number(put_number(to, first, 8), last, 8)
+            to = put_number(put_number(put_number(to, 2, 1), kind, 1), 0, 2)
+        to = put_number(to, 0, 1)
+    put_bytes(to, end)
+    return made
 
 
 @cython.final

@@ -83,12 +83,6 @@ class AcquiredRecords(NamedTuple):
 class Carried(Protocol):
     """The acknowledgements of an answer that the application holds as a whole (`application.whole_answers`)."""
 
-    @property
-    def count(self) -> int: ...
-    @property
-    def is_filed(self) -> bool: ...
-    @property
-    def places(self) -> Sequence[tuple[Any, ...]]: ...
     def gathered(self) -> tuple[GatheredAcknowledgements, ...]: ...
 
 
@@ -117,6 +111,8 @@ class Brought:
 
     sent_at_ms: int
     """When its request left."""
+    outcomes: tuple[AcknowledgementOutcome, ...]
+    """What has ended by it."""
     parts: Sequence[AcquiredRecords] = ()
     """What was acquired; nothing if it answers a ShareAcknowledge."""
     lock_ms: int = 0
@@ -124,73 +120,73 @@ class Brought:
     """How many were acquired."""
     record_bytes: int = 0
     """Of their partitions."""
-    carried: Carried | None = None
-    """What has ended by it, if that was an answer held as a whole; else `outcomes` are all."""
-    known_outcomes: tuple[AcknowledgementOutcome, ...] | None = ()
     whole: Any = None
     """What the application holds it as, if that is one thing."""
 
-    def outcomes(self) -> tuple[AcknowledgementOutcome, ...]:
-        """What has ended by it; the same objects each time."""
-        if self.known_outcomes is None:
-            assert self.carried is not None
-            self.known_outcomes = tuple(map(_ended_well, self.carried.gathered()))
-        return self.known_outcomes
 
-
-def _ended_well(gathered: GatheredAcknowledgements) -> AcknowledgementOutcome:
+def ended_well(gathered: GatheredAcknowledgements) -> AcknowledgementOutcome:
+    """The broker has taken these."""
     return AcknowledgementOutcome(gathered.partition, (EndedAcknowledgements(gathered.number, gathered.runs),), None)
 
 
 class DirectSession:
-    """See the module's docstring."""
+    """See the module's docstring. `native.PlainCalls` uses it, too."""
 
     def __init__(self, lend: Lend, line: Line, lent: Lent, client_id: str, now_ms: Callable[[], int]) -> None:
         self.line: Line = line
         self.correlation_id: int = lent.correlation_id
         """Of the latest request on this connection."""
-        self._lend = lend
-        self._lent = lent
+        self.node_id: int = lend.node.id
+        self.session_id: int = lend.session_id
+        self.topics: frozenset[str] = lend.topics
+        """The subscription that it was lent under."""
+        self.acknowledge_version: int = lent.acknowledge_version
         whose = client_id, lend.group_id, lend.member_id
-        self._fetches = fetch_template(lent.fetch_version, *whose, lend.limits)
-        self._commits = acknowledge_template(lent.acknowledge_version, *whose)
+        self.fetches: Template = fetch_template(lent.fetch_version, *whose, lend.limits)
+        self.commits: Template = acknowledge_template(lent.acknowledge_version, *whose)
+        self.longest_wait_ms: int = lend.limits[0]
+        """Of a fetch at the broker."""
+        self.places: dict[tuple[bytes, int], tuple[TopicIdPartition, LockGeneration]] = {
+            (where.topic_id.bytes, where.partition): (where, locks) for where, locks in lend.partitions
+        }
+        """What is fetched from, by topic id and number."""
+        self.owner: dict[None, object] = {}
+        """Whose it is, if it is somebody's."""
+        self.is_recalled: bool = False
+        self.ends_at_ms: int = lend.ends_at_ms
+        self.tells_at_ms: int = lend.ends_at_ms - LENT_MS // 2
+        """From then on it tells the core of its progress."""
+        self.fetched_at_ms: int | None = None
+        self._lend = lend
         self._now_ms = now_ms
-        self._owner: dict[None, object] = {}
-        self._is_recalled = False
-        self._tally = Tally()
-        self._fetched_at_ms: int | None = None
-        self._ends_at_ms = lend.ends_at_ms
+        self.tally: Tally = Tally()
+        """What was done since the core was told last."""
         self._late_at_ms = lend.ends_at_ms - LENT_MS + LONGEST_LOAN_MS
         self._read: Brought | None = None
         """The answer, once it is known to be plain."""
         self._taken: Sequence[ReportOutcomes | Deliver] | None = None
-        self._places = {(w.topic_id.bytes, w.partition): (w, locks) for w, locks in lend.partitions}
 
     @property
     def lend_id(self) -> int:
         return self._lend.lend_id
-
-    @property
-    def node_id(self) -> int:
-        return self._lend.node.id
 
     # ---- whose it is
 
     @property
     def is_held(self) -> bool:
         """Whether it is the application's at this moment."""
-        return self._owner.get(None) is _APPLICATION
+        return self.owner.get(None) is _APPLICATION
 
-    @property
-    def is_recalled(self) -> bool:
-        return self._is_recalled
+    def hold(self) -> bool:
+        """A poll begins, on the application's thread; False if it is the core's."""
+        return self.owner.setdefault(None, _APPLICATION) is _APPLICATION
 
     def enter(self, topics: frozenset[str], post: Post) -> bool:
-        """A poll begins, on the application's thread; False if it is not to be used any more."""
-        if self._owner.setdefault(None, _APPLICATION) is not _APPLICATION:
+        """The same; False if it is not to be used any more."""
+        if not self.hold():
             return False
-        is_late = not self.line.awaits and self._now_ms() >= self._ends_at_ms
-        if is_late or self._is_recalled or topics != self._lend.topics:
+        is_late = not self.line.awaits and self._now_ms() >= self.ends_at_ms
+        if is_late or self.is_recalled or topics != self.topics:
             self.give_back(post)
             return False
         return True
@@ -198,28 +194,29 @@ class DirectSession:
     @property
     def is_late(self) -> bool:
         """Whether it has been lent for so long that no fetch is to be sent ahead."""
-        return self._fetched_at_ms is not None and self._fetched_at_ms >= self._late_at_ms
+        return self.fetched_at_ms is not None and self.fetched_at_ms >= self._late_at_ms
 
     def leave(self, post: Callable[[SessionReturned | SessionUsed], None]) -> None:
         """The poll has ended; a fetch may be in flight, of which the next poll or the core gets the answer."""
-        fetched_at_ms = self._fetched_at_ms
-        if fetched_at_ms is not None and self._ends_at_ms - LENT_MS // 2 <= fetched_at_ms < self._late_at_ms:
-            self._ends_at_ms = fetched_at_ms + LENT_MS
-            tally, self._tally = self._tally, Tally()
+        fetched_at_ms = self.fetched_at_ms
+        if fetched_at_ms is not None and self.tells_at_ms <= fetched_at_ms < self._late_at_ms:
+            self.ends_at_ms = fetched_at_ms + LENT_MS
+            self.tells_at_ms = self.ends_at_ms - LENT_MS // 2
+            tally, self.tally = self.tally, Tally()
             post(SessionUsed(self._lend.lend_id, tally, fetched_at_ms))
-        del self._owner[None]
-        if self._is_recalled and self._owner.setdefault(None, _APPLICATION) is _APPLICATION:
+        del self.owner[None]
+        if self.is_recalled and self.hold():
             self.give_back(post)
 
     def give_back(self, post: Post) -> None:
         """The application is done with it for good; an interrupt inside makes it come twice, which the core knows."""
         post(self._returned())
-        self._owner[None] = _CORE
+        self.owner[None] = _CORE
 
     def recall(self, post: Post) -> bool:
         """The core wants it back, on the network thread; False if a poll has to be woken for it."""
-        self._is_recalled = True
-        if self._owner.setdefault(None, _CORE) is not _CORE:
+        self.is_recalled = True
+        if self.owner.setdefault(None, _CORE) is not _CORE:
             return False
         post(self._returned())
         return True
@@ -228,57 +225,46 @@ class DirectSession:
         flight = self.line.request if self.line.awaits else None
         if isinstance(flight, CarryingFlight):
             flight = flight.listed()
-        unsent = () if self._has_sent else self._lend.acknowledgements
-        return SessionReturned(self._lend.lend_id, self._epoch(), flight, self._tally, self._fetched_at_ms, unsent)
+        unsent = self._lend.acknowledgements if self.has_own else ()
+        return SessionReturned(self._lend.lend_id, self.epoch, flight, self.tally, self.fetched_at_ms, unsent)
 
     @property
-    def _has_sent(self) -> bool:
-        return self.line.awaits or self.line.answered > 0
+    def has_own(self) -> bool:
+        """Whether it came with acknowledgements, which the first request has to carry."""
+        return bool(self._lend.acknowledgements) and not (self.line.awaits or self.line.answered > 0)
 
-    def _epoch(self) -> int:
-        """Each answer that was dealt with took it on by one; the line counts them."""
+    @property
+    def epoch(self) -> int:
+        """Of the share session. Each answer that was dealt with took it on by one; the line counts them."""
         return (self._lend.epoch - 1 + self.line.answered) % MAX_EPOCH + 1
 
     # ---- one request
 
     def fetch(self, acknowledgements: Sequence[GatheredAcknowledgements]) -> bool:
         """Send a fetch that carries these; False if that is not plain, and nothing was sent."""
-        if self._lend.acknowledgements and not self._has_sent:
+        if self.has_own:
             acknowledgements = (*self._lend.acknowledgements, *acknowledgements)
-        flight = Flight(tuple(acknowledgements), self._now_ms(), self._lend.limits[0])
-        return self._send_gathered(self._fetches, flight)
-
-    def fetch_with(self, carried: Carried, session_id: int, pieces: Acknowledged) -> bool:
-        """The same with those of an answer that is held as a whole, which `pieces` are."""
-        if session_id != self._lend.session_id or (self._lend.acknowledgements and not self._has_sent):
-            return False
-        flight = CarryingFlight(carried, self._now_ms(), self._lend.limits[0])
-        return self._send(self._fetches, flight, pieces, carried.count)
-
-    def acknowledge_with(self, carried: Carried, session_id: int, pieces: Acknowledged, retry_until_ms: int) -> bool:
-        """`acknowledge` with those of an answer that is held as a whole, which `pieces` are."""
-        has_own = self._lend.acknowledgements and not self._has_sent
-        if self.line.awaits or session_id != self._lend.session_id or has_own:
-            return False
-        flight = CarryingFlight(carried, self._now_ms(), 0, is_fetch=False, retry_until_ms=retry_until_ms)
-        return self._send(self._commits, flight, pieces, carried.count)
+        flight = Flight(tuple(acknowledgements), self._now_ms(), self.longest_wait_ms)
+        return self._send_gathered(self.fetches, flight)
 
     def acknowledge(self, acknowledgements: Sequence[GatheredAcknowledgements], retry_until_ms: int) -> bool:
         """Send these by themselves. The core may try them again until then if the answer is not plain."""
-        if self.line.awaits or (self._lend.acknowledgements and not self._has_sent):
+        if self.line.awaits or self.has_own:
             return False
         flight = Flight(tuple(acknowledgements), self._now_ms(), 0, is_fetch=False, retry_until_ms=retry_until_ms)
-        return self._send_gathered(self._commits, flight)
+        return self._send_gathered(self.commits, flight)
 
     def _send_gathered(self, template: Template, flight: Flight) -> bool:
         pieces = self._pieces(flight.acknowledgements)
-        return pieces is not None and self._send(
-            template, flight, pieces, sum([count_of(g.runs) for g in flight.acknowledgements])
-        )
+        frame = None if pieces is None else template.frame(self.next_id, self.epoch, pieces)
+        if frame is None:
+            return False
+        self._transmit(frame, flight, sum([count_of(g.runs) for g in flight.acknowledgements]))
+        return True
 
     def _pieces(self, acknowledgements: Sequence[GatheredAcknowledgements]) -> Acknowledged | None:
         """What is to be encoded; None if there is more to do with one of these than to send it."""
-        session_id, node_id = self._lend.session_id, self._lend.node.id
+        session_id, node_id = self.session_id, self.node_id
         pieces: list[Any] = []
         for gathered in acknowledgements:
             runs = gathered.runs
@@ -293,31 +279,24 @@ class DirectSession:
             return None
         return pieces
 
-    def _send(
-        self,
-        template: Template,
-        flight: Flight | CarryingFlight,
-        pieces: Acknowledged,
-        acknowledged: int,
-    ) -> bool:
-        correlation_id = (self.correlation_id + 1) & 0x7FFFFFFF
-        frame = template.frame(correlation_id, self._epoch(), pieces)
-        if frame is None:
-            return False
+    @property
+    def next_id(self) -> int:
+        """The correlation id of the next request."""
+        return (self.correlation_id + 1) & 0x7FFFFFFF
+
+    def _transmit(self, frame: bytes, flight: Flight, acknowledged: int) -> None:
         self._read = self._taken = None
-        self.correlation_id = correlation_id
+        self.correlation_id = self.next_id
         if log.isEnabledFor(logging.DEBUG):
             name = "ShareFetch" if flight.is_fetch else "ShareAcknowledge"
-            node_id = self._lend.node.id
-            log.debug("sent api=%s by the application's thread node=%d bytes=%d", name, node_id, len(frame))
+            log.debug("sent api=%s by the application's thread node=%d bytes=%d", name, self.node_id, len(frame))
         self.line.send(frame, flight)
-        tally = self._tally
+        tally = self.tally
         tally.requests += 1
         tally.request_bytes += len(frame)
-        if pieces:
+        if acknowledged:
             tally.acknowledging += 1
             tally.acknowledged += acknowledged
-        return True
 
     @property
     def is_committing(self) -> bool:
@@ -337,7 +316,7 @@ class DirectSession:
 
     def _read_acknowledge(self, flight: Flight | CarryingFlight, answer: bytes) -> Brought | None:
         """What it means, in the order of the answer; None if it is not plain."""
-        read = read_plain_acknowledge(answer, self.correlation_id, self._lent.acknowledge_version)
+        read = read_plain_acknowledge(answer, self.correlation_id, self.acknowledge_version)
         acknowledgements = flight.acknowledgements
         if read is None or len(read[1]) != len(acknowledgements):
             return None
@@ -346,41 +325,32 @@ class DirectSession:
         left = {g.partition[1:]: g for g in acknowledgements}
         outcomes: list[AcknowledgementOutcome] = []
         for topic_id_and_number in named:
-            place = self._places.get(topic_id_and_number)
+            place = self.places.get(topic_id_and_number)
             g = None if place is None else left.pop(place[0][1:], None)
             if place is None or g is None or g.partition != place[0]:
                 return None
             ended = (EndedAcknowledgements(g.number, g.runs),)
             outcomes.append(AcknowledgementOutcome(g.partition, ended, None, *lock))
-        carried = flight.carried if isinstance(flight, CarryingFlight) else None
-        return Brought(flight.sent_at_ms, carried=carried, known_outcomes=tuple(outcomes))
+        return Brought(flight.sent_at_ms, tuple(outcomes))
 
     def _read_fetch(self, flight: Flight | CarryingFlight, answer: bytes) -> Brought | None:
         """Outcomes, and what was acquired, which is something; None if it is not plain."""
         read = read_plain_fetch(
-            answer, self.correlation_id, self._places, MAX_ACQUIRED_OFFSETS, AcquiredRange, AcquiredRecords
+            answer, self.correlation_id, self.places, MAX_ACQUIRED_OFFSETS, AcquiredRange, AcquiredRecords
         )
         if read is None or not read[1]:
             return None
         lock_ms, parts, named, records, record_bytes = read
-        brought = Brought(flight.sent_at_ms, parts, lock_ms, records, record_bytes)
-        if isinstance(flight, CarryingFlight):
-            brought.carried, brought.known_outcomes = flight.carried, None
-            ended = flight.carried.places
-        else:
-            ended = [g.partition[1:] for g in flight.acknowledgements]
-            brought.known_outcomes = tuple(map(_ended_well, flight.acknowledgements))
-        return brought if named.issuperset(ended) else None
+        acknowledgements = flight.acknowledgements
+        if not named.issuperset([g.partition[1:] for g in acknowledgements]):
+            return None
+        outcomes = tuple(map(ended_well, acknowledgements))
+        return Brought(flight.sent_at_ms, outcomes, parts, lock_ms, records, record_bytes)
 
     @property
     def has_read(self) -> bool:
         """Whether there is an answer that was read, and is not `done` with."""
         return self._read is not None and self.line.awaits
-
-    @property
-    def node_and_session_id(self) -> tuple[int, int]:
-        """Where records were acquired that an answer brings."""
-        return self._lend.node.id, self._lend.session_id
 
     @property
     def brought(self) -> Brought:
@@ -395,12 +365,10 @@ class DirectSession:
             return ()
         read = self.brought
         if self._taken is None:
-            outcomes = read.outcomes()
-            taken: list[ReportOutcomes | Deliver] = [ReportOutcomes(outcomes)] if outcomes else []
+            taken: list[ReportOutcomes | Deliver] = [ReportOutcomes(read.outcomes)] if read.outcomes else []
             if read.parts and read.whole is None:
-                node_id, session_id = self.node_and_session_id
                 fetched = tuple(
-                    FetchedPartition(where, node_id, session_id, records, acquired, locks)
+                    FetchedPartition(where, self.node_id, self.session_id, records, acquired, locks)
                     for where, locks, records, acquired in read.parts
                 )
                 taken.append(Deliver(FetchedBatch(0, fetched, read.sent_at_ms, read.lock_ms)))
@@ -412,9 +380,10 @@ class DirectSession:
         read, answer = self.brought, self.line.answer
         assert answer is not None
         self.line.done()
+        self._read = self._taken = None
         if log.isEnabledFor(logging.DEBUG):
-            log.debug("received by the application's thread node=%d bytes=%d", self._lend.node.id, len(answer))
-        tally, now_ms = self._tally, self._now_ms()
+            log.debug("received by the application's thread node=%d bytes=%d", self.node_id, len(answer))
+        tally, now_ms = self.tally, self._now_ms()
         took_ms = now_ms - read.sent_at_ms
         tally.response_bytes += len(answer) + LENGTH_BYTES
         if not read.parts:
@@ -429,4 +398,4 @@ class DirectSession:
             tally.highest_latency_ms = took_ms
         tally.records += read.records
         tally.record_bytes += read.record_bytes
-        self._fetched_at_ms = now_ms
+        self.fetched_at_ms = now_ms

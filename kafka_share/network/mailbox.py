@@ -11,14 +11,13 @@ what threads share are single operations of a deque and of dictionaries, and a w
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID
 
 from kafka_share.core.condition import Condition
@@ -41,10 +40,13 @@ from kafka_share.core.events import (
 )
 from kafka_share.core.metrics.measurements import Measurements
 from kafka_share.errors import ConsumerClosedError, InternalError
-from kafka_share.native import wait_for_lines
+from kafka_share.native import Ear
 from kafka_share.network.direct import DirectSession
 from kafka_share.network.futures import DoneCallbacks
 from kafka_share.network.process import Origin
+
+if TYPE_CHECKING:
+    from kafka_share.native import PlainCalls
 
 MAX_PENDING: Final = 100_000
 """Far more than a working core puts without being asked; beyond it the core is broken and the thread ends."""
@@ -87,19 +89,24 @@ class Mailbox:
         """What holds of the consumer now. Any thread may read it; the network thread puts a new one in its place."""
         self.direct: dict[int, DirectSession] = {}
         """What was lent to the thread that polls, by the number of the loan; perhaps returned since."""
-        self._ear: DirectWait | None = None
+        self._ear: Ear | None = None
         self._bell = threading.Lock()
         """Free while there may be news: who waits for news waits for this lock, and never gives it back."""
         self._bell.acquire()
-        self._pending: deque[_Mail] = deque()
-        self._interrupted = False
-        self._woken = False
-        self._stopped = False
-        self._failure: BaseException | None = None
+        self.pending: deque[_Mail] = deque()
+        """What nobody has dropped or taken back yet."""
+        self.is_interrupted: bool = False
+        """The present wait, or the next one, ends at once."""
+        self.is_woken: bool = False
+        """`wakeup` was called, and no `consume_wakeup` has told of it."""
+        self.is_stopped: bool = False
+        """Whether nothing more will be put in."""
+        self.failure: BaseException | None = None
+        """What the network thread has died of."""
         self._origin = Origin()
         self._notify = notify
         self._measurements = Measurements() if measurements is None else measurements
-        self._measurements.mail_waiting = lambda: len(self._pending)
+        self._measurements.mail_waiting = lambda: len(self.pending)
         self._now_ms = now_ms
         self._waiting_since_ms = 0
 
@@ -127,10 +134,15 @@ class Mailbox:
     def wait_on(self, lent: Sequence[DirectSession], timeout_ms: int, *, with_records: bool) -> None:
         """Wait for an answer on the connections that were lent, too; it may end early, with nothing."""
         self._origin.demand()
-        if self._ear is None:
-            self._ear = DirectWait()
-        self._ear.wait([direct.line for direct in lent], timeout_ms, lambda: self.has_direct_news(lent, with_records))
+        self.hear([direct.line for direct in lent], timeout_ms, lambda: self.has_direct_news(lent, with_records))
         self.end_wait(with_records=with_records)
+
+    def hear(self, lines: list[Any], timeout_ms: int, has_news: PlainCalls | Callable[[], bool]) -> None:
+        """The same for sockets (`DirectLine`s), until `has_news` says that there is some; it changes nothing."""
+        if self._ear is None:
+            bell, hearing = socket.socketpair()
+            self._ear = Ear(bell.detach(), hearing.detach())
+        self._ear.wait(lines, timeout_ms, has_news)
 
     def has_direct_news(self, lent: Sequence[DirectSession], with_records: bool) -> bool:
         """Whether a wait for an answer on these would end at once, not knowing of the answers."""
@@ -144,20 +156,20 @@ class Mailbox:
     def end_wait(self, *, with_records: bool) -> None:
         """The end of a wait, for those who wait otherwise, until `has_news`. Raises as `wait` does."""
         self._raise_failure()
-        self._interrupted = False
-        if self._stopped and not self._has_mail(with_records=with_records):
+        self.is_interrupted = False
+        if self.is_stopped and not self._has_mail(with_records=with_records):
             raise ConsumerClosedError("The network thread has ended; nothing more will arrive.")
 
     def has_news(self, *, with_records: bool) -> bool:
         """Whether a wait would end at once."""
-        if self._interrupted or self._stopped or self._failure is not None:
+        if self.is_interrupted or self.is_stopped or self.failure is not None:
             return True
-        return bool(self._pending) and self._has_mail(with_records=with_records)
+        return bool(self.pending) and self._has_mail(with_records=with_records)
 
     def _has_mail(self, *, with_records: bool) -> bool:
         if with_records:
-            return bool(self._pending)
-        return any(not isinstance(mail.output, Deliver) for mail in self._pending.copy())
+            return bool(self.pending)
+        return any(not isinstance(mail.output, Deliver) for mail in self.pending.copy())
 
     def arrived(self, *, with_records: bool = True, one_batch: bool = False) -> list[Output]:
         """What is there. Each output stays, and is shown again, until it is dropped.
@@ -170,10 +182,10 @@ class Mailbox:
         """
         self._origin.demand()
         self._raise_failure()
-        if not self._pending:
+        if not self.pending:
             return []
         outputs: list[Output] = []
-        for mail in self._pending.copy():
+        for mail in self.pending.copy():
             is_batch = isinstance(mail.output, Deliver)
             if (with_records or not is_batch) and mail.is_for(_APPLICATION):
                 outputs.append(mail.output)
@@ -185,10 +197,10 @@ class Mailbox:
 
     def drop(self, output: Output) -> None:
         """The application has dealt with this output. What has been dropped before, or taken back, is no error."""
-        for mail in self._pending.copy():
+        for mail in self.pending.copy():
             if mail.output is output:
                 try:
-                    self._pending.remove(mail)
+                    self.pending.remove(mail)
                 except ValueError:
                     pass  # taken back in this moment
                 return
@@ -203,26 +215,26 @@ class Mailbox:
         return outputs
 
     def _raise_failure(self) -> None:
-        if self._failure is not None:
-            raise InternalError(f"the network thread died: {self._failure!r}") from self._failure
+        if self.failure is not None:
+            raise InternalError(f"the network thread died: {self.failure!r}") from self.failure
 
     def consume_wakeup(self) -> bool:
         """Was `wakeup` called since this last returned True? Several calls count as one."""
-        if not self._woken:
+        if not self.is_woken:
             return False
-        self._woken = self._interrupted = False
+        self.is_woken = self.is_interrupted = False
         return True
 
     # ---- any thread
 
     def interrupt(self) -> None:
         """End the present or the next wait, and nothing else: there is something to look at. Any thread may call it."""
-        self._interrupted = True
+        self.is_interrupted = True
         self.ring()
 
     def wakeup(self) -> None:
         """End the present or the next wait, and set the flag of `consume_wakeup`. Any thread may call it."""
-        self._woken = self._interrupted = True
+        self.is_woken = self.is_interrupted = True
         self.ring()
 
     # ---- the network thread's end
@@ -233,36 +245,31 @@ class Mailbox:
 
     def put_all(self, outputs: Iterable[Output]) -> None:
         """Add outputs that belong together: one wait takes them all."""
-        if not self._pending:
+        if not self.pending:
             self._waiting_since_ms = self._now_ms()
-        self._pending.extend(map(_Mail, outputs))
-        assert len(self._pending) <= MAX_PENDING, "the application is handed more than it can ever have asked for"
+        self.pending.extend(map(_Mail, outputs))
+        assert len(self.pending) <= MAX_PENDING, "the application is handed more than it can ever have asked for"
         self.ring()
 
     def reclaim(self, batch_id: int) -> bool:
         """Take the `Deliver` of this batch back; False if the application has seen it."""
-        for mail in self._pending.copy():
+        for mail in self.pending.copy():
             output = mail.output
             if isinstance(output, Deliver) and output.batch.batch_id == batch_id and mail.is_for(_CORE):
-                self._pending.remove(mail)
+                self.pending.remove(mail)
                 return True
         return False
 
     def fail(self, exception: BaseException) -> None:
         """The network thread died of this: every `arrived` raises from now on. The first cause is kept."""
-        self._failure = self._failure or exception
+        self.failure = self.failure or exception
         self.ring()
 
     def stop(self) -> None:
         """The network thread has ended as it should: what is pending can be taken, no wait will block again."""
-        self._stopped = True
+        self.is_stopped = True
         self.condition = Condition()
         self.ring()
-
-    @property
-    def is_stopped(self) -> bool:
-        """Whether nothing more will be put in."""
-        return self._stopped
 
     def ring(self) -> None:
         """End a wait, perhaps with nothing new."""
@@ -274,51 +281,6 @@ class Mailbox:
             self._ear.ring()
         if self._notify is not None:
             self._notify()
-
-
-_has_come = attrgetter("has_come")
-
-LONGEST_DIRECT_WAIT_MS: Final = 10_000
-"""What poll(2) takes is an int, and no session is lent for so long."""
-
-
-class DirectWait:
-    """A bell that can be heard while waiting for sockets."""
-
-    def __init__(self) -> None:
-        self._bell, self._hearing = socket.socketpair()
-        self._bell.setblocking(False)
-        self._hearing.setblocking(False)
-        self._hearing_fd = self._hearing.fileno()
-        self._is_listening = self._has_rung = False
-
-    def ring(self) -> None:
-        """Any thread may call it."""
-        if self._is_listening and not self._has_rung:
-            self._has_rung = True
-            with contextlib.suppress(OSError):
-                self._bell.send(b"\0")
-
-    def wait(self, lines: list[Any], timeout_ms: int, has_news: Callable[[], bool]) -> None:
-        """`lines` are `DirectLine`s."""
-        # Listen first, look second: whoever has news after that rings.
-        self._is_listening = True
-        left_ms = min(timeout_ms, LONGEST_DIRECT_WAIT_MS)
-        ends_at = time.monotonic() + left_ms / 1000
-        is_over = any(map(_has_come, lines))  # beside the answer that the last poll has taken
-        while not (is_over or has_news() or self._has_rung):
-            is_over = wait_for_lines(lines, self._hearing_fd, left_ms) or left_ms <= 0
-            if not is_over:  # a large answer comes in many pieces
-                left_ms = max(0, int((ends_at - time.monotonic()) * 1000))
-        self._is_listening = False
-        if self._has_rung:
-            with contextlib.suppress(OSError):
-                self._hearing.recv(64)
-            self._has_rung = False
-
-    def close(self) -> None:
-        self._bell.close()
-        self._hearing.close()
 
 
 # ---- the way into it

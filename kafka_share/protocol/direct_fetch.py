@@ -12,17 +12,11 @@ from uuid import UUID
 
 from kafka_share.protocol.varint import unsigned
 
-_HEAD: Final = struct.Struct(">ihhi").pack
 _NUMBER: Final = struct.Struct(">i").pack
 _BATCH: Final = struct.Struct(">qqb").pack
 _ONE_TYPE: Final = struct.Struct(">qqbbb").pack
-_ALL: Final = "B16sBiBqqBBBBB"
-"""One topic, one partition, one batch, one type."""
 _SHARE_FETCH: Final = 78
 _SHARE_ACKNOWLEDGE: Final = 79
-_LENGTH_BYTES: Final = 4
-_HEAD_BYTES: Final = 8
-"""Key, version and correlation id."""
 _MOST: Final = 126
 """Elements of a list whose length takes one byte."""
 
@@ -33,34 +27,25 @@ Acknowledged = Sequence[tuple[UUID, int, Sequence[Batch]]]
 
 
 class Template:
-    """One kind of request: the bytes around its epoch, and those at its end."""
+    """One kind of request: what stands before its correlation id, around its epoch, and at its end.
+
+    Of requests with one run for each partition the extension makes the same bytes (`native.PlainCalls`).
+    """
 
     def __init__(self, key: int, version: int, before: bytes, after: bytes, end: bytes) -> None:
-        self._key = key
-        self._version = version
-        self._before = before
-        self._after = after
-        self._end = end
-        plain = struct.Struct(f">ihhi{len(before)}si{len(after)}s{_ALL}{len(end)}s")
-        self._plain = plain.pack
-        self._plain_bytes = plain.size - _LENGTH_BYTES
+        self.head: bytes = struct.pack(">hh", key, version)
+        self.before: bytes = before
+        self.after: bytes = after
+        self.end: bytes = end
 
     def frame(self, correlation_id: int, epoch: int, acknowledged: Acknowledged) -> bytes | None:
         """The whole frame. None: too much for a short message."""
-        if len(acknowledged) == 1:  # the rule
-            topic_id, partition, batches = acknowledged[0]
-            if len(batches) == 1 and len(batches[0][2]) == 1:
-                first, last, types = batches[0]
-                return self._plain(
-                    self._plain_bytes, self._key, self._version, correlation_id, self._before, epoch, self._after,
-                    2, topic_id.bytes, 2, partition, 2, first, last, 2, types[0], 0, 0, 0, self._end,
-                )  # fmt: skip
-        parts = [self._before, _NUMBER(epoch), self._after]
+        parts = [self.head, _NUMBER(correlation_id), self.before, _NUMBER(epoch), self.after]
         if not _put(acknowledged, parts):
             return None
-        parts.append(self._end)
+        parts.append(self.end)
         body = b"".join(parts)
-        return _HEAD(len(body) + _HEAD_BYTES, self._key, self._version, correlation_id) + body
+        return _NUMBER(len(body)) + body
 
 
 def fetch_template(

@@ -285,6 +285,9 @@ class ScriptedMailbox(Mailbox):
         """Whatever comes is there."""
         self.end_wait(with_records=with_records)
 
+    def hear(self, lines: list[Any], timeout_ms: int, has_news: object) -> None:
+        """The same."""
+
 
 def _answer(base: int, correlation_id: int, *, has_gap: bool) -> bytes:
     topic = ShareFetchResponse.ShareFetchableTopicResponse

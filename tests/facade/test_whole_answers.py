@@ -12,7 +12,6 @@ from kafka_share.application.whole_answers import WholeAnswers
 from kafka_share.core.events import CommitRequested
 from kafka_share.errors import IllegalStateError
 from kafka_share.native import IS_COMPILED
-from kafka_share.network.direct import DirectSession
 
 pytestmark = pytest.mark.skipif(not IS_COMPILED, reason="answers are held as a whole in the compiled module only")
 
@@ -97,14 +96,14 @@ def test_a_commit_has_its_outcome_when_others_have_looked_into_the_books_meanwhi
     application = Application(monkeypatch, "explicit")
     heard: list[Any] = []
     application.consumer.set_acknowledgement_commit_callback(lambda offsets, error: heard.append((offsets, error)))
-    side, line_sends = application.consumer._application, DirectSession.acknowledge_with
+    side, mailbox = application.consumer._application, application.background.mailbox
+    wait_on = mailbox.wait_on
 
-    def sends_and_is_looked_at(self: DirectSession, *args: Any) -> bool:
-        sent = line_sends(self, *args)
+    def is_looked_at(*arguments: Any, **options: Any) -> None:
         side.oldest_unacknowledged(0)
-        return sent
+        wait_on(*arguments, **options)
 
-    monkeypatch.setattr(DirectSession, "acknowledge_with", sends_and_is_looked_at)
+    monkeypatch.setattr(mailbox, "wait_on", is_looked_at)
     application.acknowledge(AcknowledgeType.REJECT)
     assert list(application.consumer.commit_sync().values()) == [None, None]
     assert application.ended() == {AcknowledgeType.REJECT}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import socket
+import threading
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -24,6 +25,7 @@ from kafka_share.records import TopicIdPartition
 
 _Topic = ShareFetchResponse.ShareFetchableTopicResponse
 _Data = _Topic.PartitionData
+LONG_MS = 60_000
 TOPIC_ID = uuid.UUID(int=7 << 64 | 9)
 
 
@@ -161,21 +163,43 @@ def test_a_second_request_is_refused_while_one_is_under_way(pair: tuple[Any, soc
 
 def test_a_wait_ends_when_an_answer_comes_or_the_bell_rings(compiled: Any, pair: tuple[Any, socket.socket]) -> None:
     line, peer = pair
-    bell, ear = socket.socketpair()
-    with bell, ear:
-        line.send(b"?", None)
-        assert not compiled.wait_for_lines([line], ear.fileno(), 1)
-        peer.sendall(framed(b"answer"))
-        assert compiled.wait_for_lines([line], ear.fileno(), 60_000)
-        assert line.answer == b"answer"
-        line.done()
-        bell.send(b"!")
-        assert not compiled.wait_for_lines([line], ear.fileno(), 60_000)
-        ear.recv(1)
-        line.send(b"?", None)
-        peer.close()
-        assert compiled.wait_for_lines([line], ear.fileno(), 60_000)
-        assert line.is_broken
+    ear = compiled.Ear(*[end.detach() for end in socket.socketpair()])
+    news: list[str] = []
+    line.send(b"?", None)
+    ear.wait([line], 1, lambda: bool(news))
+    assert line.answer is None
+    peer.sendall(framed(b"answer"))
+    ear.wait([line], LONG_MS, lambda: bool(news))
+    assert line.answer == b"answer"
+    ear.wait([line], LONG_MS, lambda: bool(news))  # it is still there
+    line.done()
+    news.append("is looked at before it waits")
+    ear.wait([line], LONG_MS, lambda: bool(news))
+    news.clear()
+    ringing = threading.Thread(target=ring_until, args=(ear, news))
+    ringing.start()
+    ear.wait([line], LONG_MS, lambda: bool(news))
+    news.append("it was heard")
+    ringing.join()
+    line.send(b"?", None)
+    peer.close()
+    ear.wait([line], LONG_MS, lambda: False)
+    assert line.is_broken
+    ear.close()
+
+
+def ring_until(ear: Any, news: list[str]) -> None:
+    while not news:
+        ear.ring()
+
+
+def test_only_lines_can_be_waited_for(compiled: Any) -> None:
+    ear = compiled.Ear(*[end.detach() for end in socket.socketpair()])
+    with pytest.raises(TypeError, match="DirectLine"):
+        ear.wait([object()], 1, lambda: False)
+    ear.ring()  # nobody listens
+    ear.close()
+    ear.close()
 
 
 # ---- what it reads

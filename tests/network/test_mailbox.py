@@ -102,7 +102,7 @@ def test_one_wakeup_ends_one_wait_when_nobody_asks_for_the_flag() -> None:
     box.wakeup()
     assert box.take(LONG_MS) == []
     assert box.take(1) == []  # waits its millisecond instead of spinning
-    assert not box._interrupted
+    assert not box.is_interrupted
     assert box.consume_wakeup()
 
 

@@ -93,6 +93,7 @@ class SimulatedProcess:
         self.config = config
         self.is_dead = False
         self.paused_until_ms = 0
+        self.measurements = core.measurements
         self._traced = TracedCore(name, core, trace)
         self._time = time
         self._network = network
@@ -210,8 +211,8 @@ class SimulatedDriver(SimulatedProcess):
     ) -> None:
         self.core = ShareConsumerCore(config, member_id, source, lends=lends and IS_COMPILED)
         self.mailbox = Mailbox(notify)
-        self.line_has_news = notify
         super().__init__(name, config, self.core, time, network, trace, ahead_ms)
+        self.line_has_news = notify
 
     def start(self, application: Application) -> None:
         """Before the first event."""

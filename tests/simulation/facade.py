@@ -67,12 +67,15 @@ class _Overheard:
 
     def __init__(self, driver: SimulatedDriver, side: ApplicationSide, auditor: Confidant) -> None:
         self.mailbox = driver.mailbox
+        self.measurements = driver.measurements
         self.now_ms = driver.now_ms
         self._driver = driver
         self._side = side
         self._auditor = auditor
         self._shown: set[int] = set()
         """The numbers of acknowledgements that have left."""
+        self._sent: set[int] = set()
+        """Those that the application's thread has sent; where not all of a call can be, the core gets all of them."""
         self.has_open_poll = False
         """Whether a poll was begun that neither its records nor its end have followed."""
         self.waited_for: frozenset[int] = frozenset()
@@ -86,12 +89,13 @@ class _Overheard:
     def show_sent(self, flight: Flight) -> None:
         """The application's thread sends this; what it had posted before, and has got back to send, was shown then."""
         self.show([g for g in flight.acknowledgements if g.number not in self._shown])
+        self._sent.update(g.number for g in flight.acknowledgements)
         if not flight.is_fetch:
             self.waited_for = self._auditor.open_numbers
 
     def post(self, event: Event, *, wake: bool = True) -> None:
         self._side.check()
-        self.show(getattr(event, "acknowledgements", ()))
+        self.show([g for g in getattr(event, "acknowledgements", ()) if g.number not in self._sent])
         if isinstance(event, PollStarted | PollEnded):
             self.has_open_poll = isinstance(event, PollStarted)
         elif isinstance(event, CommitRequested) and event.wait:

@@ -173,3 +173,29 @@ def draw_client(source: random.Random, cluster: ClusterProfile, group: str) -> C
             deserializes=False,
         )
     return drawn
+
+
+def steady_cluster(drawn: ClusterProfile) -> ClusterProfile:
+    """Of a history in which most goes well: answers come fast, from one or two nodes."""
+    return attrs.evolve(drawn, nodes=min(drawn.nodes, 2), latency_ms=(0, 1), assignment_interval_ms=0)
+
+
+def steady_client(drawn: ClientProfile) -> ClientProfile:
+    """Of such a history: nothing but polls, and perhaps commits that wait; each poll gets few of many records."""
+    return attrs.evolve(
+        drawn,
+        window_records=0,
+        record_limit=False,
+        max_poll_records=min(drawn.max_poll_records, 5),
+        poll_timeout_ms=1_000,
+        work_ms=0,
+        idle_ms=0,
+        renew=0.0,
+        commit_sync=1.0 if drawn.commit_sync else 0.0,
+        commit_async=0.0,
+        leave_open=0.0,
+        loops=False,
+        send_ahead=False,
+        lends=True,
+        deserializes=False,
+    )

@@ -24,10 +24,12 @@ from simulation.fault_profile import (
     ClusterProfile,
     draw_client,
     draw_cluster,
+    steady_client,
+    steady_cluster,
 )
 from simulation.faults import Faults
 from simulation.network import Network
-from simulation.plan import LARGEST_BATCH, Plan, draw_plan
+from simulation.plan import LARGEST_BATCH, Plan, draw_plan, steady_plan
 from simulation.producer import produce
 from simulation.trace import ComplaintError, Trace
 from simulation.virtual_time import VirtualTime
@@ -41,6 +43,8 @@ SETTLE_LIMIT_MS: Final = 60_000
 CLOSE_LIMIT_MS: Final = 3_000
 """A ShareFetch that waits, the end of the session and the leave take this long at the most with the slowest network."""
 MAX_CLIENTS: Final = 12
+STEADY_EACH: Final = 10
+"""One seed of so many is a history in which polls get records all the time, and so fetch by themselves."""
 STUCK_BEHIND_GAP: Final = "share partition stuck behind a gap"
 
 
@@ -78,8 +82,11 @@ class History:
 
     def __init__(self, seed: int, *, is_traced: bool = False) -> None:
         source = random.Random(seed)
+        self.is_steady: bool = seed % STEADY_EACH == 0
         self.profile: ClusterProfile = draw_cluster(source)
         self.plan: Plan = draw_plan(source)
+        if self.is_steady:
+            self.profile, self.plan = steady_cluster(self.profile), steady_plan(self.plan, random.Random(seed))
         self._source = source
         self.time = VirtualTime()
         self.trace = Trace(self.time, is_on=is_traced)
@@ -114,7 +121,9 @@ class History:
 
     def _join(self, group: str, profile: ClientProfile | None = None) -> None:
         number = len(self.clients)
-        profile = profile or draw_client(self._source, self.profile, group)
+        if profile is None:
+            drawn = draw_client(self._source, self.profile, group)
+            profile = steady_client(drawn) if self.is_steady else drawn
         bootstrap = tuple(Node(-1 - i, f"node{node}", 9092) for i, node in enumerate(self.broker.running))
         client = SimulatedClient(
             f"client{number}",

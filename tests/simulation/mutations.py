@@ -39,6 +39,7 @@ from kafka_share.errors import InvalidRecordStateError, error_for_code
 from kafka_share.network.direct import Brought, DirectSession
 from kafka_share.network.wire import Dialogue
 from kafka_share.protocol.share_values import AcquiredRange
+from kafka_share.records import ShareRecords
 
 Original = Callable[..., Any]
 NEVER_ENOUGH = 1_000_000
@@ -195,7 +196,7 @@ def _leaves_a_commit_in_flight(_: Original) -> Original:
 
 
 def _loses_the_outcomes_of_a_commit(_: Original) -> Original:
-    return lambda session, flight, answer: Brought(flight.sent_at_ms)
+    return lambda session, flight, answer: Brought(flight.sent_at_ms, ())
 
 
 def _returns_a_session_without_its_commit(returned: Original) -> Original:
@@ -327,8 +328,23 @@ def _stores_no_ends(write: Original) -> Original:
     return mutant
 
 
-def _forgets_that_it_was_sent(_: Original) -> Any:
-    return lambda self, answer: None
+def _keeps_records_for_itself(poll: Original) -> Original:
+    """What a poll has fetched by itself counts as returned."""
+
+    def mutant(calls: ConsumerCalls, deadline_at_ms: int, *, makes_objects: bool) -> Any:
+        records = yield from poll(calls, deadline_at_ms, makes_objects=makes_objects)
+        return None if records is None else ShareRecords({})
+
+    return mutant
+
+
+def _takes_a_commit_for_answered(_: Original) -> Original:
+    def mutant(calls: ConsumerCalls, deadline_at_ms: int) -> Any:
+        held = None if calls.plain is None else calls.plain.begin_commit(deadline_at_ms)
+        return None if held is None else {}
+        yield
+
+    return mutant
 
 
 def _makes_no_entries(_: Original) -> Any:
@@ -392,8 +408,11 @@ MUTATIONS = {
         60,
         is_direct=True,
     ),
-    "send what an answer held as a whole has acknowledged twice": Mutation(
-        WholeAnswers, "sent", _forgets_that_it_was_sent, "which its application does not hold", 39, is_direct=True
+    "keep records that a poll has fetched by itself": Mutation(
+        ConsumerCalls, "_poll_plainly", _keeps_records_for_itself, "which its application does not hold", is_direct=True
+    ),
+    "return from a plain commit before its answer": Mutation(
+        ConsumerCalls, "_commit_plainly", _takes_a_commit_for_answered, "returned before the outcome", is_direct=True
     ),
     "forget an answer held as a whole when somebody looks into the books": Mutation(
         WholeAnswers, "file", _makes_no_entries, "no more outcomes to come", 39, is_direct=True

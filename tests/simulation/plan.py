@@ -141,6 +141,13 @@ def draw_plan(source: random.Random) -> Plan:
     )
 
 
+def steady_plan(drawn: Plan, source: random.Random) -> Plan:
+    """The same with so many records that polls find some, one after the other, and with few faults."""
+    stream = [PlannedBatch(at_ms, source.getrandbits(16), 1, Flavour.PLAIN) for at_ms in range(200, drawn.active_ms, 3)]
+    batches = sorted([*drawn.batches, *stream], key=lambda batch: batch.at_ms)
+    return attrs.evolve(drawn, faults=drawn.faults[::3], batches=tuple(batches))
+
+
 def _slowness(source: random.Random, active_ms: int, faults: int) -> list[PlannedFault]:
     """From a source of its own: the histories without it are what they were before there was this."""
     if not faults or source.random() < 0.7:

@@ -17,6 +17,7 @@ MAX_SEEDS = 60
 
 @pytest.mark.one_python
 @pytest.mark.timeout(180)  # a defect may take many histories to be seen
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # what ends an application
 @pytest.mark.parametrize("name", list(MUTATIONS))
 @unmeasured()
 def test_the_auditor_complains_when_the_product_has_a_defect(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

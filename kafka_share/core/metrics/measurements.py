@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
@@ -131,6 +131,10 @@ def _average(samples: Iterable[_Sample]) -> float:
     return sum(s.sum for s in samples) / count if count else 0.0
 
 
+Many: TypeAlias = "tuple[float, float, int]"
+"""Values in one: their sum, the highest, how many they are."""
+
+
 class SampledTogether:
     """Several series read as one, whose values are recorded once."""
 
@@ -234,6 +238,10 @@ def _never() -> None:
     """No call takes long where there is none."""
 
 
+def _nothing_kept_back(_: int) -> None:
+    """Each poll is recorded when it ends."""
+
+
 class Measurements:
     """All numbers of one client. Spans are milliseconds.
 
@@ -257,8 +265,11 @@ class Measurements:
         self.poll_idle_ratio: Sampled = new()
         self.consumed: Sampled = new()
         """Records that a poll returned."""
+        self.settle: Callable[[int], None] = _nothing_kept_back
+        """To be called, with the time, before the numbers of polls are read: they may be counted elsewhere for a while.
+        To be set by who does."""
         self.last_poll_at_ms: int | None = None
-        self._poll_ended_at_ms: int | None = None
+        self.poll_ended_at_ms: int | None = None
         # recorded by the machines of the core
         self.heartbeats: Sampled = new()
         """Milliseconds until the answer to a heartbeat."""
@@ -309,12 +320,18 @@ class Measurements:
         """The poll that started last has ended with so many records, or raised."""
         assert self.last_poll_at_ms is not None, "the end of a poll that never began"
         began_at_ms = self.last_poll_at_ms
-        span_ms = now_ms - (began_at_ms if self._poll_ended_at_ms is None else self._poll_ended_at_ms)
-        self._poll_ended_at_ms = now_ms
+        span_ms = now_ms - (began_at_ms if self.poll_ended_at_ms is None else self.poll_ended_at_ms)
+        self.poll_ended_at_ms = now_ms
         if span_ms > 0:  # two polls in one millisecond say nothing
             self.poll_idle_ratio.record((now_ms - began_at_ms) / span_ms, now_ms)
         if records:
             self.consumed.record(records, now_ms)
+
+    def polled(self, spans: Many, idle_ratios: Many, records: Many, now_ms: int) -> None:
+        """Polls that have begun and ended: milliseconds between their beginnings, idle ratios, records."""
+        self.polls.record_many(*spans, now_ms)
+        self.poll_idle_ratio.record_many(*idle_ratios, now_ms)
+        self.consumed.record_many(*records, now_ms)
 
     # ---- the core
 

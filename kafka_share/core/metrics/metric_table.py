@@ -291,6 +291,7 @@ WORKER_METRICS: Final[tuple[Metric, ...]] = (
 
 def readings(measurements: Measurements, now_ms: int) -> Iterator[Reading]:
     """All metrics as they are now."""
+    measurements.settle(now_ms)
     for metric in METRICS:
         yield Reading(metric, None, metric.read(measurements, now_ms))
     for node_id, traffic in tuple(measurements.nodes.items()):

@@ -1,0 +1,419 @@
+# Polls and commits in which all is plain. Part of `_compiled.pyx`; where nothing was compiled they go the long way.
+
+cdef enum:
+    LOG_DEBUG = 10
+    KEPT_BACK_MS = 50
+
+
+@cython.final
+cdef class PlainCalls:
+    """The short way of a poll and of a commit that waits: two steps, one that sends and one that takes the answer.
+
+    For an application that holds nothing but one answer as a whole, or nothing at all, on sessions that were lent; see
+    `application.plain_calls`, which says what the arguments are. What a step changes of the books, between the comments
+    that say so, is changed while no Python runs, so that an interrupt finds all of it or nothing. A step that finds
+    something that is not plain has changed nothing and returns None: then the call has to go the long way from its
+    beginning, which gives the sessions back that are held.
+    """
+
+    cdef object side, calls, wholes, deliveries, reports, mailbox, mail, post, now_ms, log, guard
+    cdef object in_order, is_open, is_returned  # how far a call has come
+    cdef object flight_type, carrying_type, range_type, part_type, records_type, ended_well, numbers
+    cdef dict ledgers
+    cdef WholeMaker maker
+    cdef int64_t most_offsets, default_lock_ms
+    cdef list held
+    cdef Py_ssize_t turn
+    cdef long generation
+    cdef object latest  # the session that was looked at last
+    cdef bint is_silent  # nobody wants to read in a log what it does
+    cdef PollTally tally
+    cdef readonly object spent_ms
+
+    def __cinit__(self, *, side, calls, wholes, deliveries, reports, numbers, measurements, mailbox, post, now_ms, log,
+                  WholeMaker maker, in_order, is_open, is_returned, flight_type, carrying_type, range_type, part_type,
+                  records_type, ended_well, dict ledgers, int64_t most_offsets, int64_t default_lock_ms):
+        self.side, self.calls, self.wholes, self.deliveries, self.reports = side, calls, wholes, deliveries, reports
+        self.mailbox, self.mail, self.post, self.now_ms, self.log = mailbox, mailbox.pending, post, now_ms, log
+        self.maker, self.in_order, self.is_open, self.is_returned = maker, in_order, is_open, is_returned
+        self.flight_type, self.carrying_type, self.range_type = flight_type, carrying_type, range_type
+        self.part_type, self.records_type, self.ended_well = part_type, records_type, ended_well
+        self.ledgers, self.most_offsets, self.default_lock_ms = ledgers, most_offsets, default_lock_ms
+        self.numbers, self.guard, self.held, self.generation = numbers, side.guard, [], gates_generation
+        self.tally = PollTally(measurements)
+
+    # ---- the whole of it, where the caller's thread may block
+
+    def poll(self, lock, timeout_ms, bint makes_objects):
+        """A poll for which nobody else has to be let in; `lock` lets one caller in at a time.
+
+        None: the poll has to go the long way, with `spent_ms` less time.
+        """
+        self.spent_ms = 0
+        if type(timeout_ms) is not int or timeout_ms < 0 or self.reports.is_wanted or not lock.acquire(False):
+            return None
+        try:
+            began_at_ms = self.now_ms()
+            if self.begin(began_at_ms) is None:
+                return None
+            self.wait(timeout_ms)
+            ended_at_ms = self.now_ms()
+            records = self.take(ended_at_ms, makes_objects)
+            if records is None:
+                self.spent_ms = ended_at_ms - began_at_ms
+                return None
+            self.tally.add(len(records), began_at_ms, ended_at_ms)
+            self.side.call = self.is_returned
+            return records
+        finally:
+            try:
+                lock.release()
+            except RuntimeError:
+                pass  # an interrupt struck, and somebody has seen that nobody is inside any more
+
+    def settle(self, now_ms):
+        """Give the measurements what was counted and kept back; any thread may call it."""
+        self.tally.settle(now_ms)
+
+    cdef int wait(self, timeout_ms) except -1:
+        """For one of the answers, or news."""
+        self.mailbox.hear([session.line for session in self.held], timeout_ms, self)
+
+    cdef bint has_news(self) except -1:
+        mailbox = self.mailbox
+        if self.mail or mailbox.is_interrupted or mailbox.is_stopped or mailbox.failure is not None:
+            return True
+        for session in self.held:
+            if session.is_recalled:
+                return True
+        return False
+
+    # ---- sending
+
+    def begin_poll(self):
+        """Send the acknowledgements of what the application has got, and a fetch to each broker that has none.
+
+        Returns the sessions to wait for; None: nothing was done.
+        """
+        return self.begin(self.now_ms())
+
+    cdef list begin(self, now_ms):
+        cdef WholeAnswer answer
+        if not self.is_quiet():
+            return None
+        with self.guard:
+            answer = self.returned_answer()
+            if answer is None and not self.side.holds_nothing:
+                return None
+            owner = self.enter(answer, now_ms)
+            if owner is None:
+                return None
+            if answer is not None:
+                flight = self.carrying_type(answer, now_ms, owner.longest_wait_ms)
+                if not self.send(answer, owner, owner.fetches, flight):
+                    return None
+            for session in self.held:
+                if not session.line.awaits:
+                    flight = self.flight_type((), now_ms, session.longest_wait_ms)
+                    correlation_id = next_id(session)
+                    frame = plain_request(session.fetches, correlation_id, session.epoch, ())
+                    session.correlation_id = correlation_id
+                    session.line.send(frame, flight)
+                    count_request(session.tally, len(frame), 0)
+            self.begin_call()
+            return self.held
+
+    def begin_commit(self, retry_until_ms):
+        """Send the acknowledgements by themselves, if nothing else awaits its outcome. Returns as `begin_poll`."""
+        cdef WholeAnswer answer
+        if not self.is_quiet():
+            return None
+        with self.guard:
+            answer, now_ms = self.returned_answer(), self.now_ms()
+            if answer is None or len(self.wholes.all) > 1 or self.deliveries.awaits_outcomes:
+                return None
+            owner = self.enter(answer, now_ms)
+            if owner is None:
+                return None
+            flight = self.carrying_type(answer, now_ms, 0, False, retry_until_ms)
+            if not self.send(answer, owner, owner.commits, flight):
+                return None
+            self.begin_call()
+            return [owner]
+
+    cdef bint is_quiet(self) except -1:
+        """Whether a call has nothing to do before it sends."""
+        side, calls, mailbox = self.side, self.calls, self.mailbox
+        if not mailbox.direct or side.call is self.is_open or side.reading is not None or calls.is_closing:
+            return False
+        if calls.has_open_poll or not side.topics or side.topics != calls.posted_topics:
+            return False
+        self.held = []
+        if mailbox.is_woken or self.has_news() or self.reports.errors or self.reports.outcomes:
+            return False
+        return self.generation == gates_generation
+
+    cdef WholeAnswer returned_answer(self):
+        """What the application has got, if that is one thing; None if there is none."""
+        cdef WholeAnswer answer
+        known = self.wholes.all
+        if not known:
+            return None
+        answer = known[-1]
+        if answer.is_sent or answer.is_filed or self.deliveries.unposted:
+            return None
+        return answer if answer.is_returned or self.side.call is not self.in_order else None
+
+    cdef object enter(self, WholeAnswer answer, now_ms):
+        """Hold all that was lent. Returns the one that the answer came from (any one without an answer), or None."""
+        cdef object owner = None
+        cdef bint is_plain = True
+        topics = self.side.topics
+        for session in list(self.mailbox.direct.values()):
+            if session is not self.latest:
+                self.latest, self.is_silent = session, not self.log.isEnabledFor(LOG_DEBUG)
+            if session.owner or not self.is_silent or not session.hold():
+                is_plain = False
+                break
+            self.held.append(session)
+            if session.is_recalled or session.topics != topics or session.has_own:
+                is_plain = False
+                break
+            if not session.line.awaits and now_ms >= session.ends_at_ms:
+                is_plain = False
+                break
+            if answer is None:
+                owner = session
+            elif session.node_id == answer.node_id and session.session_id == answer.session_id:
+                owner = session
+                is_plain = not session.line.awaits
+        if is_plain and owner is not None:
+            return owner
+        self.leave()
+        return None
+
+    cdef bint send(self, WholeAnswer answer, session, template, flight) except -1:
+        """False, and nothing was done and nothing is held, if that is not plain."""
+        frame, correlation_id = None, next_id(session)
+        if answer.has_runs(not self.side.explicit):
+            frame = answer.request(template, correlation_id, session.epoch)
+        if frame is None:
+            self.leave()
+            return False
+        # From here to the request that has left no Python runs.
+        answer.leave(self.numbers)
+        for one in answer.partitions if self.ledgers is not None else ():
+            self.ledgers.pop((<WholePartition>one).lock, None)
+        session.correlation_id = correlation_id
+        answer.is_sent = True
+        session.line.send(frame, flight)
+        answer.drop_records()
+        count_request(session.tally, len(frame), answer.count)
+        return True
+
+    cdef int begin_call(self) except -1:
+        """What was returned before has reached the application."""
+        if self.wholes.all:
+            (<WholeAnswer>self.wholes.all[-1]).is_returned = True
+        self.side.begun_calls += 1
+        self.side.call = self.in_order
+        return 0
+
+    # ---- what comes
+
+    def take_records(self, *, bint makes_objects):
+        """The records of the first answer that is there, of each broker in turn; the caller ends the call."""
+        return self.take(self.now_ms(), makes_objects)
+
+    cdef object take(self, now_ms, bint makes_objects):
+        cdef WholeAnswer ended = None, fresh
+        cdef list held = self.held
+        if self.mailbox.is_woken:
+            return None
+        self.turn += 1
+        for number in range(len(held)):
+            session = held[(self.turn + number) % len(held)]
+            if session.line.receive_all():
+                break
+        else:
+            return None
+        answer, flight = session.line.answer, session.line.request
+        read = read_plain_fetch(
+            answer, session.correlation_id, session.places, self.most_offsets, self.range_type, self.part_type
+        )
+        if read is None or not read[1]:
+            return None
+        lock_ms, parts, named, count, size_bytes = read
+        if type(flight) is self.carrying_type:
+            ended = flight.carried
+            for one in ended.partitions:
+                if (<WholePartition>one).where[1:] not in named:
+                    return None
+        elif flight.acknowledgements:
+            return None
+        with self.guard:
+            if self.deliveries.has_any or (ended is not None and ended.is_filed):
+                return None
+            lock_ends_at_ms = flight.sent_at_ms + (lock_ms if lock_ms > 0 else self.default_lock_ms)
+            fresh = self.maker.make(
+                parts, lock_ends_at_ms, count=count, node_id=session.node_id, session_id=session.session_id,
+                lock_ms=lock_ms,
+            )
+            if fresh is None:
+                return None
+            outcomes, fresh.delivered_at_ms = self.outcomes_of(ended), now_ms
+            # From here to the answer that is done with no Python runs.
+            self.side.call = self.is_open
+            self.reports.outcomes.extend(outcomes)
+            self.deliveries.lock_ms = lock_ms
+            fresh.collect()
+            for one in fresh.partitions if self.ledgers is not None else ():
+                self.ledgers[(<WholePartition>one).lock] = (<WholePartition>one).ledger
+            self.wholes.all = (*[one for one in self.wholes.all if one is not ended], fresh)
+            session.line.done()
+            session.fetched_at_ms = now_ms
+            count_fetch(session.tally, now_ms - flight.sent_at_ms, len(answer), count, size_bytes)
+            if self.ledgers is not None:
+                self.deliveries.open_short_way()
+            self.leave()
+        return self.records_type.of_whole(fresh.by_partition, fresh.runs(), count, makes_objects)
+
+    def take_outcomes(self):
+        """Of a commit: partition -> None for each. The caller ends the call."""
+        cdef WholeAnswer ended
+        if self.mailbox.is_woken:
+            return None
+        for session in self.held:
+            if session.line.awaits and type(session.line.request) is self.carrying_type:
+                break
+        else:
+            return None
+        if not session.line.receive_all():
+            return None
+        answer, flight = session.line.answer, session.line.request
+        read = read_plain_acknowledge(answer, session.correlation_id, session.acknowledge_version)
+        ended = flight.carried
+        if read is None or len(read[1]) != len(ended.partitions):
+            return None
+        results = {}
+        for place in read[1]:
+            known = session.places.get(place)
+            if known is not None:
+                results[known[0]] = None
+        for one in ended.partitions:
+            if (<WholePartition>one).where not in results:
+                return None
+        with self.guard:
+            if ended.is_filed:
+                return None
+            outcomes, now_ms = self.outcomes_of(ended), self.now_ms()
+            # From here to the answer that is done with no Python runs.
+            self.side.call = self.is_open
+            self.reports.outcomes.extend(outcomes)
+            if read[0] > 0:
+                self.deliveries.lock_ms = read[0]
+            self.wholes.all = ()
+            session.line.done()
+            count_commit(session.tally, now_ms - flight.sent_at_ms, len(answer))
+            self.leave()
+        return results
+
+    cdef object outcomes_of(self, WholeAnswer ended):
+        """What is to be told of acknowledgements that were taken."""
+        if ended is None or not self.reports.is_wanted:
+            return ()
+        return [self.ended_well(gathered) for gathered in ended.gathered()]
+
+    cdef int leave(self) except -1:
+        held, self.held = self.held, []
+        for session in held:
+            if session.is_recalled or session.fetched_at_ms is None or session.fetched_at_ms >= session.tells_at_ms:
+                session.leave(self.post)
+            else:
+                del session.owner[None]
+        return 0
+
+
+cdef inline object next_id(session):
+    return (session.correlation_id + 1) & 0x7FFFFFFF
+
+
+# What `network.direct` counts as well, where a call goes the long way.
+
+cdef int count_request(tally, size_bytes, acknowledged) except -1:
+    tally.requests += 1
+    tally.request_bytes += size_bytes
+    if acknowledged:
+        tally.acknowledging += 1
+        tally.acknowledged += acknowledged
+    return 0
+
+
+cdef int count_fetch(tally, took_ms, answer_bytes, records, record_bytes) except -1:
+    tally.response_bytes += answer_bytes + FRAME_LENGTH_BYTES
+    tally.fetches += 1
+    tally.latency_ms += took_ms
+    if took_ms > tally.highest_latency_ms:
+        tally.highest_latency_ms = took_ms
+    tally.records += records
+    tally.record_bytes += record_bytes
+    return 0
+
+
+cdef int count_commit(tally, took_ms, answer_bytes) except -1:
+    tally.response_bytes += answer_bytes + FRAME_LENGTH_BYTES
+    tally.commits += 1
+    tally.commit_latency_ms += took_ms
+    if took_ms > tally.highest_commit_latency_ms:
+        tally.highest_commit_latency_ms = took_ms
+    return 0
+
+
+@cython.final
+cdef class PollTally:
+    """What polls are counted in until `settle` gives it to the measurements of the client, every 50 ms."""
+
+    cdef object measurements
+    cdef int64_t polls, spans, span_ms, longest_span_ms, ratios, with_records, records, most_records
+    cdef double ratio, highest_ratio
+    cdef int64_t first_at_ms, began_at_ms, ended_at_ms
+
+    def __cinit__(self, measurements):
+        self.measurements = measurements
+
+    cdef int add(self, int64_t records, int64_t began_at_ms, int64_t ended_at_ms) except -1:
+        cdef int64_t span_ms
+        cdef double ratio
+        cdef object last_began = self.measurements.last_poll_at_ms, last_ended = self.measurements.poll_ended_at_ms
+        if last_began is not None:
+            span_ms = began_at_ms - <int64_t>last_began
+            self.spans += 1
+            self.span_ms += span_ms
+            self.longest_span_ms = max(self.longest_span_ms, span_ms)
+        span_ms = ended_at_ms - (began_at_ms if last_ended is None else <int64_t>last_ended)
+        if span_ms > 0:
+            ratio = <double>(ended_at_ms - began_at_ms) / <double>span_ms
+            self.ratios += 1
+            self.ratio += ratio
+            self.highest_ratio = max(self.highest_ratio, ratio)
+        if self.polls == 0:
+            self.first_at_ms = began_at_ms
+        self.polls += 1
+        self.records += records
+        self.most_records = max(self.most_records, records)
+        self.measurements.last_poll_at_ms, self.measurements.poll_ended_at_ms = began_at_ms, ended_at_ms
+        if ended_at_ms - self.first_at_ms >= KEPT_BACK_MS:
+            self.settle(ended_at_ms)
+        return 0
+
+    cdef int settle(self, now_ms) except -1:
+        if self.polls == 0:
+            return 0
+        totals = (
+            (self.span_ms, self.longest_span_ms, self.spans), (self.ratio, self.highest_ratio, self.ratios),
+            (self.records, self.most_records, self.polls),
+        )
+        self.polls = self.spans = self.span_ms = self.longest_span_ms = self.ratios = 0
+        self.records = self.most_records = 0
+        self.ratio = self.highest_ratio = 0
+        self.measurements.polled(*totals, now_ms)
