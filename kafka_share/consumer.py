@@ -73,7 +73,10 @@ class KafkaShareConsumer(ConsumerFacade[K, V]):
 
     def _make_guard(self) -> None:
         self._one_caller = OneCaller(
-            KafkaShareConsumer._call, KafkaShareConsumer._poll_plainly, KafkaShareConsumer.acknowledge
+            KafkaShareConsumer._call,
+            KafkaShareConsumer._poll_plainly,
+            KafkaShareConsumer._commit_plainly,
+            KafkaShareConsumer.acknowledge,
         )
         self._acknowledge_shortly = self._application.deliveries.short_way.begin(self._one_caller.lock.locked)
         self._acknowledge_in_one_call(_ACKNOWLEDGE)
@@ -121,17 +124,17 @@ class KafkaShareConsumer(ConsumerFacade[K, V]):
         except BaseException:
             self._interrupted_plainly(begun_calls)
             raise
-        return self._poll("poll", self._calls.poll(self._left_ms(timeout_ms)))
+        return self._poll("poll", self._calls.poll(max(0, checked_timeout(timeout_ms) - self._spent_ms)))
 
     def _poll_plainly(self, timeout_ms: int, *, makes_objects: bool) -> ShareRecords[Any, Any] | None:
         """Inside of the guard, the short way; None: the long way has to be gone."""
         plain = self._calls.plain
         return None if plain is None else plain.poll(self._one_caller.lock, timeout_ms, makes_objects)
 
-    def _left_ms(self, timeout_ms: int) -> int:
-        """For the long way."""
-        plain = self._calls.plain
-        return max(0, checked_timeout(timeout_ms) - (0 if plain is None else plain.spent_ms))
+    @property
+    def _spent_ms(self) -> int:
+        """What a call has spent on the short way before it goes the long one."""
+        return 0 if self._calls.plain is None else self._calls.plain.spent_ms
 
     def poll_arrow(self, timeout_ms: int, *, copy: bool = True) -> ArrowRecords:
         """The same as `poll`, with the records as columns, and no Python object for each of them.
@@ -152,7 +155,9 @@ class KafkaShareConsumer(ConsumerFacade[K, V]):
         except BaseException:
             self._interrupted_plainly(begun_calls)
             raise
-        return self._poll("poll_arrow", self._calls.poll_arrow(self._left_ms(timeout_ms), as_columns))
+        return self._poll(
+            "poll_arrow", self._calls.poll_arrow(max(0, checked_timeout(timeout_ms) - self._spent_ms), as_columns)
+        )
 
     def _poll(self, method: str, call: Steps[S]) -> S:
         """Run a call that polls."""
@@ -268,8 +273,16 @@ class KafkaShareConsumer(ConsumerFacade[K, V]):
         `default_api_timeout_ms`. Raises `OperationTimeoutError` when time runs out (the acknowledgements stay under
         way and are reported to the callback) and `WakeupError`.
         """
-        wait_ms = None if timeout_ms is None else checked_timeout(timeout_ms)
-        return self._run("commit_sync", self._calls.commit_sync(wait_ms))
+        wait_ms = self._config.default_api_timeout_ms if timeout_ms is None else checked_timeout(timeout_ms)
+        results = self._commit_plainly(wait_ms)
+        if results is not None:
+            return results
+        return self._run("commit_sync", self._calls.commit_sync(wait_ms, spent_ms=self._spent_ms))
+
+    def _commit_plainly(self, timeout_ms: int) -> dict[TopicIdPartition, KafkaShareError | None] | None:
+        """As `_poll_plainly`."""
+        plain = self._calls.plain
+        return None if plain is None else plain.commit(self._one_caller.lock, timeout_ms)
 
     def client_instance_id(self, timeout_ms: int) -> UUID | None:
         """The id by which the brokers know this consumer in the metrics that it pushes (KIP-714).

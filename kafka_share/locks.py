@@ -7,8 +7,10 @@ that only ever rises and single entries of dictionaries are all that threads sha
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final, TypeAlias
+
+from kafka_share.native import LockFacts
 
 _NS_PER_MS: Final = 1_000_000
 
@@ -62,83 +64,66 @@ class LockGeneration:
         return f"<LockGeneration {'ended' if self.has_ended else 'open'}>"
 
 
-class AcquisitionLock:
+class AcquisitionLock(LockFacts):
     """The acquisition lock that the records of one delivery of one partition share; a record asks it by its offset.
 
     Renewed and lost records part from the others. Made and changed by the consumer alone; read by any thread.
     Deadlines are milliseconds of the clock `now_ms`.
     """
 
-    __slots__ = ("_deadline_at_ms", "_generation", "_lost", "_lost_spans", "_now_ms", "_renewed")
-
-    def __init__(self, deadline_at_ms: int, generation: LockGeneration, now_ms: Callable[[], int]) -> None:
-        self._deadline_at_ms = deadline_at_ms
-        self._generation = generation
-        self._now_ms = now_ms
-        self._renewed: dict[int, int] = {}
-        self._lost: set[int] = set()
-        self._lost_spans: tuple[range, ...] = ()
+    __slots__ = ()
 
     @property
     def delivery_limit(self) -> int | None:
         """How often the group's records are delivered at most; None: not known."""
-        return self._generation.delivery_limit.value
+        return self.generation.delivery_limit.value
 
     def deadline_of(self, offset: int) -> int:
-        return self._renewed.get(offset, self._deadline_at_ms)
+        return self.renewed.get(offset, self.deadline_at_ms) if self.renewed else self.deadline_at_ms
 
     def remaining_ms(self, offset: int) -> int:
         """0 if the lock is lost."""
-        return 0 if self._is_gone(offset) else max(0, self.deadline_of(offset) - self._now_ms())
+        return 0 if self._is_gone(offset) else max(0, self.deadline_of(offset) - self.now_ms())
 
     def least_remaining_ms(self, offsets: Iterable[int]) -> int:
         """Of the one that is lost first; 0 if one is."""
-        if self._renewed or self._lost or self._lost_spans:
+        if not self.is_whole:
             return min(map(self.remaining_ms, offsets))
-        return 0 if self._generation.has_ended else max(0, self._deadline_at_ms - self._now_ms())
+        return 0 if self.generation.has_ended else max(0, self.deadline_at_ms - self.now_ms())
 
     def is_lost(self, offset: int) -> bool:
-        if not (self._renewed or self._lost or self._lost_spans):  # which most locks never are
-            return self._generation.has_ended or self._now_ms() >= self._deadline_at_ms
-        return self._is_gone(offset) or self._now_ms() >= self.deadline_of(offset)
+        if self.is_whole:  # as most locks are for ever
+            return self.generation.has_ended or self.now_ms() >= self.deadline_at_ms
+        return self._is_gone(offset) or self.now_ms() >= self.deadline_of(offset)
 
     def lost_among(self, offsets: Iterable[int]) -> list[int]:
         """Those whose lock is lost."""
-        if not (self._renewed or self._lost or self._lost_spans):  # which most locks never are
-            return list(offsets) if self._generation.has_ended or self._now_ms() >= self._deadline_at_ms else []
+        if self.is_whole:
+            return list(offsets) if self.may_be_lost else []
         return [offset for offset in offsets if self.is_lost(offset)]
-
-    @property
-    def may_be_lost(self) -> bool:
-        """False if no record's lock is lost, which is known without a look at each."""
-        return (
-            bool(self._renewed or self._lost or self._lost_spans)
-            or self._generation.has_ended
-            or self._now_ms() >= self._deadline_at_ms
-        )
 
     def all_last(self, span_ms: int) -> bool:
         """Whether all records' locks are known to last longer than this, without a look at each."""
-        return not self._renewed and self._deadline_at_ms - self._now_ms() > span_ms
+        return not self.renewed and self.deadline_at_ms - self.now_ms() > span_ms
 
     def ends_within(self, offsets: Iterable[int], span_ms: int) -> bool:
         """Whether one of these locks is about to end, and is not lost yet."""
-        now_ms = self._now_ms()
+        now_ms = self.now_ms()
         return any(not self._is_gone(offset) and 0 < self.deadline_of(offset) - now_ms <= span_ms for offset in offsets)
 
     def _is_gone(self, offset: int) -> bool:
-        if self._generation.has_ended or offset in self._lost:
+        if self.generation.has_ended or (self.lost and offset in self.lost):
             return True
-        return any(offset in span for span in self._lost_spans)
+        return any(offset in span for span in self.lost_spans)
 
     def renew(self, first: int, last: int, deadline_at_ms: int) -> None:
-        self._renewed.update(dict.fromkeys(range(first, last + 1), deadline_at_ms))
+        self.renewals().update(dict.fromkeys(range(first, last + 1), deadline_at_ms))
 
     def lose(self, first: int, last: int) -> None:
         if last - first < LONG_SPAN:
-            self._lost.update(range(first, last + 1))
+            self.losses().update(range(first, last + 1))
         else:
-            self._lost_spans += (range(first, last + 1),)
+            self.lost_spans += (range(first, last + 1),)
 
     def for_elsewhere(self, offset: int) -> LockState:
         """What is known now of the lock of one record, for another process."""

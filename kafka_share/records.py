@@ -112,6 +112,7 @@ class TimestampType(enum.IntEnum):
 class ShareRecords(Sequence[ShareRecord[K, V]]):
     """The records that one poll returned: a sequence, in offset order within each partition."""
 
+    # `native.PlainCalls` makes them as `_take` does.
     __slots__ = ("_are_made", "_by_partition", "_count", "_records", "_runs", "_spans")
 
     def __init__(self, by_partition: Mapping[TopicPartition, Sequence[ShareRecord[K, V]]]) -> None:
@@ -122,16 +123,6 @@ class ShareRecords(Sequence[ShareRecord[K, V]]):
         """Of runs, as they are decoded: no record is made before one is looked at."""
         made = cls.__new__(cls)
         made._take(by_partition)
-        return made
-
-    @classmethod
-    def of_whole(
-        cls, by_partition: Mapping[TopicPartition, list[Run]], runs: list[Run], count: int, makes_objects: bool
-    ) -> ShareRecords[Any, Any]:
-        """The same of one run for each partition, with so many records in all."""
-        made = cls.__new__(cls)
-        made._by_partition, made._runs, made._count, made._spans = by_partition, runs, count, None
-        made._records, made._are_made = listed(runs) if makes_objects else [], makes_objects
         return made
 
     def _take(self, by_partition: Mapping[TopicPartition, list[Run]]) -> None:

@@ -24,7 +24,7 @@ VALUES: Final[Mapping[str, set[str]]] = {
     "_version": set(),
     "harmless": set(),
     "errors": {"harmless"},
-    "locks": set(),
+    "locks": {"native"},
     "deserializers": set(),
     "columns": {"errors", "native"},
     "records": {"columns", "errors", "native"},

@@ -369,9 +369,10 @@ class ConsumerCalls:
         with contextlib.suppress(ConsumerClosedError):  # close on another thread has just taken it along
             self._background.post(AcknowledgementsMade())
 
-    def commit_sync(self, timeout_ms: int | None) -> Steps[CommitResult]:
+    def commit_sync(self, timeout_ms: int | None, *, spent_ms: int = 0) -> Steps[CommitResult]:
+        """`spent_ms`: of that time, before this."""
         wait_ms = self._api_timeout_ms if timeout_ms is None else timeout_ms
-        deadline_at_ms = self._deadline(wait_ms)
+        deadline_at_ms = self._deadline(max(0, wait_ms - spent_ms))
         results = (yield from self._commit_plainly(deadline_at_ms)) if wait_ms > 0 else None
         if results is not None:
             self._report_outcomes()

@@ -53,6 +53,7 @@ class WholeAnswers:
             node_id=node_id,
             session_id=session_id,
             lock_ms=brought.lock_ms,
+            now_ms=self._now_ms(),
         )
 
     def take(self, answer: WholeAnswer) -> None:

@@ -39,6 +39,7 @@ crc32c: Final = _chosen.crc32c
 ShareRecord = _chosen.ShareRecord
 with_values: Final = _chosen.with_values
 Ledger = _chosen.Ledger
+LockFacts = _chosen.LockFacts
 Slab = _chosen.Slab
 RecordBlock = _chosen.RecordBlock
 """None where nothing was compiled, as the next five are: these only make shorter what has a long way too."""

@@ -104,6 +104,7 @@ def crc32c_by_table(data, /):
 
 
 include "slabs.pxi"
+include "locks.pxi"
 include "records.pxi"
 include "ledger.pxi"
 include "whole.pxi"

@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafka_share.native.pure_ledger import Ledger
+from kafka_share.native.pure_lock import LockFacts
 from kafka_share.native.pure_record import ShareRecord, with_values
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Gate",
     "Ledger",
+    "LockFacts",
     "RecordBlock",
     "RecordRun",
     "ShareRecord",

@@ -9,6 +9,7 @@ cdef extern from "direct_line.h" nogil:
         int wants_to_write
     long ks_send(int fd, const char *data, size_t count)
     long ks_receive(int fd, char *data, size_t count)
+    long ks_receive_framed(int fd, char *head, size_t head_count, char *data, size_t count)
     int ks_wait(ks_waited *waited, int count, int timeout_ms)
     void ks_close(int fd)
     void ks_shut(int fd)
@@ -42,6 +43,7 @@ cdef class DirectLine:
     cdef size_t staged
     cdef bytes frame
     cdef size_t filled
+    cdef size_t expected  # how long the last answer was: the next one may be, too
 
     def __cinit__(self, int fd):
         self.fd, self.sending = -1, b""
@@ -135,6 +137,8 @@ cdef class DirectLine:
                 self.filled += <size_t>count
                 if self.filled == length:
                     self.answer, self.frame = self.frame, None
+        elif self.staged == 0 and self.expected > 0:
+            count = self.read_expected()
         else:
             count = ks_receive(self.fd, self.staging + self.staged, DIRECT_STAGING_BYTES - self.staged)
             if count > 0:
@@ -144,25 +148,58 @@ cdef class DirectLine:
             self.is_broken = True
         return count > 0
 
-    cdef int begin_frame(self) except -1:
-        """Once the length is there: move what there is to where the answer will be as a whole."""
-        cdef size_t length
-        cdef unsigned char *p = <unsigned char *>self.staging
-        if self.staged < FRAME_LENGTH_BYTES:
-            return 0
-        length = (<size_t>p[0] << 24) | (<size_t>p[1] << 16) | (<size_t>p[2] << 8) | <size_t>p[3]
-        if not 0 < length <= MOST_DIRECT_BYTES or self.staged - FRAME_LENGTH_BYTES > length or not self.awaits:
+    cdef long read_expected(self) except -2:
+        """Read an answer to where it stays, if it is as long as the last one; else it is moved."""
+        cdef bytes frame = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>self.expected)
+        cdef long count = ks_receive_framed(
+            self.fd, self.staging, FRAME_LENGTH_BYTES, PyBytes_AS_STRING(frame), self.expected
+        )
+        cdef size_t length, come
+        if count <= 0:
+            return count
+        if count < FRAME_LENGTH_BYTES:
+            self.staged = <size_t>count
+            return count
+        length, come = length_in(<unsigned char *>self.staging), <size_t>count - FRAME_LENGTH_BYTES
+        if not 0 < length <= MOST_DIRECT_BYTES or come > length or not self.awaits:
+            # What came has to be seen by whoever finds out why; of more than is staged the beginning is enough.
+            self.staged = min(<size_t>count, <size_t>DIRECT_STAGING_BYTES)
+            memcpy(self.staging + FRAME_LENGTH_BYTES, PyBytes_AS_STRING(frame), self.staged - FRAME_LENGTH_BYTES)
             self.is_broken = True
-            return 0
-        frame = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>length)
-        self.filled = self.staged - FRAME_LENGTH_BYTES
-        memcpy(PyBytes_AS_STRING(frame), self.staging + FRAME_LENGTH_BYTES, self.filled)
-        self.staged = 0
-        if self.filled == length:
+            return count
+        if length != self.expected:
+            moved = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>length)
+            memcpy(PyBytes_AS_STRING(moved), PyBytes_AS_STRING(frame), come)
+            frame = moved
+        self.hold_frame(frame, come)
+        return count
+
+    cdef int hold_frame(self, bytes frame, size_t filled) except -1:
+        self.filled, self.expected = filled, <size_t>PyBytes_GET_SIZE(frame)
+        if filled == self.expected:
             self.answer = frame
         else:
             self.frame = frame
         return 0
+
+    cdef int begin_frame(self) except -1:
+        """Once the length is there: move what there is to where the answer will be as a whole."""
+        cdef size_t length, come
+        if self.staged < FRAME_LENGTH_BYTES:
+            return 0
+        length, come = length_in(<unsigned char *>self.staging), self.staged - FRAME_LENGTH_BYTES
+        if not 0 < length <= MOST_DIRECT_BYTES or come > length or not self.awaits:
+            self.is_broken = True
+            return 0
+        frame = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>length)
+        memcpy(PyBytes_AS_STRING(frame), self.staging + FRAME_LENGTH_BYTES, come)
+        self.staged = 0
+        self.hold_frame(frame, come)
+        return 0
+
+
+cdef inline size_t length_in(const unsigned char *p) noexcept:
+    return (<size_t>p[0] << 24) | (<size_t>p[1] << 16) | (<size_t>p[2] << 8) | <size_t>p[3]
 
 
 cdef enum:

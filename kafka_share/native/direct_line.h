@@ -16,6 +16,9 @@ static void ks_close(int fd) { (void)fd; }
 static void ks_shut(int fd) { (void)fd; }
 static void ks_drain(int fd) { (void)fd; }
 static long long ks_now_ms(void) { return 0; }
+static long ks_receive_framed(int fd, char *head, size_t head_count, char *data, size_t count) {
+    (void)fd; (void)head; (void)head_count; (void)data; (void)count; return -1;
+}
 
 #else
 
@@ -23,7 +26,9 @@ static long long ks_now_ms(void) { return 0; }
 #include <errno.h>
 #include <poll.h>
 #include <stddef.h>
+#include <string.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -49,6 +54,26 @@ static long ks_send(int fd, const char *bytes, size_t count) {
 static long ks_receive(int fd, char *bytes, size_t count) {
     for (;;) {
         ssize_t received = recv(fd, bytes, count, MSG_DONTWAIT);
+        if (received > 0) return (long)received;
+        if (received == 0) return -1;
+        if (errno == EINTR) continue;
+        return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -1;
+    }
+}
+
+/* The same into two places, one behind the other. */
+static long ks_receive_framed(int fd, char *head, size_t head_count, char *data, size_t count) {
+    struct iovec parts[2];
+    struct msghdr message;
+    parts[0].iov_base = head;
+    parts[0].iov_len = head_count;
+    parts[1].iov_base = data;
+    parts[1].iov_len = count;
+    memset(&message, 0, sizeof message);
+    message.msg_iov = parts;
+    message.msg_iovlen = 2;
+    for (;;) {
+        ssize_t received = recvmsg(fd, &message, MSG_DONTWAIT);
         if (received > 0) return (long)received;
         if (received == 0) return -1;
         if (errno == EINTR) continue;

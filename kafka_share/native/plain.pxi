@@ -3,6 +3,7 @@
 cdef enum:
     LOG_DEBUG = 10
     KEPT_BACK_MS = 50
+    MAX_EPOCH = 0x7FFFFFFF
 
 
 @cython.final
@@ -66,10 +67,26 @@ cdef class PlainCalls:
             self.side.call = self.is_returned
             return records
         finally:
-            try:
-                lock.release()
-            except RuntimeError:
-                pass  # an interrupt struck, and somebody has seen that nobody is inside any more
+            give_back(lock)
+
+    def commit(self, lock, timeout_ms):
+        """A commit in the same way; partition -> None for each."""
+        self.spent_ms = 0
+        if timeout_ms <= 0 or self.reports.is_wanted or not lock.acquire(False):
+            return None
+        try:
+            began_at_ms = self.now_ms()
+            if self.begin_commit(began_at_ms + timeout_ms) is None:
+                return None
+            self.wait(timeout_ms)
+            results = self.take_outcomes()
+            if results is None:
+                self.spent_ms = self.now_ms() - began_at_ms
+            else:
+                self.side.call = self.in_order
+            return results
+        finally:
+            give_back(lock)
 
     def settle(self, now_ms):
         """Give the measurements what was counted and kept back; any thread may call it."""
@@ -77,7 +94,7 @@ cdef class PlainCalls:
 
     cdef int wait(self, timeout_ms) except -1:
         """For one of the answers, or news."""
-        self.mailbox.hear([session.line for session in self.held], timeout_ms, self)
+        self.mailbox.hear([session.line for session in self.held if session.line.awaits], timeout_ms, self)
 
     cdef bint has_news(self) except -1:
         mailbox = self.mailbox
@@ -116,7 +133,7 @@ cdef class PlainCalls:
                 if not session.line.awaits:
                     flight = self.flight_type((), now_ms, session.longest_wait_ms)
                     correlation_id = next_id(session)
-                    frame = plain_request(session.fetches, correlation_id, session.epoch, ())
+                    frame = plain_request(session.fetches, correlation_id, epoch_of(session), ())
                     session.correlation_id = correlation_id
                     session.line.send(frame, flight)
                     count_request(session.tally, len(frame), 0)
@@ -176,7 +193,7 @@ cdef class PlainCalls:
                 is_plain = False
                 break
             self.held.append(session)
-            if session.is_recalled or session.topics != topics or session.has_own:
+            if session.is_recalled or session.topics != topics or (session.own and session.has_own):
                 is_plain = False
                 break
             if not session.line.awaits and now_ms >= session.ends_at_ms:
@@ -195,8 +212,8 @@ cdef class PlainCalls:
     cdef bint send(self, WholeAnswer answer, session, template, flight) except -1:
         """False, and nothing was done and nothing is held, if that is not plain."""
         frame, correlation_id = None, next_id(session)
-        if answer.has_runs(not self.side.explicit):
-            frame = answer.request(template, correlation_id, session.epoch)
+        if answer.has_runs(not self.side.explicit, flight.sent_at_ms):
+            frame = answer.request(template, correlation_id, epoch_of(session))
         if frame is None:
             self.leave()
             return False
@@ -257,7 +274,7 @@ cdef class PlainCalls:
             lock_ends_at_ms = flight.sent_at_ms + (lock_ms if lock_ms > 0 else self.default_lock_ms)
             fresh = self.maker.make(
                 parts, lock_ends_at_ms, count=count, node_id=session.node_id, session_id=session.session_id,
-                lock_ms=lock_ms,
+                lock_ms=lock_ms, now_ms=now_ms,
             )
             if fresh is None:
                 return None
@@ -276,7 +293,11 @@ cdef class PlainCalls:
             if self.ledgers is not None:
                 self.deliveries.open_short_way()
             self.leave()
-        return self.records_type.of_whole(fresh.by_partition, fresh.runs(), count, makes_objects)
+        runs = fresh.runs()
+        records = self.records_type.__new__(self.records_type)
+        records._by_partition, records._runs, records._count, records._spans = fresh.by_partition, runs, count, None
+        records._are_made, records._records = makes_objects, listed(runs) if makes_objects else []
+        return records
 
     def take_outcomes(self):
         """Of a commit: partition -> None for each. The caller ends the call."""
@@ -334,8 +355,21 @@ cdef class PlainCalls:
         return 0
 
 
+cdef int give_back(lock) except -1:
+    try:
+        lock.release()
+    except RuntimeError:
+        pass  # an interrupt struck, and somebody has seen that nobody is inside any more
+    return 0
+
+
 cdef inline object next_id(session):
     return (session.correlation_id + 1) & 0x7FFFFFFF
+
+
+cdef inline int64_t epoch_of(session) except -1:
+    """As `DirectSession.epoch`."""
+    return (<int64_t>session.first_epoch - 1 + <int64_t>session.line.answered) % MAX_EPOCH + 1
 
 
 # What `network.direct` counts as well, where a call goes the long way.

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
+from functools import cache
+from importlib import import_module
 from typing import Any, Final, TypeAlias, cast
-
-from kafka_share.locks import LockState, lock_from_elsewhere, slept_s
 
 Record: TypeAlias = Any
 """A `ShareRecord` of either implementation."""
@@ -24,7 +24,9 @@ _STORED: Final = FIELDS[:10]
 
 
 def lock_deadline(record: Record) -> float | None:
-    return None if record.lock is None else cast(int, record.lock.deadline_of(record.offset)) / 1000 - slept_s()
+    return (
+        None if record.lock is None else cast(int, record.lock.deadline_of(record.offset)) / 1000 - _locks().slept_s()
+    )
 
 
 def lock_remaining_ms(record: Record) -> int:
@@ -95,5 +97,11 @@ def unpickle_as(make: Callable[..., Record]) -> None:
     _Unpickling.make = make
 
 
-def unpickled(fields: tuple[Any, ...], lock: LockState | None) -> Record:
-    return _Unpickling.make(*fields, None if lock is None else lock_from_elsewhere(lock))
+def unpickled(fields: tuple[Any, ...], lock: tuple[int, bool] | None) -> Record:
+    return _Unpickling.make(*fields, None if lock is None else _locks().lock_from_elsewhere(lock))
+
+
+@cache
+def _locks() -> Any:
+    """Locks are made of what `native` chooses, which is there only when this module is."""
+    return import_module("kafka_share.locks")

@@ -30,12 +30,14 @@ cdef class WholeAnswer:
         for one in self.partitions:
             (<WholePartition>one).ledger.add((<WholePartition>one).records)
 
-    cpdef bint has_runs(self, bint accepts) except -1:
+    cpdef bint has_runs(self, bint accepts, now_ms) except -1:
         """Whether all that it has can be sent: the `runs` of its partitions then are what. `accepts`: what has no
         acknowledgement is accepted."""
         cdef WholePartition one
         for one in self.partitions:
-            runs = None if one.lock.may_be_lost else one.ledger.runs_of_all(self.maker.run_type, accepts=accepts)
+            runs = None
+            if not (<LockFacts>one.lock).may_be_lost_at(now_ms):
+                runs = one.ledger.runs_of_all(self.maker.run_type, accepts=accepts)
             if runs is None:
                 return False
             one.runs = runs
@@ -161,13 +163,13 @@ cdef class WholeMaker:
         self.encode, self.timestamp_types, self.headers_type = encode, timestamp_types, headers_type
         self.decompress, self.check_crcs, self.max_batch_bytes = decompress, check_crcs, max_batch_bytes
 
-    def make(self, parts, deadline_at_ms, *, count, node_id, session_id, lock_ms):
+    def make(self, parts, deadline_at_ms, *, count, node_id, session_id, lock_ms, now_ms):
         """Of (where, locks, data, ranges) each. None if a lock is lost, or something stands between the records."""
         cdef WholeAnswer answer = WholeAnswer.__new__(WholeAnswer)
         cdef WholePartition one
         cdef RecordBlock block
         cdef list partitions = []
-        if self.now_ms() >= deadline_at_ms:
+        if now_ms >= deadline_at_ms:
             return None
         answer.by_partition = {}
         for part in parts:

@@ -138,6 +138,9 @@ class DirectSession:
         """Of the latest request on this connection."""
         self.node_id: int = lend.node.id
         self.session_id: int = lend.session_id
+        self.first_epoch: int = lend.epoch
+        self.own: tuple[GatheredAcknowledgements, ...] = lend.acknowledgements
+        """What the first request has to carry."""
         self.topics: frozenset[str] = lend.topics
         """The subscription that it was lent under."""
         self.acknowledge_version: int = lent.acknowledge_version
@@ -225,25 +228,25 @@ class DirectSession:
         flight = self.line.request if self.line.awaits else None
         if isinstance(flight, CarryingFlight):
             flight = flight.listed()
-        unsent = self._lend.acknowledgements if self.has_own else ()
+        unsent = self.own if self.has_own else ()
         return SessionReturned(self._lend.lend_id, self.epoch, flight, self.tally, self.fetched_at_ms, unsent)
 
     @property
     def has_own(self) -> bool:
         """Whether it came with acknowledgements, which the first request has to carry."""
-        return bool(self._lend.acknowledgements) and not (self.line.awaits or self.line.answered > 0)
+        return bool(self.own) and not (self.line.awaits or self.line.answered > 0)
 
     @property
     def epoch(self) -> int:
         """Of the share session. Each answer that was dealt with took it on by one; the line counts them."""
-        return (self._lend.epoch - 1 + self.line.answered) % MAX_EPOCH + 1
+        return (self.first_epoch - 1 + self.line.answered) % MAX_EPOCH + 1
 
     # ---- one request
 
     def fetch(self, acknowledgements: Sequence[GatheredAcknowledgements]) -> bool:
         """Send a fetch that carries these; False if that is not plain, and nothing was sent."""
         if self.has_own:
-            acknowledgements = (*self._lend.acknowledgements, *acknowledgements)
+            acknowledgements = (*self.own, *acknowledgements)
         flight = Flight(tuple(acknowledgements), self._now_ms(), self.longest_wait_ms)
         return self._send_gathered(self.fetches, flight)
 

@@ -39,8 +39,8 @@ def part(partition: int, data: bytes, *acquired: tuple[int, int], locks: LockGen
 
 
 def made(*parts: Any, now_ms: int = 0) -> Any:
-    maker = whole_maker(Decoder(), lambda: now_ms)
-    return maker.make(parts, ENDS_AT_MS, count=3, node_id=1, session_id=7, lock_ms=15_000)
+    maker = whole_maker(Decoder(), lambda: 0)
+    return maker.make(parts, ENDS_AT_MS, count=3, node_id=1, session_id=7, lock_ms=15_000, now_ms=now_ms)
 
 
 def collected(*parts: Any) -> Any:
@@ -97,8 +97,8 @@ def test_there_is_none_when_a_lock_is_lost_already() -> None:
 def test_what_has_no_acknowledgement_is_accepted_where_that_is_implied() -> None:
     answer = collected(part(0, batch(5, 6, 7), (5, 7)), part(1, batch(1), (1, 1)))
     answer.partitions[0].ledger.acknowledge(6, REJECT)
-    assert not answer.has_runs(False)
-    assert answer.has_runs(True)
+    assert not answer.has_runs(False, 0)
+    assert answer.has_runs(True, 0)
     pieces = [(UUID(int=1), 0, [(5, 7, [ACCEPT, REJECT, ACCEPT])]), (UUID(int=1), 1, [(1, 1, [ACCEPT])])]
     assert answer.request(TEMPLATE, 8, 3) == TEMPLATE.frame(8, 3, pieces)
 
@@ -124,7 +124,7 @@ def test_what_is_sent_has_the_bytes_of_the_template(places: list[tuple[int, int]
             for at in partitions
         ]
     )
-    assert answer.has_runs(True)
+    assert answer.has_runs(True, 0)
     pieces = [(at.topic_id, at.partition, [(first, first + 1, [ACCEPT])]) for at in partitions]
     for correlation_id, epoch in ((0, 1), ((1 << 31) - 1, (1 << 31) - 1)):
         sent = answer.request(TEMPLATE, correlation_id, epoch)
@@ -135,26 +135,26 @@ def test_what_is_sent_has_the_bytes_of_the_template(places: list[tuple[int, int]
 def test_more_than_a_short_message_takes_is_not_sent() -> None:
     places = [part(number, batch(1), (1, 1)) for number in range(127)]
     answer = collected(*places)
-    assert answer.has_runs(True)
+    assert answer.has_runs(True, 0)
     assert answer.request(TEMPLATE, 1, 1) is None
 
 
 def test_nothing_is_sent_when_a_lock_may_be_lost() -> None:
     answer = collected(part(0, batch(5), (5, 5)), part(1, batch(1), (1, 1)))
     answer.partitions[1].locks.has_ended = True
-    assert not answer.has_runs(True)
+    assert not answer.has_runs(True, 0)
 
 
 def test_nothing_is_sent_when_a_record_is_renewed() -> None:
     answer = collected(part(0, batch(5), (5, 5)))
     answer.partitions[0].ledger.acknowledge(5, AcknowledgeType.RENEW)
-    assert not answer.has_runs(True)
+    assert not answer.has_runs(True, 0)
 
 
 def test_what_leaves_has_numbers_and_needs_no_records() -> None:
     answer = collected(part(0, batch(5, 6), (5, 6)), part(1, batch(1), (1, 1)))
     kept = next(iter(answer.partitions[0].records))
-    answer.has_runs(True)
+    answer.has_runs(True, 0)
     answer.leave(iter((8, 9)))
     answer.drop_records()
     assert [(g.partition, g.node_id, g.session_id, g.runs, g.number) for g in answer.gathered()] == [
