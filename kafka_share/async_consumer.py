@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sized
 from contextlib import suppress
 from functools import partial
 from threading import get_ident
@@ -25,6 +25,7 @@ from kafka_share.application.direct import Wait
 from kafka_share.application.facade import DEFAULT_CLOSE_TIMEOUT_MS, ITERATION_POLL_MS, ConsumerFacade
 from kafka_share.core.timeouts import checked_timeout
 from kafka_share.errors import ConcurrentUseError, ConsumerClosedError, IllegalStateError, KafkaShareError
+from kafka_share.network.bell import Bell
 from kafka_share.network.blocking import call_in_thread
 from kafka_share.network.clock import clock_ms
 from kafka_share.records import (
@@ -67,7 +68,7 @@ class AsyncShareConsumer(ConsumerFacade[K, V]):
         self._guard = guard = _TaskGuard()
         self._acknowledge_shortly = self._application.deliveries.short_way.begin(guard.is_busy_here)
         self._acknowledge_in_one_call(_ACKNOWLEDGE)
-        self._bell = _Bell()
+        self._bell = Bell()
         return self._bell.ring
 
     def _can_fetch_directly(self) -> bool:
@@ -93,12 +94,46 @@ class AsyncShareConsumer(ConsumerFacade[K, V]):
 
     async def poll(self, timeout_ms: int) -> ShareRecords[K, V]:
         """As `KafkaShareConsumer.poll`. Other tasks of the loop get their turn, even if records are at hand."""
-        return await self._poll("poll", self._calls.poll(checked_timeout(timeout_ms)))
+        begun_calls = self._application.begun_calls
+        try:
+            records = await self._poll_plainly(timeout_ms, makes_objects=True)
+            if records is not None:
+                return records
+        except BaseException:
+            self._interrupted_plainly(begun_calls)
+            raise
+        return await self._poll("poll", self._calls.poll(max(0, checked_timeout(timeout_ms) - self._take_spent_ms())))
+
+    async def _poll_plainly(self, timeout_ms: int, *, makes_objects: bool) -> ShareRecords[Any, Any] | None:
+        """The short way; None: the long way has to be gone, and says what is wrong if something is."""
+        plain, guard = self._calls.plain, self._guard
+        if plain is None or timeout_ms.__class__ is not int or timeout_ms < 0:
+            return None
+        if guard.is_busy_here() or not self._bell.is_of(asyncio.get_running_loop()):
+            return None
+        guard.inside = "poll"
+        try:
+            held = plain.begin_whole_poll()
+            if held is None:
+                return None
+            await self._bell.hear([session.line for session in held], plain.has_news, timeout_ms)
+            return plain.end_whole_poll(makes_objects)
+        finally:
+            guard.leave()
 
     async def poll_arrow(self, timeout_ms: int, *, copy: bool = True) -> ArrowRecords:
         """As `KafkaShareConsumer.poll_arrow`."""
-        call = self._calls.poll_arrow(checked_timeout(timeout_ms), self._as_columns(copy=copy))
-        return await self._poll("poll_arrow", call)
+        as_columns = self._as_columns(copy=copy)
+        begun_calls = self._application.begun_calls
+        try:
+            records = await self._poll_plainly(timeout_ms, makes_objects=False)
+            if records is not None:
+                return as_columns(records)
+        except BaseException:
+            self._interrupted_plainly(begun_calls)
+            raise
+        left_ms = max(0, checked_timeout(timeout_ms) - self._take_spent_ms())
+        return await self._poll("poll_arrow", self._calls.poll_arrow(left_ms, as_columns))
 
     async def _poll(self, method: str, call: Steps[S]) -> S:
         """Run a call that polls."""
@@ -211,6 +246,7 @@ class AsyncShareConsumer(ConsumerFacade[K, V]):
             if self._calls.is_closing:
                 left_ms = max(0, ends_at_ms - self._driver.now_ms())
                 await call_in_thread("kafka-share close", partial(self._stop, left_ms))
+        self._bell.close()
         self._log_untold_errors()
 
     async def __aenter__(self) -> Self:
@@ -394,74 +430,6 @@ class _TaskGuard:
         finally:
             self.is_wanted = False
         self.inside = "close"
-
-
-class _Bell:
-    """Wakes the task that waits for the mailbox. Any thread may ring; the mailbox keeps no more of the consumer."""
-
-    def __init__(self) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._waiting: asyncio.Future[None] | None = None
-        self._is_ringing = False
-
-    def bind(self, loop: asyncio.AbstractEventLoop) -> None:
-        if self._loop is not loop:
-            self._loop, self._waiting, self._is_ringing = loop, None, False
-
-    def ring(self) -> None:
-        loop = self._loop
-        if loop is None or self._is_ringing:
-            return
-        self._is_ringing = True  # one call on the loop is enough, however many there are until it has run
-        with suppress(RuntimeError):  # the loop was closed
-            loop.call_soon_threadsafe(self._wake)
-
-    async def wait(self, has_news: Callable[[], bool], timeout_ms: int) -> None:
-        """Until there is news, up to `timeout_ms`."""
-        loop = self._loop
-        assert loop is not None
-        is_late = False
-
-        def end() -> None:
-            nonlocal is_late
-            is_late = True
-            self._wake()
-
-        timer: asyncio.TimerHandle | None = None
-        try:
-            while not (is_late or has_news()):
-                waiting = self._waiting = loop.create_future()
-                self._is_ringing = False
-                if has_news():
-                    return
-                timer = timer or loop.call_later(timeout_ms / 1000, end)
-                await waiting
-        finally:
-            self._waiting = None
-            if timer is not None:
-                timer.cancel()
-
-    async def wait_on(self, lines: Sequence[Any], has_news: Callable[[], bool], timeout_ms: int) -> None:
-        """The same, and until one of the `DirectLine`s has an answer."""
-        loop = self._loop
-        assert loop is not None
-        numbers = [line.fileno() for line in lines]
-        try:
-            for number, line in zip(numbers, lines, strict=True):
-                loop.add_reader(number, self._hear, line)
-            # What the peer has not taken yet of a request is the core's to send.
-            await self.wait(lambda: has_news() or any(line.has_come or line.unsent for line in lines), timeout_ms)
-        finally:
-            for number in numbers:
-                loop.remove_reader(number)
-
-    def _hear(self, line: Any) -> None:
-        if line.receive():
-            self._wake()
-
-    def _wake(self) -> None:
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(None)
 
 
 def _resolve(future: asyncio.Future[None], error: KafkaShareError | None) -> None:

@@ -124,17 +124,12 @@ class KafkaShareConsumer(ConsumerFacade[K, V]):
         except BaseException:
             self._interrupted_plainly(begun_calls)
             raise
-        return self._poll("poll", self._calls.poll(max(0, checked_timeout(timeout_ms) - self._spent_ms)))
+        return self._poll("poll", self._calls.poll(max(0, checked_timeout(timeout_ms) - self._take_spent_ms())))
 
     def _poll_plainly(self, timeout_ms: int, *, makes_objects: bool) -> ShareRecords[Any, Any] | None:
         """Inside of the guard, the short way; None: the long way has to be gone."""
         plain = self._calls.plain
         return None if plain is None else plain.poll(self._one_caller.lock, timeout_ms, makes_objects)
-
-    @property
-    def _spent_ms(self) -> int:
-        """What a call has spent on the short way before it goes the long one."""
-        return 0 if self._calls.plain is None else self._calls.plain.spent_ms
 
     def poll_arrow(self, timeout_ms: int, *, copy: bool = True) -> ArrowRecords:
         """The same as `poll`, with the records as columns, and no Python object for each of them.
@@ -155,9 +150,8 @@ class KafkaShareConsumer(ConsumerFacade[K, V]):
         except BaseException:
             self._interrupted_plainly(begun_calls)
             raise
-        return self._poll(
-            "poll_arrow", self._calls.poll_arrow(max(0, checked_timeout(timeout_ms) - self._spent_ms), as_columns)
-        )
+        left_ms = max(0, checked_timeout(timeout_ms) - self._take_spent_ms())
+        return self._poll("poll_arrow", self._calls.poll_arrow(left_ms, as_columns))
 
     def _poll(self, method: str, call: Steps[S]) -> S:
         """Run a call that polls."""
@@ -277,7 +271,7 @@ class KafkaShareConsumer(ConsumerFacade[K, V]):
         results = self._commit_plainly(wait_ms)
         if results is not None:
             return results
-        return self._run("commit_sync", self._calls.commit_sync(wait_ms, spent_ms=self._spent_ms))
+        return self._run("commit_sync", self._calls.commit_sync(wait_ms, spent_ms=self._take_spent_ms()))
 
     def _commit_plainly(self, timeout_ms: int) -> dict[TopicIdPartition, KafkaShareError | None] | None:
         """As `_poll_plainly`."""

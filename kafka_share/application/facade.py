@@ -307,6 +307,10 @@ class ConsumerFacade(ConsumerMetrics, abc.ABC, Generic[K, V]):
         if self._application.begun_calls > begun_calls:
             self._application.interrupt_call()
 
+    def _take_spent_ms(self) -> int:
+        """What a call has spent on the short way before it goes the long one."""
+        return 0 if self._calls.plain is None else self._calls.plain.take_spent_ms()
+
     # ---- the end
 
     def _warn_of_released(self) -> None:

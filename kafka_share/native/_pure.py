@@ -10,14 +10,11 @@ from array import array
 from collections.abc import Sequence
 from itertools import chain, compress, groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from kafka_share.native.pure_ledger import Ledger
 from kafka_share.native.pure_lock import LockFacts
 from kafka_share.native.pure_record import ShareRecord, with_values
-
-if TYPE_CHECKING:
-    from kafka_share.locks import AcquisitionLock
 
 __all__ = [
     "Gate",
@@ -43,8 +40,8 @@ __all__ = [
 Run: TypeAlias = "Sequence[ShareRecord[Any, Any]]"
 """Records of one partition in offset order: a list, or what makes each of them when it is looked at."""
 
-Places: TypeAlias = "tuple[AcquisitionLock | None, str, int, array[int]]"
-"""Records of one partition under one lock: the lock, topic, partition, offsets."""
+Places: TypeAlias = "tuple[Any, str, int, array[int]]"
+"""Records of one partition under one lock: the lock (an `AcquisitionLock`, or None), topic, partition, offsets."""
 
 _place_of = attrgetter("lock", "topic", "partition")
 _offset_of = attrgetter("offset")

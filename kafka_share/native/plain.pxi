@@ -29,7 +29,7 @@ cdef class PlainCalls:
     cdef object latest  # the session that was looked at last
     cdef bint is_silent  # nobody wants to read in a log what it does
     cdef PollTally tally
-    cdef readonly object spent_ms
+    cdef object spent_ms, began_at_ms
 
     def __cinit__(self, *, side, calls, wholes, deliveries, reports, numbers, measurements, mailbox, post, now_ms, log,
                   WholeMaker maker, in_order, is_open, is_returned, flight_type, carrying_type, range_type, part_type,
@@ -41,33 +41,44 @@ cdef class PlainCalls:
         self.part_type, self.records_type, self.ended_well = part_type, records_type, ended_well
         self.ledgers, self.most_offsets, self.default_lock_ms = ledgers, most_offsets, default_lock_ms
         self.numbers, self.guard, self.held, self.generation = numbers, side.guard, [], gates_generation
-        self.tally = PollTally(measurements)
+        self.tally, self.spent_ms = PollTally(measurements), 0
 
     # ---- the whole of it, where the caller's thread may block
 
     def poll(self, lock, timeout_ms, bint makes_objects):
         """A poll for which nobody else has to be let in; `lock` lets one caller in at a time.
 
-        None: the poll has to go the long way, with `spent_ms` less time.
+        None: the poll has to go the long way, with so much less time as `take_spent_ms` says.
         """
         self.spent_ms = 0
-        if type(timeout_ms) is not int or timeout_ms < 0 or self.reports.is_wanted or not lock.acquire(False):
+        if type(timeout_ms) is not int or timeout_ms < 0 or not lock.acquire(False):
             return None
         try:
-            began_at_ms = self.now_ms()
-            if self.begin(began_at_ms) is None:
+            if self.begin_whole_poll() is None:
                 return None
             self.wait(timeout_ms)
-            ended_at_ms = self.now_ms()
-            records = self.take(ended_at_ms, makes_objects)
-            if records is None:
-                self.spent_ms = ended_at_ms - began_at_ms
-                return None
-            self.tally.add(len(records), began_at_ms, ended_at_ms)
-            self.side.call = self.is_returned
-            return records
+            return self.end_whole_poll(makes_objects)
         finally:
             give_back(lock)
+
+    def begin_whole_poll(self):
+        """`begin_poll` for who ends it with `end_whole_poll`."""
+        self.spent_ms = 0
+        if self.reports.is_wanted:
+            return None
+        self.began_at_ms = self.now_ms()
+        return self.begin(self.began_at_ms)
+
+    def end_whole_poll(self, bint makes_objects):
+        """The records, which are returned now; or None, as `poll`."""
+        now_ms = self.now_ms()
+        records = self.take(now_ms, makes_objects)
+        if records is None:
+            self.spent_ms = now_ms - self.began_at_ms
+        else:
+            self.tally.add(records._count, self.began_at_ms, now_ms)
+            self.side.call = self.is_returned
+        return records
 
     def commit(self, lock, timeout_ms):
         """A commit in the same way; partition -> None for each."""
@@ -88,6 +99,11 @@ cdef class PlainCalls:
         finally:
             give_back(lock)
 
+    def take_spent_ms(self):
+        """How long the call has taken that has to go the long way now."""
+        spent_ms, self.spent_ms = self.spent_ms, 0
+        return spent_ms
+
     def settle(self, now_ms):
         """Give the measurements what was counted and kept back; any thread may call it."""
         self.tally.settle(now_ms)
@@ -96,7 +112,8 @@ cdef class PlainCalls:
         """For one of the answers, or news."""
         self.mailbox.hear([session.line for session in self.held if session.line.awaits], timeout_ms, self)
 
-    cdef bint has_news(self) except -1:
+    cpdef bint has_news(self) except -1:
+        """Whether a wait for an answer has to end."""
         mailbox = self.mailbox
         if self.mail or mailbox.is_interrupted or mailbox.is_stopped or mailbox.failure is not None:
             return True

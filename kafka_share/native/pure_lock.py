@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from kafka_share.locks import LockGeneration
+from typing import Any
 
 
 class LockFacts:
     """The lock of the records of one delivery: when it ends, and which records part from that.
 
-    `renewed` (offset → when its lock ends) and `lost` are None until there are any: most locks never have one.
+    `generation` is a `LockGeneration`. `renewed` (offset → when its lock ends) and `lost` are None until there are any:
+    most locks never have one.
     """
 
     __slots__ = ("deadline_at_ms", "generation", "lost", "lost_spans", "now_ms", "renewed")
 
-    def __init__(self, deadline_at_ms: int, generation: LockGeneration, now_ms: Callable[[], int]) -> None:
+    def __init__(self, deadline_at_ms: int, generation: Any, now_ms: Callable[[], int]) -> None:
         self.deadline_at_ms = deadline_at_ms
         self.generation = generation
         self.now_ms = now_ms
@@ -45,4 +43,4 @@ class LockFacts:
     @property
     def may_be_lost(self) -> bool:
         """False if no record's lock is lost, which is known without a look at each."""
-        return not self.is_whole or self.generation.has_ended or self.now_ms() >= self.deadline_at_ms
+        return not self.is_whole or bool(self.generation.has_ended) or self.now_ms() >= self.deadline_at_ms

@@ -15,7 +15,7 @@ from kafka_share.native import record_methods
 
 if TYPE_CHECKING:
     from kafka_share.errors import RecordDeserializationError
-    from kafka_share.locks import AcquisitionLock
+
 
 K = TypeVar("K", default=bytes | None)
 V = TypeVar("V", default=bytes | None)
@@ -43,7 +43,7 @@ class ShareRecord(Generic[K, V]):
         leader_epoch: int | None,
         delivery_count: int,
         error: RecordDeserializationError | None = None,
-        lock: AcquisitionLock | None = None,
+        lock: Any = None,
     ) -> None:
         self._topic = topic
         self._partition = partition
