@@ -257,7 +257,7 @@ class DirectLine:
     awaits: bool
     is_broken: bool
     request: Any
-    answer: bytes | None
+    answer: bytes | Slab | None
     answered: int
     def __init__(self, fd: int) -> None: ...
     def send(self, frame: bytes, request: object) -> None: ...
@@ -322,7 +322,7 @@ class PlainCalls:
     def take_outcomes(self) -> dict[TopicIdPartition, KafkaShareError | None] | None: ...
 
 def read_plain_fetch(
-    frame: bytes,
+    frame: bytes | Slab,
     correlation_id: int,
     places: dict[tuple[bytes, int], tuple[TopicIdPartition, LockGeneration]],
     most_offsets: int,
@@ -330,5 +330,5 @@ def read_plain_fetch(
     part_type: type[T],
 ) -> tuple[int, list[T], set[tuple[Any, ...]], int, int] | None: ...
 def read_plain_acknowledge(
-    frame: bytes, correlation_id: int, version: int
+    frame: bytes | Slab, correlation_id: int, version: int
 ) -> tuple[int, list[tuple[bytes, int]]] | None: ...

@@ -23,6 +23,7 @@ cdef enum:
     FRAME_LENGTH_BYTES = 4
     DIRECT_STAGING_BYTES = 65536
     MOST_DIRECT_BYTES = 0x4000000
+    LARGE_FRAME_BYTES = 65536
     MOST_DELIVERIES = 0x10000
 
 cdef class DirectLine:
@@ -41,8 +42,9 @@ cdef class DirectLine:
     cdef size_t sent
     cdef char *staging
     cdef size_t staged
-    cdef bytes frame
-    cdef size_t filled
+    cdef object frame  # bytes, or a `Slab` for a large one
+    cdef char *frame_at
+    cdef size_t frame_bytes, filled
     cdef size_t expected  # how long the last answer was: the next one may be, too
 
     def __cinit__(self, int fd):
@@ -110,10 +112,10 @@ cdef class DirectLine:
     def leftover(self):
         """What has been read, from the length of the answer on."""
         if self.answer is not None:
-            return len(self.answer).to_bytes(FRAME_LENGTH_BYTES, "big") + self.answer
+            return len(self.answer).to_bytes(FRAME_LENGTH_BYTES, "big") + bytes(self.answer)
         if self.frame is not None:
-            length = PyBytes_GET_SIZE(self.frame).to_bytes(FRAME_LENGTH_BYTES, "big")
-            return length + self.frame[:self.filled]
+            length = self.frame_bytes.to_bytes(FRAME_LENGTH_BYTES, "big")
+            return length + PyBytes_FromStringAndSize(self.frame_at, <Py_ssize_t>self.filled)
         return PyBytes_FromStringAndSize(self.staging, <Py_ssize_t>self.staged)
 
     cdef void push(self) noexcept:
@@ -129,14 +131,10 @@ cdef class DirectLine:
     cdef bint read_some(self) except -1:
         """Whether something came."""
         cdef long count
-        cdef size_t length
         if self.frame is not None:
-            length = <size_t>PyBytes_GET_SIZE(self.frame)
-            count = ks_receive(self.fd, PyBytes_AS_STRING(self.frame) + self.filled, length - self.filled)
+            count = ks_receive(self.fd, self.frame_at + self.filled, self.frame_bytes - self.filled)
             if count > 0:
-                self.filled += <size_t>count
-                if self.filled == length:
-                    self.answer, self.frame = self.frame, None
+                self.came(<size_t>count)
         elif self.staged == 0 and self.expected > 0:
             count = self.read_expected()
         else:
@@ -150,37 +148,27 @@ cdef class DirectLine:
 
     cdef long read_expected(self) except -2:
         """Read an answer to where it stays, if it is as long as the last one; else it is moved."""
-        cdef bytes frame = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>self.expected)
-        cdef long count = ks_receive_framed(
-            self.fd, self.staging, FRAME_LENGTH_BYTES, PyBytes_AS_STRING(frame), self.expected
-        )
         cdef size_t length, come
-        if count <= 0:
-            return count
+        cdef long count
+        self.make_frame(self.expected)
+        count = ks_receive_framed(self.fd, self.staging, FRAME_LENGTH_BYTES, self.frame_at, self.frame_bytes)
+        come = <size_t>count - FRAME_LENGTH_BYTES if count >= FRAME_LENGTH_BYTES else 0
+        length = length_in(<unsigned char *>self.staging) if come or count == FRAME_LENGTH_BYTES else 0
         if count < FRAME_LENGTH_BYTES:
-            self.staged = <size_t>count
-            return count
-        length, come = length_in(<unsigned char *>self.staging), <size_t>count - FRAME_LENGTH_BYTES
-        if not 0 < length <= MOST_DIRECT_BYTES or come > length or not self.awaits:
+            self.frame, self.staged = None, <size_t>max(count, 0)
+        elif not self.is_sound(length, come):
             # What came has to be seen by whoever finds out why; of more than is staged the beginning is enough.
             self.staged = min(<size_t>count, <size_t>DIRECT_STAGING_BYTES)
-            memcpy(self.staging + FRAME_LENGTH_BYTES, PyBytes_AS_STRING(frame), self.staged - FRAME_LENGTH_BYTES)
-            self.is_broken = True
-            return count
-        if length != self.expected:
-            moved = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>length)
-            memcpy(PyBytes_AS_STRING(moved), PyBytes_AS_STRING(frame), come)
-            frame = moved
-        self.hold_frame(frame, come)
-        return count
-
-    cdef int hold_frame(self, bytes frame, size_t filled) except -1:
-        self.filled, self.expected = filled, <size_t>PyBytes_GET_SIZE(frame)
-        if filled == self.expected:
-            self.answer = frame
+            memcpy(self.staging + FRAME_LENGTH_BYTES, self.frame_at, self.staged - FRAME_LENGTH_BYTES)
+            self.frame, self.is_broken = None, True
+        elif length == self.expected:
+            self.came(come)
         else:
-            self.frame = frame
-        return 0
+            before, at = self.frame, self.frame_at
+            self.make_frame(length)
+            memcpy(self.frame_at, at, come)
+            self.came(come)
+        return count
 
     cdef int begin_frame(self) except -1:
         """Once the length is there: move what there is to where the answer will be as a whole."""
@@ -188,13 +176,33 @@ cdef class DirectLine:
         if self.staged < FRAME_LENGTH_BYTES:
             return 0
         length, come = length_in(<unsigned char *>self.staging), self.staged - FRAME_LENGTH_BYTES
-        if not 0 < length <= MOST_DIRECT_BYTES or come > length or not self.awaits:
+        if not self.is_sound(length, come):
             self.is_broken = True
             return 0
-        frame = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>length)
-        memcpy(PyBytes_AS_STRING(frame), self.staging + FRAME_LENGTH_BYTES, come)
+        self.make_frame(length)
+        memcpy(self.frame_at, self.staging + FRAME_LENGTH_BYTES, come)
         self.staged = 0
-        self.hold_frame(frame, come)
+        self.came(come)
+        return 0
+
+    cdef inline bint is_sound(self, size_t length, size_t come) noexcept:
+        return 0 < length <= MOST_DIRECT_BYTES and come <= length and self.awaits
+
+    cdef int make_frame(self, size_t length) except -1:
+        """Where an answer is to stand. Large ones are in memory that is used again: fresh pages cost more than to fill them."""
+        if length < LARGE_FRAME_BYTES:
+            self.frame = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>length)
+            self.frame_at = PyBytes_AS_STRING(self.frame)
+        else:
+            self.frame = Slab(<Py_ssize_t>length)
+            self.frame_at = (<Slab>self.frame).memory
+        self.frame_bytes, self.filled = length, 0
+        return 0
+
+    cdef int came(self, size_t count) except -1:
+        self.filled += count
+        if self.filled == self.frame_bytes:
+            self.answer, self.frame, self.expected = self.frame, None, self.frame_bytes
         return 0
 
 
@@ -285,6 +293,17 @@ cdef class _Answer:
     cdef const uint8_t *p
     cdef size_t at, end
     cdef bint is_odd
+    cdef Py_buffer view
+
+    cdef int look_at(self, frame) except -1:
+        """A `bytes`, or a `Slab`; it stays there as long as it is looked at."""
+        PyObject_GetBuffer(frame, &self.view, PyBUF_SIMPLE)
+        self.p, self.end = <const uint8_t *>self.view.buf, <size_t>self.view.len
+        return 0
+
+    def __dealloc__(self):
+        if self.p != NULL:
+            PyBuffer_Release(&self.view)
 
     cdef int64_t number(self, int size) noexcept:
         cdef uint64_t value = 0
@@ -326,7 +345,7 @@ cdef class _Answer:
             self.at += 1
 
 
-def read_plain_fetch(bytes frame, int correlation_id, dict places, int64_t most_offsets, type range_type,
+def read_plain_fetch(frame, int correlation_id, dict places, int64_t most_offsets, type range_type,
                      type part_type):
     """The answer to a ShareFetch (versions 1 and 2) if all is well in it and it says nothing beside its records.
 
@@ -343,12 +362,12 @@ def read_plain_fetch(bytes frame, int correlation_id, dict places, int64_t most_
     cdef size_t topics, partitions, ranges, size, start
     cdef int64_t first, last, count, before, left, limit, records = 0, record_bytes = 0
     cdef PyObject *place
-    answer.p, answer.end = <const uint8_t *>PyBytes_AS_STRING(frame), <size_t>PyBytes_GET_SIZE(frame)
+    answer.look_at(frame)
     if answer.number(4) != correlation_id:
         return None
     answer.nothing(8)  # tags of the header, throttle time, error, its text
     lock_ms = answer.number(4)
-    whole = memoryview(frame)
+    whole = memoryview(frame).toreadonly()
     parts, named = [], set()
     topics = answer.length()
     while topics and not answer.is_odd:
@@ -356,7 +375,7 @@ def read_plain_fetch(bytes frame, int correlation_id, dict places, int64_t most_
         start = answer.at
         answer.number(8)
         answer.number(8)
-        topic_id = frame[start:answer.at]
+        topic_id = PyBytes_FromStringAndSize(<const char *>answer.p + start, <Py_ssize_t>(answer.at - start))
         partitions = answer.length()
         while partitions and not answer.is_odd:
             partitions -= 1
@@ -400,14 +419,14 @@ def read_plain_fetch(bytes frame, int correlation_id, dict places, int64_t most_
     return lock_ms, parts, named, records, record_bytes
 
 
-def read_plain_acknowledge(bytes frame, int correlation_id, int version):
+def read_plain_acknowledge(frame, int correlation_id, int version):
     """The answer to a ShareAcknowledge of this version (1 or 2) if all is well in it, as `read_plain_fetch` has it.
 
     Returns the lock time in milliseconds, 0 before version 2, and the topic id and number of each partition.
     """
     cdef _Answer answer = _Answer.__new__(_Answer)
     cdef size_t topics, partitions, start
-    answer.p, answer.end = <const uint8_t *>PyBytes_AS_STRING(frame), <size_t>PyBytes_GET_SIZE(frame)
+    answer.look_at(frame)
     if answer.number(4) != correlation_id:
         return None
     answer.nothing(8)  # tags of the header, throttle time, error, its text
@@ -419,7 +438,7 @@ def read_plain_acknowledge(bytes frame, int correlation_id, int version):
         start = answer.at
         answer.number(8)
         answer.number(8)
-        topic_id = frame[start:answer.at]
+        topic_id = PyBytes_FromStringAndSize(<const char *>answer.p + start, <Py_ssize_t>(answer.at - start))
         partitions = answer.length()
         while partitions and not answer.is_odd:
             partitions -= 1

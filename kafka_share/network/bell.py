@@ -1,7 +1,7 @@
 """Wakes a task that waits for the mailbox of a consumer, or for the sockets of sessions that were lent to it.
 
-Used by the asyncio façade, on its event loop. Where the system has epoll, one reader and one timer of the loop serve wait
-after wait: to add both for each would cost as much as the rest of a poll.
+Used by the asyncio façade, on its event loop. Where the system has epoll, one reader and one timer of the loop serve
+wait after wait: to add both for each would cost as much as the rest of a poll.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from kafka_share.core.fetching.lending import LENT_MS, LONGEST_LOAN_MS
 from kafka_share.core.fetching.offsets import count_of
 from kafka_share.core.fetching.share_session import encode_runs
 from kafka_share.locks import LockGeneration
-from kafka_share.native import read_plain_acknowledge, read_plain_fetch
+from kafka_share.native import Slab, read_plain_acknowledge, read_plain_fetch
 from kafka_share.network.framing import LENGTH_BYTES
 from kafka_share.network.wire import Lent
 from kafka_share.protocol.direct_fetch import Acknowledged, Template, acknowledge_template, fetch_template
@@ -59,7 +59,7 @@ class Line(Protocol):
     @property
     def request(self) -> Any: ...
     @property
-    def answer(self) -> bytes | None: ...
+    def answer(self) -> bytes | Slab | None: ...
     @property
     def unsent(self) -> bytes: ...
     @property
@@ -317,7 +317,7 @@ class DirectSession:
         self._read = self._read_fetch(flight, answer) if flight.is_fetch else self._read_acknowledge(flight, answer)
         return self._read is not None
 
-    def _read_acknowledge(self, flight: Flight | CarryingFlight, answer: bytes) -> Brought | None:
+    def _read_acknowledge(self, flight: Flight | CarryingFlight, answer: bytes | Slab) -> Brought | None:
         """What it means, in the order of the answer; None if it is not plain."""
         read = read_plain_acknowledge(answer, self.correlation_id, self.acknowledge_version)
         acknowledgements = flight.acknowledgements
@@ -336,7 +336,7 @@ class DirectSession:
             outcomes.append(AcknowledgementOutcome(g.partition, ended, None, *lock))
         return Brought(flight.sent_at_ms, tuple(outcomes))
 
-    def _read_fetch(self, flight: Flight | CarryingFlight, answer: bytes) -> Brought | None:
+    def _read_fetch(self, flight: Flight | CarryingFlight, answer: bytes | Slab) -> Brought | None:
         """Outcomes, and what was acquired, which is something; None if it is not plain."""
         read = read_plain_fetch(
             answer, self.correlation_id, self.places, MAX_ACQUIRED_OFFSETS, AcquiredRange, AcquiredRecords
