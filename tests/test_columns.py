@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 from uuid import UUID
 
@@ -18,7 +19,7 @@ from kafka_share.broker import ReferenceBroker
 from kafka_share.broker.share.record_state import RecordState
 from kafka_share.core.events import FetchedPartition
 from kafka_share.deserializers import as_deserializer
-from kafka_share.native import IS_COMPILED
+from kafka_share.native import IS_COMPILED, exported
 from kafka_share.protocol.record_batches import encode_batch
 from kafka_share.protocol.record_format import CODEC_NAMES, Codec
 from kafka_share.protocol.share_values import AcquiredRange
@@ -118,3 +119,47 @@ def test_a_mask_over_columns_says_what_to_acknowledge() -> None:
 def test_no_records_are_columns_too() -> None:
     batch = ShareRecords({}).to_arrow()
     assert (batch.num_rows, batch.schema.names[:2]) == (0, ["topic", "partition"])
+
+
+@pytest.mark.skipif(not IS_COMPILED, reason="columns refer to the broker's bytes in the compiled module only")
+@pytest.mark.parametrize("keep", [lambda batch: batch, lambda batch: batch.column("value").slice(1, 1)])
+def test_what_columns_refer_to_stays_as_long_as_one_of_them(keep: Any) -> None:
+    data = bytearray(encode_batch([(o, 1_000, None, b"%d" % o * 20, ()) for o in range(3)], base_offset=0))
+    where, acquired = TopicIdPartition(UUID(int=1), "t", 0), (AcquiredRange(0, 2, 1),)
+    run = PartitionDecoding(FetchedPartition(where, 1, 1, memoryview(data), acquired), Decoder()).next_step()
+    assert not isinstance(run, Problem)
+    assert run is not None
+    records = ShareRecords[Any, Any].of_runs({TopicPartition("t", 0): [run]})
+    kept = keep(records.to_arrow(copy=False))
+    del records, run
+    with pytest.raises(BufferError):
+        data.append(0)
+    assert b"1" * 20 in (kept.column("value") if isinstance(kept, pa.RecordBatch) else kept).to_pylist()
+    del kept
+    gc.collect()  # the decoding and its generator refer to each other
+    data.append(0)
+
+
+@pytest.mark.skipif(not IS_COMPILED, reason="columns are exported in the compiled module only")
+@pytest.mark.parametrize("views", [False, True])
+def test_columns_that_nobody_takes_keep_nothing(views: bool) -> None:
+    data = bytearray(encode_batch([(0, 1_000, None, b"v" * 20, ())], base_offset=0))
+    fetched_once = FetchedPartition(
+        TopicIdPartition(UUID(int=1), "t", 0), 1, 1, memoryview(data), (AcquiredRange(0, 0, 1),)
+    )
+    run = PartitionDecoding(fetched_once, Decoder()).next_step()
+    assert not isinstance(run, Problem)
+    assert run is not None
+    export = exported([run], views)
+    assert export.address != 0
+    del run, export, fetched_once
+    gc.collect()  # as above
+    data.append(0)
+
+
+def test_columns_of_several_topics_name_each_record_s() -> None:
+    found = {TopicPartition(topic, 3): fetched([(None, b"v", [])], topic) for topic in ("a", "bé", "c")}
+    batch = ShareRecords(found).to_arrow()
+    batch.validate(full=True)
+    assert batch.column("topic").to_pylist() == ["a", "bé", "c"]
+    assert batch.column("headers").to_pylist() == [[], [], []]

@@ -55,6 +55,7 @@ read_plain_fetch: Final = _chosen.read_plain_fetch
 read_plain_acknowledge: Final = _chosen.read_plain_acknowledge
 
 columns: Final = _chosen.columns
+exported: Final = _chosen.exported
 listed: Final = _chosen.listed
 places: Final = _chosen.places
 unpacked: Final = _chosen.unpacked

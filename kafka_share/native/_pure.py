@@ -30,6 +30,7 @@ __all__ = [
     "WholePartition",
     "columns",
     "crc32c",
+    "exported",
     "listed",
     "places",
     "shut_all_gates",
@@ -66,6 +67,10 @@ def listed(runs: list[Run]) -> list[ShareRecord[Any, Any]]:
 
 def columns(runs: list[Run], views: bool) -> None:
     """There are no blocks whose bytes could be copied at once, or referred to."""
+
+
+def exported(runs: list[Run], views: bool) -> None:
+    """The same."""
 
 
 def unpacked(bits: bytes | memoryview, start: int, count: int) -> bytes:

@@ -166,6 +166,165 @@ cdef tuple view_column(Places places, bint is_key):
     return validity, views, sources
 
 
+cdef extern from "arrow_export.h":
+    struct ArrowArray:
+        int64_t null_count
+        ArrowArray **children
+        ArrowArray *dictionary
+        void (*release)(ArrowArray *)
+    ctypedef struct ks_export:
+        pass
+    ks_export *ks_begin_export(PyObject *owner, int views)
+    ArrowArray *ks_add_node(ks_export *made, int64_t length, int64_t nulls, int children)
+    void ks_add_buffer(ks_export *made, ArrowArray *array, const void *bytes)
+    void ks_end_export(ks_export *made, ArrowArray *columns, ArrowArray *root)
+
+cdef enum:
+    EXPORTED_COLUMNS = 8
+    MOST_EXPORTED_VIEWS = 1000
+
+
+@cython.final
+cdef class Export:
+    """Columns for a reader of Arrow's C data interface, which takes them from `address`, once.
+
+    The columns are those of `ShareRecords.to_arrow`, without headers in any record. Made by `exported`.
+    """
+
+    cdef ArrowArray root
+
+    @property
+    def address(self):
+        return <size_t>&self.root
+
+    def __dealloc__(self):
+        if self.root.release != NULL:
+            self.root.release(&self.root)
+
+
+@cython.final
+cdef class Bytes:
+    """Bytes that stay where they are as long as this."""
+
+    cdef list kept
+    cdef Py_buffer *views
+    cdef Py_ssize_t count
+
+    def __cinit__(self, Py_ssize_t room):
+        self.kept = []
+        self.views = <Py_buffer *>PyMem_Malloc(max(room, 1) * sizeof(Py_buffer))
+        if self.views == NULL:
+            raise MemoryError()
+
+    def __dealloc__(self):
+        for at in range(self.count):
+            PyBuffer_Release(&self.views[at])
+        PyMem_Free(self.views)
+
+    cdef const void *of(self, bytes one):
+        """Of what is no view."""
+        self.kept.append(one)
+        return PyBytes_AS_STRING(one)
+
+    cdef const void *of_view(self, one) except NULL:
+        PyObject_GetBuffer(one, &self.views[self.count], PyBUF_SIMPLE)
+        self.count += 1
+        return self.views[self.count - 1].buf
+
+    cdef int64_t length(self, Py_ssize_t at) noexcept:
+        return self.views[at].len
+
+
+def exported(list runs, bint views):
+    """The columns of records as an `Export`; None if there are headers, or a key or value was deserialized."""
+    cdef tuple found = columns(runs, views)
+    cdef Export export
+    cdef Bytes owner
+    cdef ks_export *made
+    cdef ArrowArray *all_of_them
+    cdef int64_t count
+    cdef Py_ssize_t sources = 0
+    if found is None:
+        return None
+    topics, chosen, offsets, timestamps, partitions, deliveries, keys, values, has_headers = found
+    if views:
+        sources = len(keys[2]) + len(values[2])
+    if has_headers or sources > MOST_EXPORTED_VIEWS:
+        return None
+    count = len(offsets) // 8
+    owner, export = Bytes(sources), Export.__new__(Export)
+    made = ks_begin_export(<PyObject *>owner, <int>sources)
+    if made == NULL:
+        raise MemoryError()
+    all_of_them = ks_add_node(made, count, 0, EXPORTED_COLUMNS)
+    ks_add_buffer(made, all_of_them, NULL)
+    ks_end_export(made, all_of_them, &export.root)  # from here on it goes with the export, whatever happens
+    all_of_them.children[0] = fixed_column(made, owner, count, chosen)
+    all_of_them.children[0].dictionary = names_column(made, owner, topics)
+    all_of_them.children[1] = fixed_column(made, owner, count, partitions)
+    all_of_them.children[2] = fixed_column(made, owner, count, offsets)
+    all_of_them.children[3] = fixed_column(made, owner, count, timestamps)
+    all_of_them.children[4] = payload_column(made, owner, count, keys, views)
+    all_of_them.children[5] = payload_column(made, owner, count, values, views)
+    all_of_them.children[6] = no_headers(made, owner, count)
+    all_of_them.children[7] = fixed_column(made, owner, count, deliveries)
+    return export
+
+
+cdef ArrowArray *fixed_column(ks_export *made, Bytes owner, int64_t count, bytes numbers) except NULL:
+    cdef ArrowArray *column = ks_add_node(made, count, 0, 0)
+    ks_add_buffer(made, column, NULL)
+    ks_add_buffer(made, column, owner.of(numbers))
+    return column
+
+
+cdef ArrowArray *names_column(ks_export *made, Bytes owner, list names) except NULL:
+    cdef ArrowArray *column = ks_add_node(made, len(names), 0, 0)
+    encoded = [(<str>name).encode() for name in names]
+    ends, end = array("i", [0]), 0
+    for one in encoded:
+        end += len(one)
+        ends.append(end)
+    ks_add_buffer(made, column, NULL)
+    ks_add_buffer(made, column, owner.of(ends.tobytes()))
+    ks_add_buffer(made, column, owner.of(b"".join(encoded)))
+    return column
+
+
+cdef ArrowArray *payload_column(ks_export *made, Bytes owner, int64_t count, tuple parts, bint views) except NULL:
+    """Keys or values; Arrow counts the nulls when somebody asks."""
+    cdef ArrowArray *column = ks_add_node(made, count, -1, 0)
+    cdef Py_ssize_t first = owner.count
+    ks_add_buffer(made, column, owner.of(parts[0]))
+    ks_add_buffer(made, column, owner.of(parts[1]))
+    if not views:
+        ks_add_buffer(made, column, owner.of(parts[2]))
+        return column
+    lengths = array("q", [])
+    for source in parts[2]:
+        ks_add_buffer(made, column, owner.of_view(source))
+        lengths.append(owner.length(owner.count - 1))
+    ks_add_buffer(made, column, owner.of(lengths.tobytes()))
+    return column
+
+
+cdef ArrowArray *no_headers(ks_export *made, Bytes owner, int64_t count) except NULL:
+    """An empty list for each record."""
+    cdef ArrowArray *lists = ks_add_node(made, count, 0, 1)
+    cdef ArrowArray *headers
+    cdef bytes nothing = bytes(4)
+    ks_add_buffer(made, lists, NULL)
+    ks_add_buffer(made, lists, owner.of(bytes((count + 1) * 4)))
+    headers = lists.children[0] = ks_add_node(made, 0, 0, 2)
+    ks_add_buffer(made, headers, NULL)
+    for at in range(2):  # name and value
+        headers.children[at] = ks_add_node(made, 0, 0, 0)
+        ks_add_buffer(made, headers.children[at], NULL)
+        ks_add_buffer(made, headers.children[at], owner.of(nothing))
+        ks_add_buffer(made, headers.children[at], owner.of(nothing))
+    return lists
+
+
 def unpacked(bits, Py_ssize_t start, Py_ssize_t count):
     """A byte, 0 or 1, for each of `count` bits from one on, as Arrow packs masks. Raises ValueError beyond the last."""
     cdef Py_buffer view

@@ -295,7 +295,7 @@ def test_what_an_interrupt_kept_from_becoming_columns_comes_with_the_next_poll(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("kafka_share.columns.columns", interrupted)
+        patch.setattr("kafka_share.columns.exported", interrupted)
         with pytest.raises(KeyboardInterrupt):
             wait_until(lambda: consumer.poll_arrow(1_000))
     assert polled(consumer).batch["offset"].to_pylist() == [0, 1, 2]

@@ -79,8 +79,53 @@ def test_an_answer_of_any_size_is_read_in_pieces(pair: tuple[Any, socket.socket]
             peer.sendall(whole[at : at + step])
             at += step
             line.receive_all()
-        assert line.answer == content
+        assert bytes(line.answer) == content
         line.done()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_answers_of_changing_sizes_are_read_one_after_the_other(pair: tuple[Any, socket.socket], seed: int) -> None:
+    """Each is expected to be as long as the one before, which it may be or not."""
+    line, peer = pair
+    source = random.Random(seed)
+    size = 10
+    for _ in range(30):
+        size = source.choice((size, size, size + 1, max(1, size - 1), 1, 5, 400, 65_535, 65_536, 90_000))
+        content = source.randbytes(size)
+        whole, at = framed(content), 0
+        line.send(b"?", None)
+        while at < len(whole):
+            step = source.choice((1, 3, 4, 5, 60_000, 70_000))
+            peer.sendall(whole[at : at + step])
+            at += step
+            line.receive()
+            assert line.has_come == (at >= len(whole))
+            if not line.has_come:
+                assert line.leftover == whole[:at]
+        assert bytes(line.answer) == content
+        assert line.leftover == whole
+        line.done()
+
+
+@pytest.mark.parametrize("size", [4, 100_000])
+def test_an_answer_longer_than_it_says_is_seen_by_whoever_takes_over(
+    pair: tuple[Any, socket.socket], size: int
+) -> None:
+    line, peer = pair
+    line.send(b"?", None)
+    peer.sendall(framed(bytes(size)))
+    while not line.receive():
+        pass
+    line.done()
+    line.send(b"?", None)
+    sent = (size - 2).to_bytes(4, "big") + bytes(size)
+    peer.sendall(sent)
+    while not line.receive():
+        pass
+    assert line.is_broken
+    assert not line.receive_all()
+    assert sent.startswith(line.leftover)
+    assert len(line.leftover) > 4
 
 
 def test_what_has_come_of_an_answer_can_be_taken_over(pair: tuple[Any, socket.socket]) -> None:
