@@ -60,9 +60,9 @@ first quarter is left out: its virtual machine compiles then."""
 
 CAUSES: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "polls": "a poll fetches by itself, on the thread that calls it, but the application's side of it is Python: "
-        "about 150 calls of functions and 3,000 steps of the interpreter; the peers do that in C and in Java",
-        "calls": "acknowledge is a call in Python for each record, and a commit is another 100, and a request",
+        "polls": "a poll fetches by itself, on the thread that calls it; what it costs beside the records are three "
+        "system calls and a wait, after which the processor's caches are cold, and a hundred steps of the interpreter",
+        "calls": "each record is a call from Python, and a commit is another request",
         "loop": "the handler's loop and the interpreter are most of what is measured, for every client in Python",
         "window": "in an open window a poll is asked for whatever there is room for, so each brings fewer records; "
         "and there the background thread fetches: a poll costs two turns of an event loop in Python, and a hand-over "
