@@ -123,7 +123,7 @@ class AcquisitionLock(LockFacts):
         if last - first < LONG_SPAN:
             self.losses().update(range(first, last + 1))
         else:
-            self.lost_spans += (range(first, last + 1),)
+            self.lose_span(range(first, last + 1))
 
     def for_elsewhere(self, offset: int) -> LockState:
         """What is known now of the lock of one record, for another process."""

@@ -21,6 +21,9 @@ cdef class LockFacts:
             self.lost = set()
         return self.lost
 
+    def lose_span(self, span):
+        self.lost_spans += (span,)
+
     @property
     def is_whole(self):
         return not (self.renewed or self.lost or self.lost_spans)

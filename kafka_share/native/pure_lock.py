@@ -35,6 +35,10 @@ class LockFacts:
             self.lost = set()
         return self.lost
 
+    def lose_span(self, span: range) -> None:
+        """All of these are lost."""
+        self.lost_spans += (span,)
+
     @property
     def is_whole(self) -> bool:
         """Whether all records share one end, but for what ends their generation."""

@@ -50,7 +50,7 @@ def test_what_parts_from_the_others_makes_it_one_to_look_at(native: ModuleType) 
     for change in (
         lambda lock: lock.renewals().update({5: 40_000}),
         lambda lock: lock.losses().add(5),
-        lambda lock: setattr(lock, "lost_spans", (range(5, 6),)),
+        lambda lock: lock.lose_span(range(5, 6)),
     ):
         lock, _, _ = facts(native)
         change(lock)
