@@ -16,9 +16,9 @@ class LockFacts:
     __slots__ = ("deadline_at_ms", "generation", "lost", "lost_spans", "now_ms", "renewed")
 
     def __init__(self, deadline_at_ms: int, generation: Any, now_ms: Callable[[], int]) -> None:
-        self.deadline_at_ms = deadline_at_ms
-        self.generation = generation
-        self.now_ms = now_ms
+        self.deadline_at_ms: int = deadline_at_ms
+        self.generation: Any = generation
+        self.now_ms: Callable[[], int] = now_ms
         self.renewed: dict[int, int] | None = None
         self.lost: set[int] | None = None
         self.lost_spans: tuple[range, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -47,11 +48,12 @@ def test_it_may_be_lost_when_its_generation_has_ended(native: ModuleType) -> Non
 
 def test_what_parts_from_the_others_makes_it_one_to_look_at(native: ModuleType) -> None:
     """A record that was renewed, one that was lost, a span of them: each needs a look of its own then."""
-    for change in (
+    changes: tuple[Callable[[Any], object], ...] = (
         lambda lock: lock.renewals().update({5: 40_000}),
         lambda lock: lock.losses().add(5),
         lambda lock: lock.lose_span(range(5, 6)),
-    ):
+    )
+    for change in changes:
         lock, _, _ = facts(native)
         change(lock)
         assert not lock.is_whole
