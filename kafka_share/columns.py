@@ -31,7 +31,7 @@ def to_arrow(runs: list[Run], *, copy: bool = True) -> pa.RecordBatch:
     export = exported(runs, not copy)
     if export is not None:
         # Of pyarrow's ways to take C data this is the one that needs no schema in C; it is the oldest, too.
-        return pa.RecordBatch._import_from_c(export.address, _schema(copy=copy))
+        return pa.RecordBatch._import_from_c(export.address, _schema(copy))
     binary = pa.binary() if copy else pa.binary_view()
     found = columns(runs, not copy)
     arrays = _copied(listed(runs), binary) if found is None else _taken(runs, binary, *found)
@@ -39,7 +39,7 @@ def to_arrow(runs: list[Run], *, copy: bool = True) -> pa.RecordBatch:
 
 
 @cache
-def _schema(*, copy: bool) -> pa.Schema:
+def _schema(copy: bool) -> pa.Schema:
     binary = pa.binary() if copy else pa.binary_view()
     topic, number, offset = pa.dictionary(pa.int32(), pa.string()), pa.int32(), pa.int64()
     kinds = (topic, number, offset, _TIMESTAMP, binary, binary, _HEADERS, number)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from itertools import accumulate, chain, pairwise, starmap
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, overload
 
@@ -169,10 +170,7 @@ class ShareRecords(Sequence[ShareRecord[K, V]]):
         Raises ImportError without such a pyarrow, and TypeError if keys or values were made by deserializers and are
         neither bytes nor None: let Arrow do what they did.
         """
-        demand_pyarrow(copy=copy)
-        from kafka_share.columns import to_arrow
-
-        return to_arrow(self._runs, copy=copy)
+        return columns_of(copy)(self._runs)
 
     def without_first(self, count: int) -> ShareRecords[K, V]:
         """The same records without the first `count`."""
@@ -243,14 +241,18 @@ class ArrowRecords:
         return repr(self.records).replace("ShareRecords", "ArrowRecords", 1)
 
 
-def demand_pyarrow(*, copy: bool) -> None:
-    """Raises ImportError, which says what to install, if columns cannot be made (like this)."""
+@cache
+def columns_of(copy: bool) -> Callable[[list[Run]], pyarrow.RecordBatch]:
+    """What makes columns of records. Raises ImportError, which says what to install, if (like this) nothing can."""
     try:
         import pyarrow
     except ModuleNotFoundError as error:
         raise ImportError("columns need pyarrow: pip install 'kafka-share[arrow]'") from error
     if not copy and int(pyarrow.__version__.split(".")[0]) < 20:
         raise ImportError(f"copy=False needs pyarrow 20 or later, and this is {pyarrow.__version__}: upgrade it")
+    from kafka_share.columns import to_arrow
+
+    return partial(to_arrow, copy=copy)
 
 
 AcknowledgementCommitCallback = Callable[[Mapping[TopicIdPartition, frozenset[int]], "KafkaShareError | None"], None]

@@ -53,7 +53,7 @@ from kafka_share.records import (
     ShareRecord,
     ShareRecords,
     V,
-    demand_pyarrow,
+    columns_of,
 )
 from kafka_share.settings import ShareConsumerSettings
 
@@ -61,6 +61,7 @@ T = TypeVar("T")
 
 DEFAULT_CLOSE_TIMEOUT_MS: Final = 30_000
 ITERATION_POLL_MS: Final = 1_000
+_VIEWS: Final = partial(ArrowRecords, copy=False)
 
 
 class ConsumerFacade(ConsumerMetrics, abc.ABC, Generic[K, V]):
@@ -170,8 +171,8 @@ class ConsumerFacade(ConsumerMetrics, abc.ABC, Generic[K, V]):
                 "poll_arrow gives keys and values as bytes: make a consumer without deserializers, and let Arrow do "
                 "what they did"
             )
-        demand_pyarrow(copy=copy)
-        return partial(ArrowRecords, copy=copy)
+        columns_of(copy)
+        return ArrowRecords if copy else _VIEWS
 
     def _can_fetch_directly(self) -> bool:
         """Whether the thread that polls may fetch by itself: where it can wait for a socket that is not encrypted."""

@@ -69,7 +69,7 @@ def plain_calls(side: ApplicationSide, calls: Calls, background: Background) -> 
         part_type=direct.AcquiredRecords,
         records_type=ShareRecords,
         ended_well=direct.ended_well,
-        ledgers=deliveries.short_way.ledgers if deliveries.short_way.exists else None,
+        ledgers=deliveries.short_way.ledgers,
         most_offsets=MAX_ACQUIRED_OFFSETS,
         default_lock_ms=DEFAULT_LOCK_MS,
     )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kafka_share.locks import AcquisitionLock
-from kafka_share.native import IS_COMPILED, Gate, Ledger
+from kafka_share.native import IS_COMPILED, Gate, Ledger, LedgersByLock
 from kafka_share.records import AcknowledgeType
 
 
@@ -19,9 +19,8 @@ class ShortWay:
     """`is_final`: acknowledgements are final and come from any thread, as in the open window."""
 
     def __init__(self, *, explicit: bool, is_final: bool) -> None:
-        self.ledgers: dict[AcquisitionLock, Ledger] = {}
-        """Where the records with a lock stand, if the way exists."""
         self.exists: bool = explicit and IS_COMPILED and _has_interpreter_lock()
+        self.ledgers: LedgersByLock | None = LedgersByLock() if self.exists else None
         self._is_final = is_final
         self._gate: Gate | None = None
 
@@ -30,7 +29,7 @@ class ShortWay:
 
         `is_busy` returns whether a call of the consumer is under way, which nobody may come between.
         """
-        if not self.exists:
+        if self.ledgers is None:
             return _nowhere
         self._gate = Gate(self.ledgers, AcknowledgeType, None if self._is_final else is_busy)
         return self._gate.acknowledge
@@ -53,15 +52,16 @@ class ShortWay:
 
     def add(self, lock: AcquisitionLock, ledger: Ledger) -> None:
         """The records with this lock are in this ledger."""
-        if self.exists:
-            self.ledgers[lock] = ledger
+        if self.ledgers is not None:
+            self.ledgers.add(lock, ledger)
 
     def drop(self, lock: AcquisitionLock) -> None:
-        if self.exists:
-            self.ledgers.pop(lock, None)
+        if self.ledgers is not None:
+            self.ledgers.drop(lock)
 
     def check(self, ledgers: Mapping[AcquisitionLock, Ledger]) -> None:
-        assert self.ledgers == (ledgers if self.exists else {}), "the short way leads to other ledgers"
+        known = ledgers if self.ledgers is None else self.ledgers.listed()
+        assert known == ledgers, "the short way leads to other ledgers"
 
 
 def _nowhere(record: object, kind: object) -> bool:

@@ -42,7 +42,8 @@ Ledger = _chosen.Ledger
 LockFacts = _chosen.LockFacts
 Slab = _chosen.Slab
 RecordBlock = _chosen.RecordBlock
-"""None where nothing was compiled, as the next five are: these only make shorter what has a long way too."""
+"""None where nothing was compiled, as the next six are: these only make shorter what has a long way too."""
+LedgersByLock = _chosen.LedgersByLock
 Gate = _chosen.Gate
 WholeAnswer = _chosen.WholeAnswer
 WholePartition = _chosen.WholePartition

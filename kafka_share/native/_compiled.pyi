@@ -182,11 +182,16 @@ class LockFacts:
     @property
     def may_be_lost(self) -> bool: ...
 
+class LedgersByLock:
+    def add(self, lock: AcquisitionLock, ledger: Ledger) -> None: ...
+    def drop(self, lock: AcquisitionLock) -> None: ...
+    def listed(self) -> dict[AcquisitionLock, Ledger]: ...
+
 class Gate:
     is_open: bool
     def __init__(
         self,
-        ledgers: dict[AcquisitionLock, Ledger],
+        ledgers: LedgersByLock,
         kind_type: type[AcknowledgeType],
         is_busy: Callable[[], bool] | None,
     ) -> None: ...
@@ -307,7 +312,7 @@ class PlainCalls:
         part_type: type[Any],
         records_type: type[ShareRecords[Any, Any]],
         ended_well: Callable[[Any], Any],
-        ledgers: dict[AcquisitionLock, Ledger] | None,
+        ledgers: LedgersByLock | None,
         most_offsets: int,
         default_lock_ms: int,
     ) -> None: ...

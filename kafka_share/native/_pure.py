@@ -19,6 +19,7 @@ from kafka_share.native.pure_record import ShareRecord, with_values
 __all__ = [
     "Gate",
     "Ledger",
+    "LedgersByLock",
     "LockFacts",
     "RecordBlock",
     "RecordRun",
@@ -51,7 +52,7 @@ RecordBlock = None
 """Records are found batch by batch, as those are that the compiled one leaves out."""
 RecordRun = None
 """Where there are no blocks, runs are lists."""
-Gate = None
+LedgersByLock = Gate = None
 """There is no short way that would be shorter."""
 
 WholeAnswer = WholePartition = WholeMaker = PlainCalls = None

@@ -81,6 +81,7 @@ def columns(list runs, bint views):
     cdef bint has_headers = False
     cdef ks_record *record
     cdef int64_t key_bytes = 0, value_bytes = 0
+    cdef Py_ssize_t keys_present = 0
     if places.has_own:
         return None
     for at in range(count):
@@ -92,12 +93,16 @@ def columns(list runs, bint views):
                 return None
             number, place = block.partition, topics.setdefault(block.topic, len(topics))
         partition[at], topic[at] = number, place
-        has_headers = has_headers or block.batches[record.batch].data[record.headers_at] != 0
+        has_headers = has_headers or record.end - record.headers_at != 1  # one byte says that there are none
+        keys_present += record.key_bytes >= 0
         key_bytes += max(0, record.key_bytes)
         value_bytes += max(0, record.value_bytes)
     if not views and max(key_bytes, value_bytes) > MAX_SOURCE_BYTES:
         return None
-    keys = view_column(places, True) if views else column(places, key_bytes, True)
+    if keys_present:
+        keys = view_column(places, True) if views else column(places, key_bytes, True)
+    else:
+        keys = bytes((count + 7) // 8), bytes(count * VIEW_BYTES if views else (count + 1) * 4), [] if views else b""
     values = view_column(places, False) if views else column(places, value_bytes, False)
     return list(topics), chosen, offsets, timestamps, partitions, deliveries, keys, values, has_headers
 
@@ -280,31 +285,34 @@ cdef ArrowArray *fixed_column(ks_export *made, Bytes owner, int64_t count, bytes
 
 cdef ArrowArray *names_column(ks_export *made, Bytes owner, list names) except NULL:
     cdef ArrowArray *column = ks_add_node(made, len(names), 0, 0)
-    encoded = [(<str>name).encode() for name in names]
-    ends, end = array("i", [0]), 0
-    for one in encoded:
-        end += len(one)
-        ends.append(end)
+    cdef list encoded = [(<str>name).encode() for name in names]
+    cdef bytes ends = PyBytes_FromStringAndSize(NULL, (len(encoded) + 1) * 4)
+    cdef int32_t *end = <int32_t *>PyBytes_AS_STRING(ends)
+    cdef Py_ssize_t at
+    end[0] = 0
+    for at in range(len(encoded)):
+        end[at + 1] = end[at] + <int32_t>len(<bytes>encoded[at])
     ks_add_buffer(made, column, NULL)
-    ks_add_buffer(made, column, owner.of(ends.tobytes()))
-    ks_add_buffer(made, column, owner.of(b"".join(encoded)))
+    ks_add_buffer(made, column, owner.of(ends))
+    ks_add_buffer(made, column, owner.of(encoded[0] if len(encoded) == 1 else b"".join(encoded)))
     return column
 
 
 cdef ArrowArray *payload_column(ks_export *made, Bytes owner, int64_t count, tuple parts, bint views) except NULL:
     """Keys or values; Arrow counts the nulls when somebody asks."""
     cdef ArrowArray *column = ks_add_node(made, count, -1, 0)
-    cdef Py_ssize_t first = owner.count
+    cdef bytes lengths
+    cdef Py_ssize_t at
     ks_add_buffer(made, column, owner.of(parts[0]))
     ks_add_buffer(made, column, owner.of(parts[1]))
     if not views:
         ks_add_buffer(made, column, owner.of(parts[2]))
         return column
-    lengths = array("q", [])
-    for source in parts[2]:
-        ks_add_buffer(made, column, owner.of_view(source))
-        lengths.append(owner.length(owner.count - 1))
-    ks_add_buffer(made, column, owner.of(lengths.tobytes()))
+    lengths = PyBytes_FromStringAndSize(NULL, len(parts[2]) * 8)
+    for at in range(len(parts[2])):
+        ks_add_buffer(made, column, owner.of_view(parts[2][at]))
+        (<int64_t *>PyBytes_AS_STRING(lengths))[at] = owner.length(owner.count - 1)
+    ks_add_buffer(made, column, owner.of(lengths))
     return column
 
 

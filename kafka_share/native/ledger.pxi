@@ -55,6 +55,13 @@ cdef class Ledger:
         cdef Py_ssize_t at = self.find(offset)
         return at if at >= 0 and self.states[at] != GONE else -1
 
+    cdef inline Py_ssize_t place_of(self, ShareRecord record) noexcept:
+        """The same for a record."""
+        cdef Py_ssize_t at = record.index - self.first
+        if self.block is not record.block:
+            return self.find_present(record.block.records[record.index].offset)
+        return at if 0 <= at < self.count and self.states[at] != GONE else -1
+
     cdef inline int put(self, Py_ssize_t at, uint8_t state) except -1:
         self.tallies[self.states[at]] -= 1
         self.tallies[state] += 1
@@ -362,6 +369,50 @@ cdef class Ledger:
         assert counted == [self.tallies[at] for at in range(STATES)], "the tallies are wrong"
 
 
+@cython.final
+cdef class LedgersByLock:
+    """In which ledger the records with a lock stand."""
+
+    cdef dict known
+    cdef object latest_lock  # that was looked for last: records come in the order of their locks
+    cdef Ledger latest
+
+    def __cinit__(self):
+        self.known = {}
+
+    cpdef add(self, lock, Ledger ledger):
+        self.latest_lock, self.latest = None, None
+        self.known[lock] = ledger
+
+    cpdef drop(self, lock):
+        self.latest_lock, self.latest = None, None
+        self.known.pop(lock, None)
+
+    def listed(self):
+        """Lock -> ledger."""
+        return dict(self.known)
+
+    cdef inline Ledger find(self, lock):
+        """None: the records are not here."""
+        cdef PyObject *found
+        if lock is not self.latest_lock:
+            found = PyDict_GetItem(self.known, lock)
+            if found == NULL:
+                return None
+            self.latest_lock, self.latest = lock, <Ledger>found
+        return self.latest
+
+
+ctypedef object (*c_function)(PyObject *, PyObject *)
+
+cdef extern from "Python.h":
+    bint PyCFunction_CheckExact(object)
+    int PyCFunction_GET_FLAGS(object)
+    c_function PyCFunction_GET_FUNCTION(object)
+    PyObject *PyCFunction_GET_SELF(object)
+    int METH_NOARGS
+
+
 cdef long gates_generation = 0
 cdef object NOT_GIVEN = object()
 
@@ -376,7 +427,7 @@ def shut_all_gates():
 cdef class Gate:
     """The short way of `acknowledge`, for what most calls are: a record of this consumer, open, and nobody else inside.
 
-    `ledgers` (lock → ledger) is kept by its owner, `kind_type` is `AcknowledgeType`. `is_busy` returns whether a call
+    `ledgers` is kept by its owner, `kind_type` is `AcknowledgeType`. `is_busy` returns whether a call
     of the consumer is under way; without it, any thread may come in, and acknowledgements are final. False from
     `acknowledge` says nothing but that the long way has to be gone, which `acknowledge_anyway` goes then: `long_way` is
     to be set before, and takes a record and a type.
@@ -384,12 +435,15 @@ cdef class Gate:
 
     cdef public bint is_open
     cdef public object long_way
-    cdef dict ledgers
+    cdef LedgersByLock ledgers
     cdef object kind_type, is_busy, accept
+    cdef c_function is_busy_in_c  # what a call of `is_busy` comes to, if that is so simple
     cdef long generation
 
-    def __cinit__(self, dict ledgers, kind_type, is_busy):
+    def __cinit__(self, LedgersByLock ledgers not None, kind_type, is_busy):
         self.ledgers, self.kind_type, self.is_busy = ledgers, kind_type, is_busy
+        if PyCFunction_CheckExact(is_busy) and PyCFunction_GET_FLAGS(is_busy) == METH_NOARGS:
+            self.is_busy_in_c = PyCFunction_GET_FUNCTION(is_busy)
         self.accept = kind_type(ACCEPT)
         self.generation = gates_generation
 
@@ -403,20 +457,25 @@ cdef class Gate:
             self.long_way(record, kind)
 
     cdef bint goes(self, record, kind) except -1:
-        cdef PyObject *found
         cdef ShareRecord known
+        cdef Ledger ledger
+        cdef Py_ssize_t at
         if not self.is_open or self.generation != gates_generation or type(kind) is not self.kind_type:
             return False
-        if not isinstance(record, ShareRecord) or (self.is_busy is not None and self.is_busy()):
+        if not isinstance(record, ShareRecord) or self.finds_somebody():
             return False
         known = record
         if known.block.lock is None:
             return False
-        found = PyDict_GetItem(self.ledgers, known.block.lock)
-        if found == NULL:
+        ledger = self.ledgers.find(known.block.lock)
+        if ledger is None:
             return False
-        ledger = <Ledger>found
-        at = ledger.find_present(known.block.records[known.index].offset)
+        at = ledger.place_of(known)
         if self.is_busy is None:
             return ledger.acknowledge_once_at(at, kind)
         return at >= 0 and ledger.states[at] != HELD and ledger.acknowledge_at(at, kind)
+
+    cdef inline bint finds_somebody(self) except -1:
+        if self.is_busy_in_c != NULL:
+            return self.is_busy_in_c(PyCFunction_GET_SELF(self.is_busy), NULL)
+        return self.is_busy is not None and self.is_busy()

@@ -20,7 +20,7 @@ cdef class PlainCalls:
     cdef object side, calls, wholes, deliveries, reports, mailbox, mail, post, now_ms, log, guard
     cdef object in_order, is_open, is_returned  # how far a call has come
     cdef object flight_type, carrying_type, range_type, part_type, records_type, ended_well, numbers
-    cdef dict ledgers
+    cdef LedgersByLock ledgers
     cdef WholeMaker maker
     cdef int64_t most_offsets, default_lock_ms
     cdef list held
@@ -33,7 +33,7 @@ cdef class PlainCalls:
 
     def __cinit__(self, *, side, calls, wholes, deliveries, reports, numbers, measurements, mailbox, post, now_ms, log,
                   WholeMaker maker, in_order, is_open, is_returned, flight_type, carrying_type, range_type, part_type,
-                  records_type, ended_well, dict ledgers, int64_t most_offsets, int64_t default_lock_ms):
+                  records_type, ended_well, LedgersByLock ledgers, int64_t most_offsets, int64_t default_lock_ms):
         self.side, self.calls, self.wholes, self.deliveries, self.reports = side, calls, wholes, deliveries, reports
         self.mailbox, self.mail, self.post, self.now_ms, self.log = mailbox, mailbox.pending, post, now_ms, log
         self.maker, self.in_order, self.is_open, self.is_returned = maker, in_order, is_open, is_returned
@@ -237,7 +237,7 @@ cdef class PlainCalls:
         # From here to the request that has left no Python runs.
         answer.leave(self.numbers)
         for one in answer.partitions if self.ledgers is not None else ():
-            self.ledgers.pop((<WholePartition>one).lock, None)
+            self.ledgers.drop((<WholePartition>one).lock)
         session.correlation_id = correlation_id
         answer.is_sent = True
         session.line.send(frame, flight)
@@ -302,7 +302,7 @@ cdef class PlainCalls:
             self.deliveries.lock_ms = lock_ms
             fresh.collect()
             for one in fresh.partitions if self.ledgers is not None else ():
-                self.ledgers[(<WholePartition>one).lock] = (<WholePartition>one).ledger
+                self.ledgers.add((<WholePartition>one).lock, (<WholePartition>one).ledger)
             self.wholes.all = (*[one for one in self.wholes.all if one is not ended], fresh)
             session.line.done()
             session.fetched_at_ms = now_ms

@@ -19,6 +19,7 @@ from kafka_share import ArrowRecords, ShareRecords
 from kafka_share.broker import ReferenceBroker
 from kafka_share.broker.share.record_state import RecordState
 from kafka_share.errors import ConsumerClosedError, IllegalStateError, InvalidArgumentError
+from kafka_share.records import columns_of
 
 MODES: dict[str, dict[str, Any]] = {
     "explicit": {"share_acknowledgement_mode": "explicit", "release_backoff_ms": 0},
@@ -258,6 +259,7 @@ def test_without_pyarrow_the_error_says_what_to_install(
     """The poll has not begun then: the record comes with the next."""
     produced(broker, 1)
     real = builtins.__import__
+    columns_of.cache_clear()
 
     def without(name: str, *arguments: Any) -> Any:
         if name == "pyarrow":
