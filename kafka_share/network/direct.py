@@ -164,7 +164,8 @@ class DirectSession:
         self._now_ms = now_ms
         self.tally: Tally = Tally()
         """What was done since the core was told last."""
-        self._late_at_ms = lend.ends_at_ms - LENT_MS + LONGEST_LOAN_MS
+        late_at_ms = lend.ends_at_ms - LENT_MS + LONGEST_LOAN_MS
+        self._late_at_ms = late_at_ms if lent.due_at_ms is None else min(late_at_ms, lent.due_at_ms)
         self._read: Brought | None = None
         """The answer, once it is known to be plain."""
         self._taken: Sequence[ReportOutcomes | Deliver] | None = None

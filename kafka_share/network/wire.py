@@ -103,6 +103,8 @@ class Lent:
     fetch_version: int
     acknowledge_version: int
     correlation_id: int
+    due_at_ms: int | None = None
+    """When the connection has to authenticate again."""
 
 
 @attrs.define
@@ -252,7 +254,7 @@ class Dialogue:
         except UnsupportedVersionError:
             return None
         self._is_lent = True
-        return Lent(fetch_version, acknowledge_version, self._correlation_id)
+        return Lent(fetch_version, acknowledge_version, self._correlation_id, self._reauthenticate_at_ms)
 
     def take_back(self, correlation_id: int, resume: Resume, now_ms: int) -> None:
         """Others have sent requests up to this one, of which the last may await its answer."""

@@ -15,6 +15,7 @@ from kafka_share.core.events import (
     ReportOutcomes,
     SessionUsed,
 )
+from kafka_share.core.fetching.lending import LONGEST_LOAN_MS
 from kafka_share.core.fetching.offsets import AcknowledgementRun
 from kafka_share.locks import DeliveryLimit, LockGeneration
 from kafka_share.native import IS_COMPILED
@@ -40,7 +41,9 @@ compiled = pytest.mark.skipif(not IS_COMPILED, reason="answers are read directly
 class LentSession:
     """A session that was lent at 0 ms until 100 ms."""
 
-    def __init__(self, *acknowledgements: GatheredAcknowledgements, version: int = 2) -> None:
+    def __init__(
+        self, *acknowledgements: GatheredAcknowledgements, version: int = 2, due_at_ms: int | None = None
+    ) -> None:
         self.now_ms = 0
         self.sent: list[bytes] = []
         self.posted: list[Any] = []
@@ -49,7 +52,7 @@ class LentSession:
         self.line = SimulatedLine(lambda frame, _: self.sent.append(frame), lambda: None)
         locks = tuple((where, LockGeneration(self.limit)) for where in (WHERE, OTHER))
         lend = Lend(1, Node(1, "h", 9092), 7, 3, locks, TOPICS, 100, "g", "m", LIMITS, acknowledgements)
-        self.session = DirectSession(lend, self.line, Lent(2, version, 40), "c", lambda: self.now_ms)
+        self.session = DirectSession(lend, self.line, Lent(2, version, 40, due_at_ms), "c", lambda: self.now_ms)
 
     def entered(self) -> DirectSession:
         assert self.session.enter(TOPICS, self.posted.append)
@@ -213,13 +216,18 @@ def test_the_core_is_told_of_progress_from_time_to_time_and_the_loan_lasts_for_a
 
 
 @compiled
-def test_a_session_that_was_lent_for_a_second_goes_back() -> None:
-    lent = LentSession()
-    for now_ms in range(50, 1_001, 50):
+@pytest.mark.parametrize(
+    ("due_at_ms", "late_at_ms"),
+    [(None, LONGEST_LOAN_MS), (2_000, 2_000), (LONGEST_LOAN_MS + 1_000, LONGEST_LOAN_MS)],
+    ids=["nothing is due", "the connection authenticates again soon", "it does later"],
+)
+def test_a_session_that_was_lent_for_long_goes_back(due_at_ms: int | None, late_at_ms: int) -> None:
+    lent = LentSession(due_at_ms=due_at_ms)
+    for now_ms in range(50, late_at_ms + 1, 50):
         fetched_at(lent, now_ms)
-        assert lent.session.is_late == (now_ms == 1_000)
-    assert max(event.fetched_at_ms for event in lent.posted) < 1_000
-    lent.now_ms = 1_100
+        assert lent.session.is_late == (now_ms == late_at_ms)
+    assert max(event.fetched_at_ms for event in lent.posted) < late_at_ms
+    lent.now_ms = late_at_ms + 100
     assert not lent.session.enter(TOPICS, lent.posted.append)
 
 

@@ -505,7 +505,10 @@ def has_fetched(*, sasl: bool = False, acknowledges: bool = True) -> Talk:
 def test_nothing_is_sent_or_closed_while_it_is_lent_when_its_times_are_over() -> None:
     """Two who write on one connection would take each other's answers."""
     talk = has_fetched(sasl=True)
-    assert talk.dialogue.lend() is not None
+    due_at_ms = talk.dialogue.wake_at_ms()
+    lent = talk.dialogue.lend()
+    assert lent is not None
+    assert lent.due_at_ms == due_at_ms
     assert talk.dialogue.wake_at_ms() is None
     talk.now_ms += IDLE_MS
     assert talk.poll() == []

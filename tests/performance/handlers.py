@@ -125,19 +125,20 @@ def loop(task: Task) -> Meter:
 
 def confluent_with_threads(task: Task) -> Meter:
     wait_s = task.wait_us / 1e6
+    consumer = confluent_consumer(task)
+    meter, lock = Meter(task, has_one_thread=False), threading.Lock()
 
     def handle(record: Any) -> None:
-        record.value()
+        value = record.value()
+        if task.stamped:
+            with lock:
+                meter.arrived([value])
         if wait_s:
             time.sleep(wait_s)
 
-    consumer = confluent_consumer(task)
-    meter = Meter(task, has_one_thread=False)
     with ThreadPoolExecutor(AT_A_TIME) as pool:
         while meter.wants_more():
             records = consumer.poll(_POLL_MS / 1_000)
-            if task.stamped:
-                meter.arrived([record.value() for record in records])
             for record, _ in zip(records, pool.map(handle, records), strict=True):
                 consumer.acknowledge(record)
             meter.handled(len(records))

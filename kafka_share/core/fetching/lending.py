@@ -24,8 +24,9 @@ from kafka_share.core.fetching.share_session import Wanted
 
 LENT_MS: Final = 100
 """So long sessions are lent, unless the application's thread tells of its progress; then for as long again…"""
-LONGEST_LOAN_MS: Final = 1_000
-"""…up to this: the connection has duties of its own, such as to authenticate again."""
+LONGEST_LOAN_MS: Final = 10_000
+"""…up to this, or until the connection has to authenticate again. The poll in which a loan ends takes longer than the
+others: once in so long is not one in a hundred, even where records come one by one."""
 SKIPPED: Final = 50
 """After a loan that nothing was sent in (the application commits after each poll without waiting, say) so many answers
 lend nothing: a loan costs as much as it saves a poll."""

@@ -136,7 +136,7 @@ def test_the_session_is_recalled_once_when_its_time_is_over() -> None:
     assert h.recalls == [1]
 
 
-def test_the_loan_lasts_as_long_as_the_application_tells_of_progress_and_a_second_at_most() -> None:
+def test_the_loan_lasts_as_long_as_the_application_tells_of_progress_and_no_longer_than_ten_seconds() -> None:
     h = lent()
     began_at_ms = h.now_ms
     for after_ms in range(60, LONGEST_LOAN_MS, 60):
