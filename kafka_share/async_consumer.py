@@ -25,6 +25,7 @@ from kafka_share.application.direct import Wait
 from kafka_share.application.facade import DEFAULT_CLOSE_TIMEOUT_MS, ITERATION_POLL_MS, ConsumerFacade
 from kafka_share.core.timeouts import checked_timeout
 from kafka_share.errors import ConcurrentUseError, ConsumerClosedError, IllegalStateError, KafkaShareError
+from kafka_share.native import OneTask
 from kafka_share.network.bell import Bell
 from kafka_share.network.blocking import call_in_thread
 from kafka_share.network.clock import clock_ms
@@ -118,6 +119,9 @@ class AsyncShareConsumer(ConsumerFacade[K, V]):
                 return None
             await self._bell.hear([session.line for session in held], plain.has_news, timeout_ms)
             return plain.end_whole_poll(makes_objects)
+        except BaseException:
+            self._calls.recover()
+            raise
         finally:
             guard.leave()
 
@@ -207,8 +211,29 @@ class AsyncShareConsumer(ConsumerFacade[K, V]):
 
     async def commit_sync(self, timeout_ms: int | None = None) -> dict[TopicIdPartition, KafkaShareError | None]:
         """As `KafkaShareConsumer.commit_sync`: waits for the brokers' answers, while other tasks go on."""
-        wait_ms = None if timeout_ms is None else checked_timeout(timeout_ms)
-        return await self._run("commit_sync", self._calls.commit_sync(wait_ms))
+        wait_ms = self._config.default_api_timeout_ms if timeout_ms is None else checked_timeout(timeout_ms)
+        results = await self._commit_plainly(wait_ms)
+        if results is not None:
+            return results
+        return await self._run("commit_sync", self._calls.commit_sync(wait_ms, spent_ms=self._take_spent_ms()))
+
+    async def _commit_plainly(self, timeout_ms: int) -> dict[TopicIdPartition, KafkaShareError | None] | None:
+        """As `_poll_plainly`."""
+        plain, guard = self._calls.plain, self._guard
+        if plain is None or guard.is_busy_here() or not self._bell.is_of(asyncio.get_running_loop()):
+            return None
+        guard.inside = "commit_sync"
+        try:
+            held = plain.begin_whole_commit(timeout_ms)
+            if held is None:
+                return None
+            await self._bell.hear([session.line for session in held], plain.has_news, timeout_ms)
+            return plain.end_whole_commit()
+        except BaseException:
+            self._calls.recover()
+            raise
+        finally:
+            guard.leave()
 
     async def client_instance_id(self, timeout_ms: int) -> UUID | None:
         """As `KafkaShareConsumer.client_instance_id`."""
@@ -378,16 +403,12 @@ class _Loop:
         return self.is_over
 
 
-class _TaskGuard:
+class _TaskGuard(OneTask):
     """One task at a time, on one event loop."""
 
     def __init__(self) -> None:
-        self.inside: str | None = None
-        """The method that a task is in."""
-        self.is_wanted = False
-        """Somebody waits to come in and close: a call that waits inside ends."""
+        super().__init__(get_ident)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: int | None = None
         self._is_free = asyncio.Event()
 
     def demand_loop(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -395,18 +416,14 @@ class _TaskGuard:
             if self._loop is not None and not self._loop.is_closed():
                 raise IllegalStateError("This consumer belongs to another event loop: make one for each loop.")
             self._loop, self._is_free, self.inside = loop, asyncio.Event(), None
-        self._thread = get_ident()
+        self.belong_to_this_thread()
 
     def demand_no_callback(self, method: str, callback_thread: int | None) -> None:
         if callback_thread is not None and callback_thread == get_ident():
             raise ConcurrentUseError(f"{method} must not be called from the acknowledgement commit callback")
 
-    def is_busy_here(self) -> bool:
-        """Whether a task is inside, or this is not the loop's thread."""
-        return self.inside is not None or self.is_wanted or self._thread != get_ident()
-
     def enter(self, method: str) -> None:
-        if self._thread is not None and self._thread != get_ident():
+        if self.is_elsewhere():
             raise ConcurrentUseError(f"{method} was called from another thread than that of the consumer's event loop")
         if self.inside is not None:
             raise ConcurrentUseError(f"{method} was called while another task is in {self.inside} of this consumer")

@@ -45,7 +45,7 @@ MAY_IMPORT: Final[Mapping[str, set[str]]] = {
     "application": {"core", "native", "network", "protocol"},
     "opentelemetry": {"application", "async_consumer", "consumer", "core", "worker"},
     "consumer": {"application", "core", "network"},
-    "async_consumer": {"application", "core", "network"},
+    "async_consumer": {"application", "core", "native", "network"},
     "producing": set(),
     "handling": {"application", "async_consumer", "consumer", "core", "network", "producing"},
     "worker": {"application", "handling", "network", "producing"},

@@ -139,6 +139,10 @@ class ConsumerCalls:
         if not self._application.topics:
             self._leave_group()
 
+    def recover(self) -> None:
+        """A call that went the short way was cancelled: the core is given back what it held, and goes on with it."""
+        self._direct.recover()
+
     # ---- subscription
 
     def subscribe(self, topics: frozenset[str]) -> None:

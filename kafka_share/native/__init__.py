@@ -40,6 +40,7 @@ ShareRecord = _chosen.ShareRecord
 with_values: Final = _chosen.with_values
 Ledger = _chosen.Ledger
 LockFacts = _chosen.LockFacts
+OneTask = _chosen.OneTask
 Slab = _chosen.Slab
 RecordBlock = _chosen.RecordBlock
 """None where nothing was compiled, as the next six are: these only make shorter what has a long way too."""

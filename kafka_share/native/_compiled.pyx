@@ -105,6 +105,7 @@ def crc32c_by_table(data, /):
 
 include "slabs.pxi"
 include "locks.pxi"
+include "tasks.pxi"
 include "records.pxi"
 include "ledger.pxi"
 include "whole.pxi"

@@ -15,12 +15,14 @@ from typing import Any, TypeAlias
 from kafka_share.native.pure_ledger import Ledger
 from kafka_share.native.pure_lock import LockFacts
 from kafka_share.native.pure_record import ShareRecord, with_values
+from kafka_share.native.pure_tasks import OneTask
 
 __all__ = [
     "Gate",
     "Ledger",
     "LedgersByLock",
     "LockFacts",
+    "OneTask",
     "RecordBlock",
     "RecordRun",
     "ShareRecord",

@@ -403,16 +403,6 @@ cdef class LedgersByLock:
         return self.latest
 
 
-ctypedef object (*c_function)(PyObject *, PyObject *)
-
-cdef extern from "Python.h":
-    bint PyCFunction_CheckExact(object)
-    int PyCFunction_GET_FLAGS(object)
-    c_function PyCFunction_GET_FUNCTION(object)
-    PyObject *PyCFunction_GET_SELF(object)
-    int METH_NOARGS
-
-
 cdef long gates_generation = 0
 cdef object NOT_GIVEN = object()
 
@@ -437,13 +427,12 @@ cdef class Gate:
     cdef public object long_way
     cdef LedgersByLock ledgers
     cdef object kind_type, is_busy, accept
-    cdef c_function is_busy_in_c  # what a call of `is_busy` comes to, if that is so simple
+    cdef c_function is_busy_in_c
     cdef long generation
 
     def __cinit__(self, LedgersByLock ledgers not None, kind_type, is_busy):
         self.ledgers, self.kind_type, self.is_busy = ledgers, kind_type, is_busy
-        if PyCFunction_CheckExact(is_busy) and PyCFunction_GET_FLAGS(is_busy) == METH_NOARGS:
-            self.is_busy_in_c = PyCFunction_GET_FUNCTION(is_busy)
+        self.is_busy_in_c = in_c(is_busy)
         self.accept = kind_type(ACCEPT)
         self.generation = gates_generation
 
@@ -462,7 +451,9 @@ cdef class Gate:
         cdef Py_ssize_t at
         if not self.is_open or self.generation != gates_generation or type(kind) is not self.kind_type:
             return False
-        if not isinstance(record, ShareRecord) or self.finds_somebody():
+        if not isinstance(record, ShareRecord):
+            return False
+        if self.is_busy is not None and result_of(self.is_busy, self.is_busy_in_c):
             return False
         known = record
         if known.block.lock is None:
@@ -474,8 +465,3 @@ cdef class Gate:
         if self.is_busy is None:
             return ledger.acknowledge_once_at(at, kind)
         return at >= 0 and ledger.states[at] != HELD and ledger.acknowledge_at(at, kind)
-
-    cdef inline bint finds_somebody(self) except -1:
-        if self.is_busy_in_c != NULL:
-            return self.is_busy_in_c(PyCFunction_GET_SELF(self.is_busy), NULL)
-        return self.is_busy is not None and self.is_busy()

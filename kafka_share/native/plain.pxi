@@ -83,21 +83,32 @@ cdef class PlainCalls:
     def commit(self, lock, timeout_ms):
         """A commit in the same way; partition -> None for each."""
         self.spent_ms = 0
-        if timeout_ms <= 0 or self.reports.is_wanted or not lock.acquire(False):
+        if not lock.acquire(False):
             return None
         try:
-            began_at_ms = self.now_ms()
-            if self.begin_commit(began_at_ms + timeout_ms) is None:
+            if self.begin_whole_commit(timeout_ms) is None:
                 return None
             self.wait(timeout_ms)
-            results = self.take_outcomes()
-            if results is None:
-                self.spent_ms = self.now_ms() - began_at_ms
-            else:
-                self.side.call = self.in_order
-            return results
+            return self.end_whole_commit()
         finally:
             give_back(lock)
+
+    def begin_whole_commit(self, timeout_ms):
+        """`begin_commit` for who ends it with `end_whole_commit`."""
+        self.spent_ms = 0
+        if timeout_ms <= 0 or self.reports.is_wanted:
+            return None
+        self.began_at_ms = self.now_ms()
+        return self.begin_commit(self.began_at_ms + timeout_ms)
+
+    def end_whole_commit(self):
+        """The outcomes, which are returned now; or None, as `commit`."""
+        results = self.take_outcomes()
+        if results is None:
+            self.spent_ms = self.now_ms() - self.began_at_ms
+        else:
+            self.side.call = self.in_order
+        return results
 
     def take_spent_ms(self):
         """How long the call has taken that has to go the long way now."""

@@ -38,6 +38,15 @@ def filled(broker: ReferenceBroker, topic: str) -> ReferenceBroker:
     return broker
 
 
+@pytest.fixture
+def singles(broker: ReferenceBroker, topic: str) -> ReferenceBroker:
+    """The same, with each record in a batch of its own."""
+    broker.set_group_config("g", {"share.auto.offset.reset": "earliest"})
+    for number in range(RECORDS):
+        broker.produce_batch(topic, [str(number).encode()])
+    return broker
+
+
 def made(broker: ReferenceBroker, *topics: str, **settings: Any) -> Consumer:
     return AsyncShareConsumer(*(topics or ("t",)), bootstrap_servers=broker.bootstrap_servers, group_id="g", **settings)
 
@@ -46,6 +55,12 @@ def finished(broker: ReferenceBroker) -> int:
     """How many records from the first one on nobody gets again."""
     snapshot = broker.share_partition("g", "t")
     return 0 if snapshot is None else snapshot.start_offset
+
+
+def total(consumer: Consumer, name: str) -> float:
+    """A metric of the client, as the background side knows it."""
+    (value,) = {group[name] for group in consumer.metrics().values() if name in group}
+    return value
 
 
 async def begun(call: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
@@ -85,6 +100,51 @@ async def test_each_record_comes_once_when_polls_are_cancelled_again_and_again(f
         assert finished(filled) == RECORDS
     assert cancelled
     assert seen == [(offset, 1) for offset in range(RECORDS)]
+
+
+@in_loop
+async def test_each_record_is_acknowledged_once_when_commits_are_cancelled_again_and_again(
+    singles: ReferenceBroker,
+) -> None:
+    """Wherever in a commit a cancellation strikes, what was to be acknowledged is, and nothing else."""
+    seen: list[tuple[int, int | None]] = []
+    turns = cancelled = 0
+    async with made(singles, max_poll_records=1, share_acknowledgement_mode="explicit") as consumer:
+        while len(seen) < RECORDS:
+            for record in await consumer.poll(LONG_MS):
+                seen.append((record.offset, record.delivery_count))
+                consumer.acknowledge(record, "reject" if record.offset % 2 else "accept")
+            task = asyncio.create_task(consumer.commit_sync())
+            for _ in range(turns % 8):
+                await asyncio.sleep(0)
+            turns += 1
+            if not task.done():
+                task.cancel()
+            try:
+                assert set((await task).values()) <= {None}
+            except asyncio.CancelledError:
+                cancelled += 1
+        assert set((await consumer.commit_sync()).values()) <= {None}
+        assert finished(singles) == RECORDS
+    assert cancelled > 10
+    assert seen == [(offset, 1) for offset in range(RECORDS)]
+
+
+@in_loop
+async def test_the_background_side_goes_on_with_a_commit_that_was_cancelled(singles: ReferenceBroker) -> None:
+    """Also if no other call follows: an application that does something else now keeps the broker's answer from nobody,
+    nor its locks from being renewed."""
+    async with made(singles, max_poll_records=1, share_acknowledgement_mode="explicit") as consumer:
+        for _ in range(9):
+            (record,) = await consumer.poll(LONG_MS)
+            consumer.acknowledge(record)
+            await consumer.commit_sync()
+        (record,) = await consumer.poll(LONG_MS)
+        consumer.acknowledge(record)
+        singles.faults.delay("ShareAcknowledge", 20)
+        await cancel(await begun(consumer.commit_sync()))
+        await until(lambda: total(consumer, "acknowledgements-send-total") == 10)
+        await until(lambda: finished(singles) == 10)
 
 
 @in_loop
