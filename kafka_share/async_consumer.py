@@ -114,7 +114,7 @@ class AsyncShareConsumer(ConsumerFacade[K, V]):
             return None
         guard.inside = "poll"
         try:
-            held = plain.begin_whole_poll()
+            held = plain.begin_whole_poll(timeout_ms)
             if held is None:
                 return None
             await self._bell.hear([session.line for session in held], plain.has_news, timeout_ms)

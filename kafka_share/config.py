@@ -242,6 +242,12 @@ class ShareConsumerConfig(ClientConfig):
         """Whether records may stay unacknowledged while poll is called for more."""
         return self.explicit_window_records > 0
 
+    @property
+    def empty_window_has_room(self) -> bool:
+        """Whether an open window, if there is one and nothing is in it, has room for what any poll may bring."""
+        fits = self.explicit_window_records >= self.max_poll_records and not self.explicit_window_bytes
+        return fits or not self.has_window
+
 
 @attrs.frozen(kw_only=True)
 class ShareAdminConfig(ClientConfig):

@@ -49,6 +49,11 @@ class AwaitedOutcomes:
         """Whether the application has not heard of all."""
         return bool(self._unreported)
 
+    @property
+    def has_waiting(self) -> bool:
+        """Whether somebody is to be told of an outcome."""
+        return any(awaited.waiting for awaited in self._by_number.values())
+
     def add(
         self,
         gathered: GatheredAcknowledgements,

@@ -196,7 +196,7 @@ class ConsumerCalls:
     def _poll_plainly(self, deadline_at_ms: int, *, makes_objects: bool) -> Steps[Records | None]:
         """None: the poll has to go the long way."""
         plain = self.plain
-        held = None if plain is None else plain.begin_poll()
+        held = None if plain is None else plain.begin_poll(max(0, deadline_at_ms - self._background.now_ms()))
         if plain is None or held is None:
             return None
         try:
@@ -259,7 +259,11 @@ class ConsumerCalls:
             acknowledgements = () if is_ahead else application.gather()  # they go with the fetch that is next
             if not application.has_ready:
                 may_fetch = is_known_here_only and application.has_room
-                direct = self._direct.fetch(acknowledgements) if may_fetch else ()
+                wait_ms: int | None = None
+                if may_fetch and application.has_window:
+                    wait_ms = application.window_wait_ms(max(0, deadline_at_ms - self._background.now_ms()))
+                    may_fetch = wait_ms is not None
+                direct = self._direct.fetch(acknowledgements, wait_ms) if may_fetch else ()
                 if direct:
                     application.posted()
                     return direct, False
@@ -302,7 +306,7 @@ class ConsumerCalls:
             if not has_asked:
                 records = application.collect()
                 if records is not None:
-                    if application.has_window:
+                    if application.has_window and self.has_open_poll:
                         # Perhaps without the core's knowing: they were at hand when room was made.
                         self._end_poll()
                     return records
@@ -350,17 +354,20 @@ class ConsumerCalls:
         self, record: ShareRecord[Any, Any], kind: AcknowledgeType, on_outcome: OnOutcome | None
     ) -> None:
         """Open window, any thread: acknowledge a record, known by its delivery; `on_outcome` hears how it ends."""
-        if self._application.deliveries.acknowledge_delivery(record, kind, on_outcome):
+        if self._application.acknowledge_delivery(record, kind, on_outcome):
             self._background.mailbox.interrupt()
+        if on_outcome is not None:
+            self._announce_urgently()
 
     def acknowledge_deliveries(self, settled: Collection[Settled]) -> None:
         """The same for many; `on_outcome` hears it of one that is not in flight."""
-        has_found_room, left = self._application.deliveries.acknowledge_deliveries(settled)
+        has_found_room, left = self._application.acknowledge_deliveries(settled)
         if has_found_room:
             self._background.mailbox.interrupt()
         for record, _, on_outcome in left:
             if on_outcome is not None:
                 on_outcome(not_in_flight(record.topic, record.partition, record.offset))
+        self._announce_urgently()
 
     def acknowledge_all(self, places: Iterable[Places], kind: AcknowledgeType) -> None:
         """Acknowledge many records at once; in an open window on any thread."""
@@ -371,7 +378,16 @@ class ConsumerCalls:
 
     def _announce(self) -> None:
         with contextlib.suppress(ConsumerClosedError):  # close on another thread has just taken it along
-            self._background.post(AcknowledgementsMade())
+            self._background.post(AcknowledgementsMade(), wake=False)
+            # Append first, look second: who recalls what is lent sees to what was posted before.
+            if not self._direct.is_lent:
+                self._background.post(AcknowledgementsMade())
+
+    def _announce_urgently(self) -> None:
+        """Somebody waits for the outcome, and not for the end of a loan."""
+        if self._direct.is_lent:
+            with contextlib.suppress(ConsumerClosedError):
+                self._background.post(AcknowledgementsMade())
 
     def commit_sync(self, timeout_ms: int | None, *, spent_ms: int = 0) -> Steps[CommitResult]:
         """`spent_ms`: of that time, before this."""
@@ -421,7 +437,7 @@ class ConsumerCalls:
         application = self._application
         application.accept_delivered()
         # The result is to tell of all that has no outcome yet, some of which may be under way already.
-        is_all = wait_ms > 0 and not (application.awaits_outcomes or application.has_unposted)
+        is_all = wait_ms > 0 and not (application.awaits_outcomes or application.has_unposted or application.has_window)
         if not is_all:
             self._direct.end()
         acknowledgements = application.gather()

@@ -336,17 +336,16 @@ class Deliveries:
             self._is_announced = True
             self.open_short_way()
 
-    def announce_passed(self) -> None:
-        """A loop has moved past a record, whose acceptance can be gathered."""
+    def announce_made(self) -> None:
+        """There is something to gather that was not acknowledged here: in an answer held as a whole, or by a loop."""
         with self.guard:
             self._announce_once()
 
     def hold(self, record: Record, delay_ms: int) -> None:
         """Release a record after a while, and keep its lock until then. Any thread, with an open window.
 
-        One that was given up because its lock was lost is free already.
-
-        Raises IllegalStateError in implicit mode, or if the record is not in flight.
+        One that was given up because its lock was lost is free already. Raises IllegalStateError in implicit mode, or
+        if the record is not in flight.
         """
         if not self._explicit:
             raise implicit()
@@ -434,7 +433,7 @@ class Deliveries:
             self.is_closed = True
             self.short_way.is_open = False
             for delivery in self._all():
-                delivery.hold_no_longer_than(self._known_lock_ms(), self._now_ms())
+                delivery.hold_no_longer_than(self.known_lock_ms, self._now_ms())
                 delivery.release_held(_END_OF_TIME_MS)
             return self.gather()
 
@@ -491,11 +490,11 @@ class Deliveries:
         now_ms = self._now_ms()
         for delivery in self._all():
             if not (self._can_renew and delivery.is_renewable):
-                delivery.hold_no_longer_than(self._known_lock_ms() // 4, now_ms)
+                delivery.hold_no_longer_than(self.known_lock_ms // 4, now_ms)
             delivery.release_held(now_ms)
 
     def _renewals(self, awaited: Callable[[], Iterable[Record]]) -> tuple[GatheredAcknowledgements, ...]:
-        lock_ms, now_ms = self._known_lock_ms(), self._now_ms()
+        lock_ms, now_ms = self.known_lock_ms, self._now_ms()
         held = self._all()
         self.is_pressing = self._protects_locks and any(delivery.has_pressing(lock_ms // 2) for delivery in held)
         self.open_short_way()
@@ -529,7 +528,7 @@ class Deliveries:
             releases = [at for delivery in self._all() if (at := delivery.next_release_at_ms()) is not None]
             if not self._by_place or not (self._protects_locks or self._has_window or releases):
                 return None
-            return min([self._now_ms() + self._known_lock_ms() // (6 if self._has_window else 3), *releases])
+            return min([self._now_ms() + self.known_lock_ms // (6 if self._has_window else 3), *releases])
 
     def take_lost(self) -> tuple[LostRecords, ...]:
         """What was given up since this was last asked."""
@@ -539,7 +538,9 @@ class Deliveries:
                 LostRecords(where, tuple(runs_of((o, 0) for o in sorted(offsets)))) for where, offsets in lost.items()
             )
 
-    def _known_lock_ms(self) -> int:
+    @property
+    def known_lock_ms(self) -> int:
+        """How long locks last, as far as is known."""
         return self.lock_ms or DEFAULT_LOCK_MS
 
     # ---- outcomes
@@ -547,6 +548,11 @@ class Deliveries:
     @property
     def awaits_outcomes(self) -> bool:
         return self._awaited.has_unreported
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether somebody is to be told of the outcome of what has been gathered."""
+        return self._awaited.has_waiting
 
     def reported(self, outcome: AcknowledgementOutcome, *, is_again: bool) -> None:
         """The outcome has reached the application; perhaps not for the first time, after an interrupt."""
@@ -559,7 +565,7 @@ class Deliveries:
             if outcome.is_own and outcome.error is not None:
                 self._can_renew &= not isinstance(outcome.error, UnsupportedVersionError)
                 self._announce_once()  # what is held has to be released in time
-            return self._awaited.resolve(outcome, outcome.acquisition_lock_timeout_ms or self._known_lock_ms())
+            return self._awaited.resolve(outcome, outcome.acquisition_lock_timeout_ms or self.known_lock_ms)
 
     def abandon(self, error: KafkaShareError) -> list[Notice]:
         """Nothing is sent or answered any more: whoever waits gets this error."""

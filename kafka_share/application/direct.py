@@ -71,11 +71,24 @@ class DirectPolls:
             return False
         return any(direct.line.awaits for direct in self._lender.direct.copy().values())  # another thread puts some in
 
-    def fetch(self, acknowledgements: Sequence[GatheredAcknowledgements]) -> Sequence[DirectSession]:
-        """Send a fetch wherever none is in flight, with these; nothing: the core has to be asked, with the same."""
+    @property
+    def is_lent(self) -> bool:
+        """Whether a session is lent whose end the core will see to by itself, soon. Any thread."""
+        return any(direct.is_out for direct in self._lender.direct.copy().values())
+
+    def fetch(
+        self, acknowledgements: Sequence[GatheredAcknowledgements], wait_ms: int | None = None
+    ) -> Sequence[DirectSession]:
+        """Send a fetch wherever none is in flight, with these; nothing: the core has to be asked, with the same.
+
+        A broker may hold it back for `wait_ms` at most; None: for as long as it was lent with.
+        """
         if not self._lender.direct:
             return ()
         held = self._enter()
+        if wait_ms is not None:
+            for direct in held:
+                direct.wait_at_most(wait_ms)
         if held and not self._send(held, acknowledgements):
             self._give_back(held)
             return ()

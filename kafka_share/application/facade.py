@@ -116,8 +116,9 @@ class ConsumerFacade(ConsumerMetrics, abc.ABC, Generic[K, V]):
             api_timeout_ms=config.default_api_timeout_ms,
             sends_ahead=config.send_ahead,
         )
-        deliveries, measurements = self._application.deliveries, self._driver.measurements
-        measurements.window_records = lambda: deliveries.window_records
+        application, deliveries = self._application, self._application.deliveries
+        measurements = self._driver.measurements
+        measurements.window_records = lambda: application.window_records
         callbacks = self._driver.callbacks
         deliveries.behind, callbacks.on_taken = callbacks.waiting, self._application.wake_for_room
         measurements.held_records = lambda: deliveries.held
@@ -239,9 +240,9 @@ class ConsumerFacade(ConsumerMetrics, abc.ABC, Generic[K, V]):
             raise not_a_record(record)
         if self._has_window:
             self._origin.demand()
-            self._application.deliveries.hold(record, delay_ms)
+            self._application.hold(record, delay_ms)
         else:
-            self._call("release", partial(self._application.deliveries.hold, record, delay_ms))
+            self._call("release", partial(self._application.hold, record, delay_ms))
 
     def acknowledge_offset(
         self,

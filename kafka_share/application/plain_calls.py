@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from kafka_share.application.side import ApplicationSide, Call
 from kafka_share.core.events import Flight
 from kafka_share.core.fetching.answers import MAX_ACQUIRED_OFFSETS
+from kafka_share.core.fetching.waits import window_wait_ms
 from kafka_share.native import PlainCalls
 from kafka_share.network import direct
 from kafka_share.protocol.share_values import DEFAULT_LOCK_MS, AcquiredRange
@@ -43,7 +44,7 @@ class Background(Protocol):
 
 
 def plain_calls(side: ApplicationSide, calls: Calls, background: Background) -> PlainCalls | None:
-    """None where there are none: with deserializers, which may fail at each record, and with an open window."""
+    """None where there are none: with deserializers, which may fail at each record, and with a small open window."""
     maker, deliveries = side.wholes.maker, side.deliveries
     if maker is None:
         return None
@@ -72,6 +73,8 @@ def plain_calls(side: ApplicationSide, calls: Calls, background: Background) -> 
         ledgers=deliveries.short_way.ledgers,
         most_offsets=MAX_ACQUIRED_OFFSETS,
         default_lock_ms=DEFAULT_LOCK_MS,
+        window_poll=side.max_poll_records if side.has_window else 0,
+        window_wait_of=window_wait_ms,
     )
     background.measurements.settle = made.settle
     return made

@@ -16,14 +16,15 @@ had collected goes to the next poll.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from kafka_share.application.awaited_outcomes import Notice
+from kafka_share.application.awaited_outcomes import Notice, OnOutcome
 from kafka_share.application.decoding import Decoder, Record
 from kafka_share.application.deliveries import Deliveries
+from kafka_share.application.delivery import Settled
 from kafka_share.application.incoming import IncomingRecords
 from kafka_share.application.reading import Reading
 from kafka_share.application.reports import Reports
@@ -40,6 +41,7 @@ from kafka_share.core.events import (
     RaiseError,
     ReportOutcomes,
 )
+from kafka_share.core.fetching.waits import window_wait_ms
 from kafka_share.errors import IllegalStateError, OutcomeUnknownError
 from kafka_share.health import UnacknowledgedRecord
 from kafka_share.locks import AcquisitionLock
@@ -107,7 +109,8 @@ class ApplicationSide:
             guard=self.guard,
             now_ms=now_ms,
         )
-        self._wholes = WholeAnswers(self._deliveries, decoder, now_ms, is_on=not self.has_window)
+        has_room = window_records >= max_poll_records and not window_bytes
+        self._wholes = WholeAnswers(self._deliveries, decoder, now_ms, is_on=has_room or not self.has_window)
         self.reports: Reports = Reports()
         self.wake: Callable[[], None] = _nobody
         """Ends the wait of a poll, which looks whether there is room; to be set by whoever runs the calls."""
@@ -123,7 +126,7 @@ class ApplicationSide:
         self._protects_locks = protects_locks
         self._longest_work_ms = longest_work_ms
         self._now_ms = now_ms
-        self._max_poll_records = max_poll_records
+        self.max_poll_records = max_poll_records
         self._asked: int | None = None
         """How many records the present poll has asked for since the last batch came."""
         self.call: Call = Call.ENDED
@@ -147,19 +150,37 @@ class ApplicationSide:
 
     def whole(self, brought: Brought, node_id: int, session_id: int) -> WholeAnswer | None:
         """Records as one thing, to be taken; None if they have to be taken as a `Deliver`."""
-        if self._incoming.has_ready(counts_returning=True):
+        is_more_than_a_poll = self.has_window and brought.records > self.max_poll_records
+        if is_more_than_a_poll or self._incoming.has_ready(counts_returning=True):
             return None
         return self._wholes.of(brought, node_id, session_id)
+
+    def window_wait_ms(self, left_ms: int) -> int | None:
+        """Open window: how long a broker may hold back a fetch by this poll itself, which has so much time and has
+        gathered what it sends along. Under the guard.
+
+        None: the core is to fetch, because something is in the window, or somebody waits for an outcome.
+        """
+        deliveries = self._deliveries
+        is_empty = not (deliveries.has_any or deliveries.has_waiting or deliveries.behind() or self.reports.is_wanted)
+        if self._wholes.maker is None or not is_empty:
+            return None
+        return window_wait_ms(left_ms, deliveries.known_lock_ms)
 
     def take_whole(self, answer: WholeAnswer) -> None:
         """The same as `take`, for records that are one thing."""
         with self.guard:
             self._wholes.take(answer)
 
+    def books(self) -> Deliveries:
+        """The same for other threads, of an open window; under the guard."""
+        self._wholes.file()
+        return self._deliveries
+
     @property
     def holds_nothing(self) -> bool:
         """Whether nothing is held, is to be returned, or awaits being sent or its outcome as one thing."""
-        known = self._wholes.all or self._deliveries.has_any or self._deliveries.unposted or self.has_window
+        known = self._wholes.all or self._deliveries.has_any or self._deliveries.unposted
         return not (known or self._incoming.has_ready(counts_returning=True))
 
     @property
@@ -184,6 +205,8 @@ class ApplicationSide:
         elif self.call is Call.RETURNED:
             self._incoming.returned()
             self._wholes.returned()
+        if self.has_window and self._wholes.all:
+            self._file_wholes()  # what room there is, only the books know
         self.call = Call.OPEN
         self.begun_calls += 1
 
@@ -233,7 +256,9 @@ class ApplicationSide:
         if outcome.acquisition_lock_timeout_ms is not None:
             self.deliveries.lock_ms = outcome.acquisition_lock_timeout_ms
         if self.has_window:
-            return  # `tell_outcomes` has done the rest, and renewed records were never away
+            # `tell_outcomes` has done the rest, unless a poll has heard of it by itself; nobody waits for that then.
+            self._deliveries.resolve(outcome)
+            return  # renewed records were never away
         self.deliveries.resolve(outcome)
         for ended in outcome.ended:
             offsets = {o for r in ended.runs if r.type == AcknowledgeType.RENEW for o in range(r.first, r.last + 1)}
@@ -273,8 +298,11 @@ class ApplicationSide:
     def post_acknowledgements(self, post: Callable[[AcknowledgementsGathered], None]) -> None:
         """Post what was acknowledged, and when to ask again (answer to `GatherAcknowledgements`)."""
         with self.guard:
-            self._wholes.file()
-            deliveries = self._deliveries
+            until_ms = self._wholes.fresh_until_ms() if self.has_window else None
+            if until_ms is not None:
+                post(AcknowledgementsGathered((), until_ms))  # the next poll takes along what is acknowledged
+                return
+            deliveries = self.books()
             if deliveries.is_closed:
                 return
             self._accept_passed()
@@ -350,8 +378,8 @@ class ApplicationSide:
 
     def _limit(self) -> int:
         if self.has_window:
-            return min(self._max_poll_records, self._deliveries.room())
-        return self._max_poll_records if self.has_room else 0
+            return min(self.max_poll_records, self._deliveries.room())
+        return self.max_poll_records if self.has_room else 0
 
     def collect(self) -> ShareRecords[object, object] | None:
         """The records for one poll, renewed ones first; None if there are none (yet), or no room for any.
@@ -397,7 +425,7 @@ class ApplicationSide:
             self.deliveries.give_up(record)
             return False
         if self._deliveries.is_pressing and not self.explicit:
-            self._deliveries.announce_passed()
+            self._deliveries.announce_made()
         return True
 
     def _accept_passed(self) -> None:
@@ -430,10 +458,38 @@ class ApplicationSide:
         """
         with self.guard:
             if self.explicit and self._wholes.all:
-                places = self._wholes.acknowledge_all([*places], kind)
+                places = self._wholes.acknowledge_all([*places], kind, once=self.has_window)
+                if self.has_window:
+                    self._deliveries.announce_made()
                 if not places:
                     return None
-            return self.deliveries.acknowledge_all(places, kind)
+            return (self.books() if self.has_window else self.deliveries).acknowledge_all(places, kind)
+
+    def acknowledge_delivery(self, record: Record, kind: AcknowledgeType, on_outcome: OnOutcome | None) -> bool:
+        """As `Deliveries.acknowledge_delivery`."""
+        with self.guard:
+            if on_outcome is None and self._wholes.acknowledge_once(record.offset, kind, record.lock):
+                self._deliveries.announce_made()
+                return False
+            self._wholes.file()
+        return self._deliveries.acknowledge_delivery(record, kind, on_outcome)
+
+    def acknowledge_deliveries(self, settled: Collection[Settled]) -> tuple[bool, list[Settled]]:
+        """As `Deliveries.acknowledge_deliveries`."""
+        with self.guard:
+            self._wholes.file()
+        return self._deliveries.acknowledge_deliveries(settled)
+
+    def hold(self, record: Record, delay_ms: int) -> None:
+        """As `Deliveries.hold`."""
+        with self.guard:
+            (self.books() if self.has_window else self.deliveries).hold(record, delay_ms)
+
+    @property
+    def window_records(self) -> int:
+        """Open window: the delivered records without a final acknowledgement. Any thread."""
+        with self.guard:
+            return self._deliveries.window_records + (self._wholes.count_open() if self.has_window else 0)
 
     def override(self, topic: str, partition: int, offset: int, kind: AcknowledgeType) -> None:
         """Like `acknowledge`, for an offset whose record could not be delivered; InvalidArgumentError for RENEW."""

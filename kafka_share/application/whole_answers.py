@@ -14,7 +14,7 @@ consist of (`plain_calls`): where nothing was compiled there are none.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kafka_share.application.decoding import Decoder, whole_maker
 from kafka_share.application.deliveries import Deliveries
@@ -27,6 +27,11 @@ from kafka_share.records import AcknowledgeType, ShareRecords
 if TYPE_CHECKING:
     from kafka_share.native import Ledger, Places, WholeAnswer, WholeMaker, WholePartition
     from kafka_share.network.direct import Brought
+
+
+NEXT_POLL_MS: Final = 20
+"""Open window: so long after the delivery of an answer the next poll may come, and take its acknowledgements along; if
+none has, they leave without it."""
 
 
 class WholeAnswers:
@@ -96,15 +101,22 @@ class WholeAnswers:
             return False
         return any(one.lock is lock and one.ledger.acknowledge(offset, kind) for one in answer.partitions)
 
-    def acknowledge_all(self, places: Sequence[Places], kind: AcknowledgeType) -> Sequence[Places]:
-        """Acknowledge many records at once; what is left has to be done by the books."""
+    def acknowledge_once(self, offset: int, kind: AcknowledgeType, lock: AcquisitionLock | None) -> bool:
+        """Open window: the same for one that has no final acknowledgement; any thread."""
+        answer = self._held()
+        if answer is None or lock is None or kind is AcknowledgeType.RENEW:
+            return False
+        return any(one.lock is lock and one.ledger.acknowledge_once(offset, kind) for one in answer.partitions)
+
+    def acknowledge_all(self, places: Sequence[Places], kind: AcknowledgeType, *, once: bool) -> Sequence[Places]:
+        """Acknowledge many records at once; what is left has to be done by the books. `once`: in an open window."""
         ledgers = self.held_ledgers()
         if not ledgers or kind is AcknowledgeType.RENEW or self._deliveries.is_pressing:
             return places
         rest: list[Places] = []
         for lock, topic, partition, offsets in places:
             ledger = None if lock is None else ledgers.get(lock)
-            left = offsets if ledger is None else ledger.acknowledge_each(offsets, kind, once=False)
+            left = offsets if ledger is None else ledger.acknowledge_each(offsets, kind, once=once)
             if left:
                 rest.append((lock, topic, partition, left))
         return rest
@@ -129,6 +141,19 @@ class WholeAnswers:
         return None if answer is None or answer.is_sent or answer.is_filed else answer
 
     # ---- on any thread
+
+    def fresh_until_ms(self) -> int | None:
+        """Open window: until when acknowledgements wait for the poll that is under way or follows; None: for none."""
+        answer, now_ms = self.all[-1] if self.all else None, self._now_ms()
+        if answer is None or answer.is_filed or self._deliveries.has_any:
+            return None
+        until_ms = (now_ms if answer.is_sent else answer.delivered_at_ms) + NEXT_POLL_MS
+        return until_ms if now_ms < until_ms else None
+
+    def count_open(self) -> int:
+        """How many of the records that the application holds have no final acknowledgement."""
+        answer = self._held()
+        return 0 if answer is None else sum(one.ledger.open + one.ledger.renewing for one in answer.partitions)
 
     def file(self) -> None:
         """Make the entries in the books: what the application holds, and what awaits its outcome."""

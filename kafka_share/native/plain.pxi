@@ -23,6 +23,8 @@ cdef class PlainCalls:
     cdef LedgersByLock ledgers
     cdef WholeMaker maker
     cdef int64_t most_offsets, default_lock_ms
+    cdef int64_t window_poll  # of an open window: how many records a poll may bring; 0: there is none
+    cdef object window_wait_of, window_wait_ms, window_timeout_ms, window_lock_ms
     cdef list held
     cdef Py_ssize_t turn
     cdef long generation
@@ -33,13 +35,15 @@ cdef class PlainCalls:
 
     def __cinit__(self, *, side, calls, wholes, deliveries, reports, numbers, measurements, mailbox, post, now_ms, log,
                   WholeMaker maker, in_order, is_open, is_returned, flight_type, carrying_type, range_type, part_type,
-                  records_type, ended_well, LedgersByLock ledgers, int64_t most_offsets, int64_t default_lock_ms):
+                  records_type, ended_well, LedgersByLock ledgers, int64_t most_offsets, int64_t default_lock_ms,
+                  int64_t window_poll, window_wait_of):
         self.side, self.calls, self.wholes, self.deliveries, self.reports = side, calls, wholes, deliveries, reports
         self.mailbox, self.mail, self.post, self.now_ms, self.log = mailbox, mailbox.pending, post, now_ms, log
         self.maker, self.in_order, self.is_open, self.is_returned = maker, in_order, is_open, is_returned
         self.flight_type, self.carrying_type, self.range_type = flight_type, carrying_type, range_type
         self.part_type, self.records_type, self.ended_well = part_type, records_type, ended_well
         self.ledgers, self.most_offsets, self.default_lock_ms = ledgers, most_offsets, default_lock_ms
+        self.window_poll, self.window_wait_of = window_poll, window_wait_of
         self.numbers, self.guard, self.held, self.generation = numbers, side.guard, [], gates_generation
         self.tally, self.spent_ms = PollTally(measurements), 0
 
@@ -54,20 +58,20 @@ cdef class PlainCalls:
         if type(timeout_ms) is not int or timeout_ms < 0 or not lock.acquire(False):
             return None
         try:
-            if self.begin_whole_poll() is None:
+            if self.begin_whole_poll(timeout_ms) is None:
                 return None
             self.wait(timeout_ms)
             return self.end_whole_poll(makes_objects)
         finally:
             give_back(lock)
 
-    def begin_whole_poll(self):
+    def begin_whole_poll(self, timeout_ms):
         """`begin_poll` for who ends it with `end_whole_poll`."""
         self.spent_ms = 0
         if self.reports.is_wanted:
             return None
         self.began_at_ms = self.now_ms()
-        return self.begin(self.began_at_ms)
+        return self.begin(self.began_at_ms, timeout_ms)
 
     def end_whole_poll(self, bint makes_objects):
         """The records, which are returned now; or None, as `poll`."""
@@ -135,24 +139,28 @@ cdef class PlainCalls:
 
     # ---- sending
 
-    def begin_poll(self):
+    def begin_poll(self, timeout_ms):
         """Send the acknowledgements of what the application has got, and a fetch to each broker that has none.
 
         Returns the sessions to wait for; None: nothing was done.
         """
-        return self.begin(self.now_ms())
+        return self.begin(self.now_ms(), timeout_ms)
 
-    cdef list begin(self, now_ms):
+    cdef list begin(self, now_ms, timeout_ms):
         cdef WholeAnswer answer
         if not self.is_quiet():
             return None
         with self.guard:
+            if self.window_poll and not self.window_has_room(timeout_ms):
+                return None
             answer = self.returned_answer()
             if answer is None and not self.side.holds_nothing:
                 return None
             owner = self.enter(answer, now_ms)
             if owner is None:
                 return None
+            if self.window_poll:
+                self.cut_waits()
             if answer is not None:
                 flight = self.carrying_type(answer, now_ms, owner.longest_wait_ms)
                 if not self.send(answer, owner, owner.fetches, flight):
@@ -197,6 +205,22 @@ cdef class PlainCalls:
         if mailbox.is_woken or self.has_news() or self.reports.errors or self.reports.outcomes:
             return False
         return self.generation == gates_generation
+
+    cdef bint window_has_room(self, timeout_ms) except -1:
+        """Whether an open window that holds nothing has room for a poll, which is long enough to bring something."""
+        if self.reports.is_wanted or self.deliveries.behind():
+            return False
+        lock_ms = self.deliveries.known_lock_ms
+        if timeout_ms != self.window_timeout_ms or lock_ms != self.window_lock_ms:
+            self.window_wait_ms = self.window_wait_of(timeout_ms, lock_ms)
+            self.window_timeout_ms, self.window_lock_ms = timeout_ms, lock_ms
+        return self.window_wait_ms is not None
+
+    cdef int cut_waits(self) except -1:
+        for session in self.held:
+            if session.longest_wait_ms != min(self.window_wait_ms, session.lent_wait_ms):
+                session.wait_at_most(self.window_wait_ms)
+        return 0
 
     cdef WholeAnswer returned_answer(self):
         """What the application has got, if that is one thing; None if there is none."""
@@ -289,6 +313,8 @@ cdef class PlainCalls:
         if read is None or not read[1]:
             return None
         lock_ms, parts, named, count, size_bytes = read
+        if self.window_poll and <int64_t>count > self.window_poll:
+            return None
         if type(flight) is self.carrying_type:
             ended = flight.carried
             for one in ended.partitions:

@@ -149,6 +149,8 @@ class DirectSession:
         self.commits: Template = acknowledge_template(lent.acknowledge_version, *whose)
         self.longest_wait_ms: int = lend.limits[0]
         """Of a fetch at the broker."""
+        self.lent_wait_ms: int = lend.limits[0]
+        """The same as it was lent with, which is the most."""
         self.places: dict[tuple[bytes, int], tuple[TopicIdPartition, LockGeneration]] = {
             (where.topic_id.bytes, where.partition): (where, locks) for where, locks in lend.partitions
         }
@@ -196,6 +198,11 @@ class DirectSession:
         return True
 
     @property
+    def is_out(self) -> bool:
+        """Whether it is lent, and has not been asked for by the core; any thread may ask."""
+        return not self.is_recalled and self.owner.get(None) is not _CORE
+
+    @property
     def is_late(self) -> bool:
         """Whether it has been lent for so long that no fetch is to be sent ahead."""
         return self.fetched_at_ms is not None and self.fetched_at_ms >= self._late_at_ms
@@ -241,6 +248,13 @@ class DirectSession:
     def epoch(self) -> int:
         """Of the share session. Each answer that was dealt with took it on by one; the line counts them."""
         return (self.first_epoch - 1 + self.line.answered) % MAX_EPOCH + 1
+
+    def wait_at_most(self, wait_ms: int) -> None:
+        """How long a broker may hold back the fetches that follow, if that is less than what was lent."""
+        wait_ms = max(1, min(wait_ms, self.lent_wait_ms))
+        if wait_ms != self.longest_wait_ms:
+            self.fetches = self.fetches.waiting(wait_ms)  # first: after an interrupt it is done again
+            self.longest_wait_ms = wait_ms
 
     # ---- one request
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from copy import copy
 from typing import Final
 from uuid import UUID
 
@@ -37,6 +38,12 @@ class Template:
         self.before: bytes = before
         self.after: bytes = after
         self.end: bytes = end
+
+    def waiting(self, wait_ms: int) -> Template:
+        """The same with another longest wait, of a ShareFetch."""
+        made = copy(self)
+        made.after = _NUMBER(wait_ms) + self.after[4:]
+        return made
 
     def frame(self, correlation_id: int, epoch: int, acknowledged: Acknowledged) -> bytes | None:
         """The whole frame. None: too much for a short message."""

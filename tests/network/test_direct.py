@@ -231,6 +231,32 @@ def test_a_session_that_was_lent_for_long_goes_back(due_at_ms: int | None, late_
     assert not lent.session.enter(TOPICS, lent.posted.append)
 
 
+@compiled
+def test_a_broker_holds_a_fetch_back_for_as_long_as_the_poll_allows_but_never_longer_than_lent() -> None:
+    lent = LentSession()
+    session = lent.entered()
+    for wait_ms, told_ms in ((200, 200), (900, LIMITS[0]), (0, 1)):
+        session.wait_at_most(wait_ms)
+        assert session.longest_wait_ms == told_ms
+        assert session.fetch([])
+        request: Any = decode_request(lent.sent[-1][4:])[-1]
+        assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (told_ms, *LIMITS[1:3])
+        lent.answer()
+        assert session.read()
+        session.done()
+
+
+def test_it_is_out_until_the_core_wants_it_back_or_has_it() -> None:
+    lent, returned = LentSession(), LentSession()
+    assert lent.session.is_out
+    lent.session.hold()
+    assert lent.session.is_out
+    lent.session.recall(lent.posted.append)
+    assert not lent.session.is_out
+    returned.entered().give_back(returned.posted.append)
+    assert not returned.session.is_out
+
+
 # ---- what it reads
 
 

@@ -39,6 +39,7 @@ from kafka_share.core.fetching.node_exchange import NodeExchange
 from kafka_share.core.fetching.offsets import AcknowledgementRun, count_of
 from kafka_share.core.fetching.release_pause import ReleasePause
 from kafka_share.core.fetching.share_session import ShareSession, Wanted
+from kafka_share.core.fetching.waits import ANSWER_MS, before_the_end_ms, within_the_lock_ms
 from kafka_share.core.fetching.wanted_partitions import WantedPartitions
 from kafka_share.core.membership import Membership
 from kafka_share.core.metadata import Metadata
@@ -50,11 +51,6 @@ GATHER_PAUSE_MS: Final = 50
 """The application's side is not asked again sooner, even if a broker names a lock of no time."""
 ACKNOWLEDGE_LINGER_MS: Final = 5
 """How long acknowledgements that were announced between polls wait for company."""
-WAITS_IN_LOCK: Final = 6
-"""Open window: while records are held, a broker holds a fetch back for this part of their lock time at most. Renewals
-and acknowledgements wait behind the fetch, and leave with a third of the lock left at least."""
-ANSWER_MS: Final = 4
-"""Open window: a poll with less time than this asks for nothing more, because the answer would come after its end."""
 
 
 class Fetching:
@@ -78,9 +74,8 @@ class Fetching:
         self._untaken = UntakenBatches()
         self._sends_ahead = context.config.send_ahead
         self._ahead = FetchingAhead(is_on=self._sends_ahead)
-        self._lending = Lending(
-            context, self.acknowledgements, is_on=lends and not (self._has_window or self._has_record_limit)
-        )
+        may_lend = context.config.empty_window_has_room and not self._has_record_limit
+        self._lending = Lending(context, self.acknowledgements, is_on=lends and may_lend)
         self._lock_ms = 0
         """How long locks last, as the latest answer says that brought records."""
         self._session_ids = itertools.count(1)
@@ -183,7 +178,10 @@ class Fetching:
     def _fetched_directly(self, now_ms: int) -> None:
         self._pause.poll_started(now_ms)
         self._membership.poll_ended(now_ms)
-        if self._config.protect_locks:
+        if self._has_window:
+            self._held_until_ms = now_ms + self._lock_ms
+            self._gather_by(now_ms + within_the_lock_ms(self._lock_ms))
+        elif self._config.protect_locks:
             self._gather_by(now_ms + self._lock_ms // 3)
 
     def close(self, deadline_at_ms: int) -> None:
@@ -327,9 +325,9 @@ class Fetching:
         max_wait_ms, left_ms = self._config.fetch_max_wait_ms, self._left_ms(now_ms)
         if self._has_window and left_ms > 0:
             # What comes after its poll has no holder while its locks run, so the answer is to be here before.
-            max_wait_ms = min(max_wait_ms, max(1, left_ms // 2))
+            max_wait_ms = min(max_wait_ms, before_the_end_ms(left_ms))
             if now_ms < self._held_until_ms:
-                max_wait_ms = min(max_wait_ms, max(1, self._lock_ms // WAITS_IN_LOCK))
+                max_wait_ms = min(max_wait_ms, within_the_lock_ms(self._lock_ms))
         if self._has_record_limit and max_wait_ms:
             # One node is asked at a time, so a round over all of them takes no longer than the wait; but not no time.
             return max(1, max_wait_ms // nodes)
@@ -422,7 +420,8 @@ class Fetching:
         if batch.partitions:
             is_awaited = self._is_poll_new or self._left_ms(now_ms) > 0
             self._outputs.add(Deliver(batch))
-            self._pause.brought(sum([count_of(p.acquired) for p in batch.partitions]))
+            count = sum([count_of(p.acquired) for p in batch.partitions])
+            self._pause.brought(count)
             self._last_deliveries.delivered(batch)
             if self._config.protect_locks or self._has_window:
                 self._lock_ms = batch.acquisition_lock_timeout_ms or DEFAULT_LOCK_MS
@@ -436,7 +435,8 @@ class Fetching:
             self._is_poll_new = False
             self._membership.poll_ended(now_ms)
             self._lock_ms = batch.acquisition_lock_timeout_ms
-            if is_awaited or self._lending.loans:
+            is_more_than_a_poll = self._has_window and count > self._config.max_poll_records
+            if (is_awaited or self._lending.loans) and not is_more_than_a_poll:
                 self._lend(self._exchanges[batch.partitions[0].node_id], now_ms)
 
     def _lend(self, exchange: NodeExchange, now_ms: int) -> None:

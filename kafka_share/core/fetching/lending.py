@@ -74,6 +74,8 @@ class Lending:
         most = 1 if self._config.send_ahead else MOST_LENT  # what was fetched ahead would hold acknowledgements up
         if self._is_recalled or not self._troubles.is_empty or len(wanted) > most:
             return
+        if self._config.has_window and self._acknowledgements.queues:
+            return  # they may be of records among others that are open still, which only the core deals with
         here = wanted.get(exchange.node.id)
         if here is None or exchange.is_busy or exchange.session.differs_from(here) or exchange.ready_at_ms() > now_ms:
             return

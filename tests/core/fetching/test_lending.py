@@ -9,6 +9,7 @@ import pytest
 from core.scripted_cluster import Harness, acknowledge_answer, batches, fetch_answer, fetch_data, said_in, tp
 
 from kafka_share.core.events import (
+    AcknowledgementsGathered,
     Channel,
     CloseRequested,
     CommitRequested,
@@ -68,6 +69,52 @@ def test_nothing_is_lent_when_the_core_has_more_to_do_for_each_fetch(settings: d
     if "explicit_window_records" in settings:
         settings["share_acknowledgement_mode"] = "explicit"
     assert not lent(**settings).lends
+
+
+def with_window(**settings: Any) -> Harness:
+    window = {"share_acknowledgement_mode": "explicit", "explicit_window_records": 500}
+    return Harness(lends=True, **{**window, **settings}).joined()
+
+
+def test_an_open_window_is_lent_if_it_has_room_for_a_poll_when_nothing_is_in_it() -> None:
+    for settings, is_lent in (
+        ({}, True),
+        ({"explicit_window_records": 499}, False),
+        ({"explicit_window_records": 499, "max_poll_records": 499}, True),
+        ({"explicit_window_bytes": 1 << 30}, False),
+    ):
+        h = with_window(**settings)
+        h.answer(h.fetch(), fetch_answer(fetch_data(tp(), (0, 9, 1))))
+        assert bool(h.lends) == is_lent, settings
+
+
+def test_an_open_window_is_not_lent_after_an_answer_that_is_more_than_a_poll_returns() -> None:
+    h = with_window(max_poll_records=9)
+    h.answer(h.fetch(), fetch_answer(fetch_data(tp(), (0, 9, 1))))
+    assert not h.lends
+
+
+def test_an_open_window_is_not_lent_while_acknowledgements_wait_to_be_sent() -> None:
+    """Those of records among others that are open, mostly: the next poll would be the core's."""
+    h = with_window()
+    h.answer(h.fetch(), fetch_answer(fetch_data(tp(), (0, 9, 1))))
+    h.handle(returned(h.lends[-1], fetches=1))
+    h.start_poll()
+    fetch = h.fetch()
+    h.handle(AcknowledgementsGathered((h.said((0, 9, 1)),), None))
+    h.answer(fetch, fetch_answer(fetch_data(tp(), (10, 19, 1))))
+    assert len(h.lends) == 1
+
+
+def test_what_an_open_window_was_brought_directly_has_its_locks_looked_at_in_time() -> None:
+    """Renewals wait behind fetches there, so a sixth of the lock's time has passed, not a third."""
+    h = with_window()
+    h.answer(h.fetch(), fetch_answer(fetch_data(tp(), (0, 9, 1)), lock_ms=6_000))
+    h.handle(returned(h.lends[-1], fetches=1, at_ms=h.now_ms))
+    h.advance(999)
+    assert not h.gathers
+    h.advance(1)
+    assert h.gathers
 
 
 def of_two_nodes(*answers: ShareFetchResponse) -> Harness:
