@@ -162,7 +162,7 @@ class ApplicationSide:
         None: the core is to fetch, because something is in the window, or somebody waits for an outcome.
         """
         deliveries = self._deliveries
-        is_empty = not (deliveries.has_any or deliveries.has_waiting or deliveries.behind() or self.reports.is_wanted)
+        is_empty = not (deliveries.has_any or deliveries.has_waiting or deliveries.behind())
         if self._wholes.maker is None or not is_empty:
             return None
         return window_wait_ms(left_ms, deliveries.known_lock_ms)

@@ -208,7 +208,7 @@ cdef class PlainCalls:
 
     cdef bint window_has_room(self, timeout_ms) except -1:
         """Whether an open window that holds nothing has room for a poll, which is long enough to bring something."""
-        if self.reports.is_wanted or self.deliveries.behind():
+        if self.deliveries.behind():
             return False
         lock_ms = self.deliveries.known_lock_ms
         if timeout_ms != self.window_timeout_ms or lock_ms != self.window_lock_ms:

@@ -74,6 +74,8 @@ class Application:
             config["send_ahead"] = True
         if mode == "window":
             config["explicit_window_records"] = 100
+            if self.holds_wholes:
+                config["max_poll_records"] = 8  # what an answer has; more than a poll may return is the core's
         if not self.holds_wholes:
             config["value_deserializer"] = self._deserialize
         self.consumer: Consumer = KafkaShareConsumer("t", **config)
@@ -206,6 +208,7 @@ CASES = [
         "explicit, directly, ahead",
         "implicit, directly, whole",
         "explicit, directly, whole",
+        "window, directly, whole",
     )
     for call in CALLS
     if call != "acknowledge" or not mode.startswith("implicit")

@@ -250,14 +250,24 @@ def test_a_poll_without_time_is_the_core_s(monkeypatch: pytest.MonkeyPatch) -> N
     application.close()
 
 
-def test_an_application_that_hears_of_outcomes_polls_by_the_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that it has not heard of take room in the window."""
+def test_a_callback_hears_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     application = Application(monkeypatch)
     heard: list[Any] = []
-    application.consumer.set_acknowledgement_commit_callback(lambda offsets, error: heard.append(error))
+    application.consumer.set_acknowledgement_commit_callback(lambda offsets, error: heard.append((offsets, error)))
+    places = {(record.partition, record.offset) for record in application.records}
+    application.acknowledge()
+    application.poll()
+    assert application.polls_of_the_core() == 0
+    assert [error for _, error in heard] == [None, None]
+    assert {(where.partition, o) for offsets, _ in heard for where, these in offsets.items() for o in these} == places
+    application.close()
+
+
+def test_outcomes_that_were_not_heard_of_take_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the core is asked, for what there is room for."""
+    application = Application(monkeypatch)
+    monkeypatch.setattr(application.consumer._application._deliveries, "behind", lambda: 1)
     application.acknowledge()
     application.poll()
     assert application.polls_of_the_core() == 1
     application.close()
-    assert heard
-    assert set(heard) == {None}

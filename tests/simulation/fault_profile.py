@@ -184,7 +184,7 @@ def steady_client(drawn: ClientProfile) -> ClientProfile:
     """Of such a history: nothing but polls, and perhaps commits that wait; each poll gets few of many records."""
     return attrs.evolve(
         drawn,
-        window_records=0,
+        window_records=40 if drawn.window_records else 0,
         record_limit=False,
         max_poll_records=min(drawn.max_poll_records, 5),
         poll_timeout_ms=1_000,

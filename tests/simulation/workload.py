@@ -110,7 +110,8 @@ def _acknowledge_some(client: SimulatedClient, records: Sequence[ShareRecord[Any
     held = client.held
     held.extend(records)
     client.source.shuffle(held)
-    count = len(held) if client.is_quiet else client.source.randint(0, len(held))
+    is_all = client.is_quiet or not (client.profile.leave_open or client.profile.work_ms)
+    count = len(held) if is_all else client.source.randint(0, len(held))
     done, client.held = held[:count], held[count:]
     for record in done:
         kind = _chosen_type(client)
