@@ -64,8 +64,8 @@ CAUSES: Final[Mapping[str, str]] = MappingProxyType(
         "system calls and a wait, after which the processor's caches are cold, and a hundred steps of the interpreter",
         "calls": "each record is a call from Python, and a commit is another request",
         "loop": "the handler's loop and the interpreter are most of what is measured, for every client in Python",
-        "window": "in an open window a poll is asked for whatever there is room for, so each brings fewer records; "
-        "and there the background thread fetches: a poll costs two turns of an event loop in Python, and a hand-over "
+        "window": "in an open window that is never empty a poll is asked for what there is room for, and brings fewer "
+        "records; and there the background thread fetches: a poll costs two turns of an event loop in Python, and a hand-over "
         "between two threads that take turns at the interpreter's lock",
         "serial": "a loop works on one record after the other, where a worker and a pool of threads work on ten",
         "worker": "rules in Python decide about each record, its lock is kept and its outcome awaited, and a thread or "
