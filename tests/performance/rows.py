@@ -65,8 +65,8 @@ CAUSES: Final[Mapping[str, str]] = MappingProxyType(
         "calls": "each record is a call from Python, and a commit is another request",
         "loop": "the handler's loop and the interpreter are most of what is measured, for every client in Python",
         "window": "in an open window that is never empty a poll is asked for what there is room for, and brings fewer "
-        "records; and there the background thread fetches: a poll costs two turns of an event loop in Python, and a hand-over "
-        "between two threads that take turns at the interpreter's lock",
+        "records; and there the background thread fetches: a poll costs two turns of an event loop in Python, and a "
+        "hand-over between two threads that take turns at the interpreter's lock",
         "serial": "a loop works on one record after the other, where a worker and a pool of threads work on ten",
         "worker": "rules in Python decide about each record, its lock is kept and its outcome awaited, and a thread or "
         "a task gets it by itself; for that failures are tried again, long handlers keep their locks, and a stop "
