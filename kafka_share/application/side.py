@@ -173,7 +173,7 @@ class ApplicationSide:
             self._wholes.take(answer)
 
     def books(self) -> Deliveries:
-        """The same for other threads, of an open window; under the guard."""
+        """As `deliveries`, for other threads of an application with an open window; under the guard."""
         self._wholes.file()
         return self._deliveries
 

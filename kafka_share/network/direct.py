@@ -251,7 +251,7 @@ class DirectSession:
 
     def wait_at_most(self, wait_ms: int) -> None:
         """How long a broker may hold back the fetches that follow, if that is less than what was lent."""
-        wait_ms = max(1, min(wait_ms, self.lent_wait_ms))
+        wait_ms = min(wait_ms, self.lent_wait_ms)
         if wait_ms != self.longest_wait_ms:
             self.fetches = self.fetches.waiting(wait_ms)  # first: after an interrupt it is done again
             self.longest_wait_ms = wait_ms

@@ -42,7 +42,11 @@ class LentSession:
     """A session that was lent at 0 ms until 100 ms."""
 
     def __init__(
-        self, *acknowledgements: GatheredAcknowledgements, version: int = 2, due_at_ms: int | None = None
+        self,
+        *acknowledgements: GatheredAcknowledgements,
+        version: int = 2,
+        due_at_ms: int | None = None,
+        limits: tuple[int, int, int, int] = LIMITS,
     ) -> None:
         self.now_ms = 0
         self.sent: list[bytes] = []
@@ -51,7 +55,7 @@ class LentSession:
         self.limit.value = 5
         self.line = SimulatedLine(lambda frame, _: self.sent.append(frame), lambda: None)
         locks = tuple((where, LockGeneration(self.limit)) for where in (WHERE, OTHER))
-        lend = Lend(1, Node(1, "h", 9092), 7, 3, locks, TOPICS, 100, "g", "m", LIMITS, acknowledgements)
+        lend = Lend(1, Node(1, "h", 9092), 7, 3, locks, TOPICS, 100, "g", "m", limits, acknowledgements)
         self.session = DirectSession(lend, self.line, Lent(2, version, 40, due_at_ms), "c", lambda: self.now_ms)
 
     def entered(self) -> DirectSession:
@@ -235,7 +239,7 @@ def test_a_session_that_was_lent_for_long_goes_back(due_at_ms: int | None, late_
 def test_a_broker_holds_a_fetch_back_for_as_long_as_the_poll_allows_but_never_longer_than_lent() -> None:
     lent = LentSession()
     session = lent.entered()
-    for wait_ms, told_ms in ((200, 200), (900, LIMITS[0]), (0, 1)):
+    for wait_ms, told_ms in ((200, 200), (900, LIMITS[0]), (1, 1)):
         session.wait_at_most(wait_ms)
         assert session.longest_wait_ms == told_ms
         assert session.fetch([])
@@ -246,6 +250,14 @@ def test_a_broker_holds_a_fetch_back_for_as_long_as_the_poll_allows_but_never_lo
         session.done()
 
 
+def test_a_broker_that_is_not_to_wait_does_not_because_of_a_poll() -> None:
+    lent = LentSession(limits=(0, *LIMITS[1:]))
+    session = lent.entered()
+    session.wait_at_most(200)
+    assert (session.longest_wait_ms, session.lent_wait_ms) == (0, 0)
+
+
+@compiled
 def test_it_is_out_until_the_core_wants_it_back_or_has_it() -> None:
     lent, returned = LentSession(), LentSession()
     assert lent.session.is_out
