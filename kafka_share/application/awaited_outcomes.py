@@ -40,19 +40,19 @@ class AwaitedOutcomes:
     """By number. Bounded by what the application has acknowledged and no broker has answered."""
 
     def __init__(self) -> None:
-        self._by_number: dict[int, _Awaited] = {}
-        self._unreported: dict[int, tuple[AcknowledgementRun, ...]] = {}
+        self.by_number: dict[int, _Awaited] = {}
+        self.unreported: dict[int, tuple[AcknowledgementRun, ...]] = {}
         """The runs of each number that have no outcome that has reached the application."""
 
     @property
     def has_unreported(self) -> bool:
         """Whether the application has not heard of all."""
-        return bool(self._unreported)
+        return bool(self.unreported)
 
     @property
     def has_waiting(self) -> bool:
         """Whether somebody is to be told of an outcome."""
-        return any(awaited.waiting for awaited in self._by_number.values())
+        return any(awaited.waiting for awaited in self.by_number.values())
 
     def add(
         self,
@@ -61,41 +61,41 @@ class AwaitedOutcomes:
         waiting: Waiting,
         on_refused: Callable[[], None] | None = None,
     ) -> None:
-        self._unreported[gathered.number] = gathered.runs
-        self._by_number[gathered.number] = _Awaited(gathered, lock, waiting, gathered.runs, on_refused)
+        self.unreported[gathered.number] = gathered.runs
+        self.by_number[gathered.number] = _Awaited(gathered, lock, waiting, gathered.runs, on_refused)
 
     def resolve(self, outcome: AcknowledgementOutcome, lock_ms: int) -> list[Notice]:
         """End what an outcome names: renew and lose locks. Returns whom to tell."""
         notices: list[Notice] = []
         for ended in outcome.ended:
-            awaited = self._by_number.get(ended.number)
+            awaited = self.by_number.get(ended.number)
             if awaited is None:
                 continue
             notices += _end(awaited, ended.runs, outcome, lock_ms)
             awaited.open_runs = without(awaited.open_runs, ended.runs)
             if not awaited.open_runs:
-                del self._by_number[ended.number]
+                del self.by_number[ended.number]
         return notices
 
     def reported(self, outcome: AcknowledgementOutcome, *, is_again: bool) -> None:
         """It has reached the application; perhaps not for the first time, after an interrupt."""
         for ended in outcome.ended:
-            assert is_again or ended.number in self._unreported, f"{ended} of what has no more outcomes to come"
-            left = without(self._unreported.get(ended.number, ()), ended.runs)
+            assert is_again or ended.number in self.unreported, f"{ended} of what has no more outcomes to come"
+            left = without(self.unreported.get(ended.number, ()), ended.runs)
             if left:
-                self._unreported[ended.number] = left
+                self.unreported[ended.number] = left
             else:
-                self._unreported.pop(ended.number, None)
+                self.unreported.pop(ended.number, None)
 
     def abandon(self, error: KafkaShareError) -> list[Notice]:
         """No outcome will come any more: all that wait get this error."""
-        awaited = list(self._by_number.values())
-        self._by_number.clear()
+        awaited = list(self.by_number.values())
+        self.by_number.clear()
         return [(told, error) for one in awaited for waiting in one.waiting.values() for told in waiting]
 
     def check(self) -> None:
-        assert all(self._unreported.values()), "what has been reported is kept"
-        for number, awaited in self._by_number.items():
+        assert all(self.unreported.values()), "what has been reported is kept"
+        for number, awaited in self.by_number.items():
             assert awaited.gathered.number == number
             assert awaited.open_runs, "an acknowledgement that has ended is kept"
             offsets = {o for run in awaited.open_runs for o in range(run.first, run.last + 1)}

@@ -116,7 +116,7 @@ class ConsumerCalls:
         """A poll was begun, and the core was not told that it has ended."""
         self.posted_topics: frozenset[str] | None = frozenset()
         """What the core takes for the subscription; None: an interrupt struck before that was known."""
-        self.plain: PlainCalls | None = None if sends_ahead else plain_calls(application, self, background)
+        self.plain: PlainCalls | None = plain_calls(application, self, background, sends_ahead=sends_ahead)
 
     @property
     def report(self) -> Callable[[AcknowledgementOutcome], None] | None:

@@ -82,7 +82,7 @@ class Deliveries:
         self._leaving: tuple[Delivery, Leaving] | None = None
         """Booked, and perhaps not moved from one book to the other."""
         self.unposted: dict[int, GatheredAcknowledgements] = {}
-        self._awaited = AwaitedOutcomes()
+        self.awaited: AwaitedOutcomes = AwaitedOutcomes()
         self._is_announced = False
         self._waits_for_room = False
 
@@ -513,13 +513,13 @@ class Deliveries:
 
     def book(self, gathered: GatheredAcknowledgements, lock: AcquisitionLock) -> None:
         """Take over acknowledgements that have left a delivery which is not in the books; nothing changes if it has."""
-        self._awaited.add(gathered, lock, {})
+        self.awaited.add(gathered, lock, {})
 
     def _book(
         self, gathered: GatheredAcknowledgements, delivery: Delivery, waiting: Waiting
     ) -> GatheredAcknowledgements:
         self.unposted[gathered.number] = gathered
-        self._awaited.add(gathered, delivery.lock, waiting, delivery.refuse_renewals)
+        self.awaited.add(gathered, delivery.lock, waiting, delivery.refuse_renewals)
         return gathered
 
     def look_again_at_ms(self) -> int | None:
@@ -547,17 +547,17 @@ class Deliveries:
 
     @property
     def awaits_outcomes(self) -> bool:
-        return self._awaited.has_unreported
+        return self.awaited.has_unreported
 
     @property
     def has_waiting(self) -> bool:
         """Whether somebody is to be told of the outcome of what has been gathered."""
-        return self._awaited.has_waiting
+        return self.awaited.has_waiting
 
     def reported(self, outcome: AcknowledgementOutcome, *, is_again: bool) -> None:
         """The outcome has reached the application; perhaps not for the first time, after an interrupt."""
         with self.guard:
-            self._awaited.reported(outcome, is_again=is_again)
+            self.awaited.reported(outcome, is_again=is_again)
 
     def resolve(self, outcome: AcknowledgementOutcome) -> list[Notice]:
         """Renew and lose locks. Returns whom to tell."""
@@ -565,14 +565,14 @@ class Deliveries:
             if outcome.is_own and outcome.error is not None:
                 self._can_renew &= not isinstance(outcome.error, UnsupportedVersionError)
                 self._announce_once()  # what is held has to be released in time
-            return self._awaited.resolve(outcome, outcome.acquisition_lock_timeout_ms or self.known_lock_ms)
+            return self.awaited.resolve(outcome, outcome.acquisition_lock_timeout_ms or self.known_lock_ms)
 
     def abandon(self, error: KafkaShareError) -> list[Notice]:
         """Nothing is sent or answered any more: whoever waits gets this error."""
         with self.guard:
             self.is_closed = True
             self.short_way.is_open = False
-            notices = self._awaited.abandon(error)
+            notices = self.awaited.abandon(error)
             for delivery in self._all():
                 waiting = delivery.waiting()
                 notices += [(told, error) for those in waiting.values() for told in those]
@@ -581,7 +581,7 @@ class Deliveries:
 
     def check(self, held_beside: Mapping[AcquisitionLock, Ledger]) -> None:
         assert self._leaving is None, "acknowledgements stay half gathered"
-        self._awaited.check()
+        self.awaited.check()
         for here in self._by_place.values():
             assert here, "an empty list of deliveries is kept"
             for delivery in here:

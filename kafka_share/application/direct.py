@@ -98,8 +98,9 @@ class DirectPolls:
         """Whether records have come, from one of these or by the core. Nothing is held any more."""
         try:
             yield Wait(deadline_at_ms, with_records=True, direct=held)
-            if self._take_answer(held) or self._take_mail():
-                if self._hand_over is None or self._send_ahead(held, self._hand_over):
+            direct = self._read_answer(held)
+            if direct is not None or self._take_mail():
+                if self._go_on(held, direct):
                     self._leave(held)
                 return True
         except BaseException:
@@ -165,27 +166,32 @@ class DirectPolls:
         if self.is_ahead:
             return True
         held = self._enter() if self._lender.direct else []
-        if not held or self._hand_over is None or not self._send_ahead(held, self._hand_over):
+        if not held or self._hand_over is None or not self._go_on(held, None):
             return False
         self._leave(held)
         return True
 
-    def _send_ahead(
-        self,
-        held: Sequence[DirectSession],
-        hand_over: Callable[[Sequence[GatheredAcknowledgements]], None],
-    ) -> bool:
-        """False, and all was given back, if that is not plain or the loan is old: the core does it then."""
+    def _go_on(self, held: Sequence[DirectSession], direct: DirectSession | None) -> bool:
+        """Take the answer that was read, if there is one, and send the fetch for the next poll if polls send ahead.
+
+        False, and all was given back, if that is not plain or the loan is old: the core sends it then.
+        """
         application = self._application
+        if self._hand_over is None:
+            if direct is not None:
+                self._take_whole(direct)
+            return True
         with application.guard:
             is_known_here_only = not application.has_unposted
-            acknowledgements = application.gather()
-            may_send = is_known_here_only and not any(direct.is_late or direct.line.awaits for direct in held)
+            acknowledgements = application.gather()  # first: the answer is held as a whole if nothing else is held
+            if direct is not None:
+                self._take_whole(direct)
+            may_send = is_known_here_only and not any(one.is_late or one.line.awaits for one in held)
             is_sent = may_send and self._send(held, acknowledgements)
             if not is_sent:
                 self._give_back(held)
                 if acknowledgements:
-                    hand_over(acknowledgements)
+                    self._hand_over(acknowledgements)
             application.posted()
         return is_sent
 
@@ -231,20 +237,20 @@ class DirectPolls:
                 return False
         return True
 
-    def _take_answer(self, held: Sequence[DirectSession]) -> bool:
-        """Take the first answer that is plain, of each broker in turn."""
+    def _read_answer(self, held: Sequence[DirectSession]) -> DirectSession | None:
+        """Read the first answer, of each broker in turn; None if there is none, or if it is not plain."""
         self._turn += 1
         for number in range(len(held)):
             direct = held[(self._turn + number) % len(held)]
             if direct.line.receive_all():
-                if not direct.read():
-                    return False
-                if self._hand_over is None:
-                    brought = direct.brought
-                    brought.whole = self._application.whole(brought, direct.node_id, direct.session_id)
-                self._take(direct)
-                return True
-        return False
+                return direct if direct.read() else None
+        return None
+
+    def _take_whole(self, direct: DirectSession) -> None:
+        """The same as `_take`, and hold its records as one thing if nothing speaks against it."""
+        brought = direct.brought
+        brought.whole = self._application.whole(brought, direct.node_id, direct.session_id)
+        self._take(direct)
 
     def _take(self, direct: DirectSession) -> None:
         whole = direct.brought.whole

@@ -43,7 +43,7 @@ class Background(Protocol):
     def now_ms(self) -> int: ...
 
 
-def plain_calls(side: ApplicationSide, calls: Calls, background: Background) -> PlainCalls | None:
+def plain_calls(side: ApplicationSide, calls: Calls, background: Background, *, sends_ahead: bool) -> PlainCalls | None:
     """None where there are none: with deserializers, which may fail at each record, and with a small open window."""
     maker, deliveries = side.wholes.maker, side.deliveries
     if maker is None:
@@ -75,6 +75,9 @@ def plain_calls(side: ApplicationSide, calls: Calls, background: Background) -> 
         default_lock_ms=DEFAULT_LOCK_MS,
         window_poll=side.max_poll_records if side.has_window else 0,
         window_wait_of=window_wait_ms,
+        sends_ahead=sends_ahead,
+        awaited=deliveries.awaited.by_number,
+        unreported=deliveries.awaited.unreported,
     )
     background.measurements.settle = made.settle
     return made

@@ -325,6 +325,9 @@ class PlainCalls:
         default_lock_ms: int,
         window_poll: int,
         window_wait_of: Callable[[int, int], int | None],
+        sends_ahead: bool,
+        awaited: dict[int, Any],
+        unreported: dict[int, tuple[Any, ...]],
     ) -> None: ...
     def poll(self, lock: Lock, timeout_ms: int, makes_objects: bool) -> ShareRecords[Any, Any] | None: ...
     def commit(self, lock: Lock, timeout_ms: int) -> dict[TopicIdPartition, KafkaShareError | None] | None: ...

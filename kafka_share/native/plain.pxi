@@ -23,6 +23,8 @@ cdef class PlainCalls:
     cdef LedgersByLock ledgers
     cdef WholeMaker maker
     cdef int64_t most_offsets, default_lock_ms
+    cdef bint sends_ahead  # the fetch for the next poll leaves when an answer has been taken
+    cdef dict awaited, unreported  # of `AwaitedOutcomes`
     cdef int64_t window_poll  # of an open window: how many records a poll may bring; 0: there is none
     cdef object window_wait_of, window_wait_ms, window_timeout_ms, window_lock_ms
     cdef list held
@@ -36,7 +38,7 @@ cdef class PlainCalls:
     def __cinit__(self, *, side, calls, wholes, deliveries, reports, numbers, measurements, mailbox, post, now_ms, log,
                   WholeMaker maker, in_order, is_open, is_returned, flight_type, carrying_type, range_type, part_type,
                   records_type, ended_well, LedgersByLock ledgers, int64_t most_offsets, int64_t default_lock_ms,
-                  int64_t window_poll, window_wait_of):
+                  int64_t window_poll, window_wait_of, bint sends_ahead, dict awaited, dict unreported):
         self.side, self.calls, self.wholes, self.deliveries, self.reports = side, calls, wholes, deliveries, reports
         self.mailbox, self.mail, self.post, self.now_ms, self.log = mailbox, mailbox.pending, post, now_ms, log
         self.maker, self.in_order, self.is_open, self.is_returned = maker, in_order, is_open, is_returned
@@ -44,6 +46,7 @@ cdef class PlainCalls:
         self.part_type, self.records_type, self.ended_well = part_type, records_type, ended_well
         self.ledgers, self.most_offsets, self.default_lock_ms = ledgers, most_offsets, default_lock_ms
         self.window_poll, self.window_wait_of = window_poll, window_wait_of
+        self.sends_ahead, self.awaited, self.unreported = sends_ahead, awaited, unreported
         self.numbers, self.guard, self.held, self.generation = numbers, side.guard, [], gates_generation
         self.tally, self.spent_ms = PollTally(measurements), 0
 
@@ -142,7 +145,8 @@ cdef class PlainCalls:
     def begin_poll(self, timeout_ms):
         """Send the acknowledgements of what the application has got, and a fetch to each broker that has none.
 
-        Returns the sessions to wait for; None: nothing was done.
+        With `sends_ahead` a fetch is in flight, and they leave with the one that `take` sends. Returns the sessions to
+        wait for; None: nothing was done.
         """
         return self.begin(self.now_ms(), timeout_ms)
 
@@ -154,11 +158,17 @@ cdef class PlainCalls:
             if self.window_poll and not self.window_has_room(timeout_ms):
                 return None
             answer = self.returned_answer()
-            if answer is None and not self.side.holds_nothing:
+            if answer is None and (self.sends_ahead or not self.side.holds_nothing):
                 return None
             owner = self.enter(answer, now_ms)
             if owner is None:
                 return None
+            if self.sends_ahead:
+                if owner.is_late or not answer.has_runs(not self.side.explicit, now_ms):
+                    self.leave()
+                    return None
+                self.begin_call()
+                return self.held
             if self.window_poll:
                 self.cut_waits()
             if answer is not None:
@@ -179,7 +189,7 @@ cdef class PlainCalls:
     def begin_commit(self, retry_until_ms):
         """Send the acknowledgements by themselves, if nothing else awaits its outcome. Returns as `begin_poll`."""
         cdef WholeAnswer answer
-        if not self.is_quiet():
+        if self.sends_ahead or not self.is_quiet():
             return None
         with self.guard:
             answer, now_ms = self.returned_answer(), self.now_ms()
@@ -255,7 +265,7 @@ cdef class PlainCalls:
                 owner = session
             elif session.node_id == answer.node_id and session.session_id == answer.session_id:
                 owner = session
-                is_plain = not session.line.awaits
+                is_plain = session.line.awaits == self.sends_ahead
         if is_plain and owner is not None:
             return owner
         self.leave()
@@ -263,22 +273,31 @@ cdef class PlainCalls:
 
     cdef bint send(self, WholeAnswer answer, session, template, flight) except -1:
         """False, and nothing was done and nothing is held, if that is not plain."""
-        frame, correlation_id = None, next_id(session)
+        frame = None
         if answer.has_runs(not self.side.explicit, flight.sent_at_ms):
-            frame = answer.request(template, correlation_id, epoch_of(session))
+            frame = answer.request(template, next_id(session), epoch_of(session))
         if frame is None:
             self.leave()
             return False
         # From here to the request that has left no Python runs.
+        self.put_off(answer)
+        self.transmit(answer, session, frame, flight)
+        return True
+
+    cdef int put_off(self, WholeAnswer answer) except -1:
+        """Its acknowledgements are about to leave: nobody acknowledges any of it any more."""
         answer.leave(self.numbers)
         for one in answer.partitions if self.ledgers is not None else ():
             self.ledgers.drop((<WholePartition>one).lock)
-        session.correlation_id = correlation_id
+        return 0
+
+    cdef int transmit(self, WholeAnswer answer, session, bytes frame, flight) except -1:
+        session.correlation_id = next_id(session)
         answer.is_sent = True
         session.line.send(frame, flight)
         answer.drop_records()
         count_request(session.tally, len(frame), answer.count)
-        return True
+        return 0
 
     cdef int begin_call(self) except -1:
         """What was returned before has reached the application."""
@@ -295,8 +314,9 @@ cdef class PlainCalls:
         return self.take(self.now_ms(), makes_objects)
 
     cdef object take(self, now_ms, bint makes_objects):
-        cdef WholeAnswer ended = None, fresh
+        cdef WholeAnswer ended = None, fresh, leaving
         cdef list held = self.held
+        cdef tuple booked = ()
         if self.mailbox.is_woken:
             return None
         self.turn += 1
@@ -320,11 +340,22 @@ cdef class PlainCalls:
             for one in ended.partitions:
                 if (<WholePartition>one).where[1:] not in named:
                     return None
-        elif flight.acknowledgements:
-            return None
+        else:
+            booked = flight.acknowledgements
+            if booked and not (self.sends_ahead and self.awaits_just(booked, named)):
+                return None
         with self.guard:
             if self.deliveries.has_any or (ended is not None and ended.is_filed):
                 return None
+            onward, frame, leaving = None, None, None
+            if self.sends_ahead:
+                leaving = self.wholes.all[-1] if self.wholes.all else None
+                if leaving is None or leaving.is_sent or leaving.is_filed or leaving.may_be_lost_at(now_ms):
+                    return None
+                frame = leaving.request(session.fetches, next_id(session), epoch_after(session))
+                onward = self.carrying_type(leaving, now_ms, session.longest_wait_ms)
+                if frame is None:
+                    return None
             lock_ends_at_ms = flight.sent_at_ms + (lock_ms if lock_ms > 0 else self.default_lock_ms)
             fresh = self.maker.make(
                 parts, lock_ends_at_ms, count=count, node_id=session.node_id, session_id=session.session_id,
@@ -332,11 +363,16 @@ cdef class PlainCalls:
             )
             if fresh is None:
                 return None
-            outcomes, fresh.delivered_at_ms = self.outcomes_of(ended), now_ms
-            # From here to the answer that is done with no Python runs.
+            outcomes, fresh.delivered_at_ms = self.outcomes_of(ended, booked), now_ms
+            # From here to the answer that is done with, and the request that has left, no Python runs.
             self.side.call = self.is_open
             self.reports.outcomes.extend(outcomes)
             self.deliveries.lock_ms = lock_ms
+            for gathered in booked:
+                self.awaited.pop(gathered.number, None)
+                self.unreported.pop(gathered.number, None)
+            if leaving is not None:
+                self.put_off(leaving)
             fresh.collect()
             for one in fresh.partitions if self.ledgers is not None else ():
                 self.ledgers.add((<WholePartition>one).lock, (<WholePartition>one).ledger)
@@ -344,6 +380,8 @@ cdef class PlainCalls:
             session.line.done()
             session.fetched_at_ms = now_ms
             count_fetch(session.tally, now_ms - flight.sent_at_ms, len(answer), count, size_bytes)
+            if leaving is not None:
+                self.transmit(leaving, session, frame, onward)
             if self.ledgers is not None:
                 self.deliveries.open_short_way()
             self.leave()
@@ -381,7 +419,7 @@ cdef class PlainCalls:
         with self.guard:
             if ended.is_filed:
                 return None
-            outcomes, now_ms = self.outcomes_of(ended), self.now_ms()
+            outcomes, now_ms = self.outcomes_of(ended, ()), self.now_ms()
             # From here to the answer that is done with no Python runs.
             self.side.call = self.is_open
             self.reports.outcomes.extend(outcomes)
@@ -393,11 +431,21 @@ cdef class PlainCalls:
             self.leave()
         return results
 
-    cdef object outcomes_of(self, WholeAnswer ended):
+    cdef bint awaits_just(self, tuple booked, set named) except -1:
+        """Whether the books await nothing else of these than what a request has carried, and its answer names them."""
+        for gathered in booked:
+            known = self.awaited.get(gathered.number)
+            if gathered.partition[1:] not in named or known is None or known.open_runs != gathered.runs:
+                return False
+            if self.unreported.get(gathered.number) != gathered.runs:
+                return False
+        return True
+
+    cdef object outcomes_of(self, WholeAnswer ended, tuple booked):
         """What is to be told of acknowledgements that were taken."""
-        if ended is None or not self.reports.is_wanted:
+        if not self.reports.is_wanted:
             return ()
-        return [self.ended_well(gathered) for gathered in ended.gathered()]
+        return [self.ended_well(gathered) for gathered in (booked if ended is None else ended.gathered())]
 
     cdef int leave(self) except -1:
         held, self.held = self.held, []
@@ -424,6 +472,11 @@ cdef inline object next_id(session):
 cdef inline int64_t epoch_of(session) except -1:
     """As `DirectSession.epoch`."""
     return (<int64_t>session.first_epoch - 1 + <int64_t>session.line.answered) % MAX_EPOCH + 1
+
+
+cdef inline int64_t epoch_after(session) except -1:
+    """Once the answer that has come is done with."""
+    return (<int64_t>session.first_epoch + <int64_t>session.line.answered) % MAX_EPOCH + 1
 
 
 # What `network.direct` counts as well, where a call goes the long way.

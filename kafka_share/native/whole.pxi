@@ -43,6 +43,13 @@ cdef class WholeAnswer:
             one.runs = runs
         return True
 
+    cdef bint may_be_lost_at(self, now_ms) except -1:
+        """Whether the lock of one has ended by then, or may have."""
+        for one in self.partitions:
+            if (<LockFacts>(<WholePartition>one).lock).may_be_lost_at(now_ms):
+                return True
+        return False
+
     cpdef bytes request(self, template, correlation_id, epoch):
         """What sends its runs; None: too much for a short message."""
         cdef WholePartition one

@@ -209,6 +209,8 @@ CASES = [
         "implicit, directly, whole",
         "explicit, directly, whole",
         "window, directly, whole",
+        "implicit, directly, whole, ahead",
+        "explicit, directly, whole, ahead",
     )
     for call in CALLS
     if call != "acknowledge" or not mode.startswith("implicit")
@@ -305,7 +307,15 @@ def test_every_record_ends_once_when_a_call_is_interrupted_at_any_line(mode: str
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # what ends a decoder's generator
 @pytest.mark.usefixtures("scripted")
 @pytest.mark.parametrize(
-    "mode", ["implicit", "explicit", "implicit, directly", "implicit, directly, ahead", "implicit, directly, whole"]
+    "mode",
+    [
+        "implicit",
+        "explicit",
+        "implicit, directly",
+        "implicit, directly, ahead",
+        "implicit, directly, whole",
+        "implicit, directly, whole, ahead",
+    ],
 )
 @pytest.mark.parametrize("call", ["poll after work", "commit_sync"])
 def test_every_record_ends_once_when_a_call_is_interrupted_between_two_instructions(mode: str, call: str) -> None:

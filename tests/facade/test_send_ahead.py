@@ -29,7 +29,7 @@ def test_each_record_comes_once_and_is_accepted_when_batches_wait(
 ) -> None:
     """With `send_ahead` a batch waits for its poll, and each record still comes once and is accepted once."""
     produce_values(broker, topic, 60)
-    consumer = make_consumer(topic, send_ahead=True, max_poll_records=1, share_acknowledgement_mode=mode)
+    consumer = make_consumer(topic, send_ahead=True, max_poll_records=5, share_acknowledgement_mode=mode)
     seen: list[tuple[int, int | None]] = []
     while len(seen) < 60:
         records = consumer.poll(timeout_ms=1_000)

@@ -191,11 +191,11 @@ def steady_client(drawn: ClientProfile) -> ClientProfile:
         work_ms=0,
         idle_ms=0,
         renew=0.0,
-        commit_sync=1.0 if drawn.commit_sync else 0.0,
+        commit_sync=1.0 if drawn.commit_sync and not drawn.send_ahead else 0.0,
         commit_async=0.0,
         leave_open=0.0,
         loops=False,
-        send_ahead=False,
+        send_ahead=drawn.send_ahead,
         lends=True,
         deserializes=False,
     )
