@@ -82,7 +82,10 @@ def _taken(
     def array(kind: pa.DataType, *buffers: bytes | memoryview | None) -> pa.Array:
         return pa.Array.from_buffers(kind, count, [None if b is None else pa.py_buffer(b) for b in buffers])
 
-    def payloads(validity: bytes, places: bytes, data: bytes | list[bytes | memoryview]) -> pa.Array:
+    def payloads(column: Column) -> pa.Array:
+        if column is None:
+            return pa.nulls(count, binary)
+        validity, places, data = column
         return array(binary, validity, places, *(data if isinstance(data, list) else [data]))
 
     return {
@@ -90,8 +93,8 @@ def _taken(
         "partition": array(pa.int32(), None, partitions),
         "offset": array(pa.int64(), None, offsets),
         "timestamp": array(_TIMESTAMP, None, timestamps),
-        "key": payloads(*keys),
-        "value": payloads(*values),
+        "key": payloads(keys),
+        "value": payloads(values),
         "headers": _headers(listed(runs)) if has_headers else _no_headers(count),
         "delivery_count": array(pa.int32(), None, deliveries),
     }

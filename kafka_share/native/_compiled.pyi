@@ -90,8 +90,9 @@ def with_values(
     record: ShareRecord[Any, Any], key: Any, value: Any, error: RecordDeserializationError | None
 ) -> ShareRecord[Any, Any]: ...
 
-Column = tuple[bytes, bytes, bytes | list[bytes | memoryview]]
-"""The buffers of an Arrow array: validity, ends, bytes; or validity, views, and what these refer to."""
+Column = tuple[bytes | None, bytes, bytes | list[bytes | memoryview]] | None
+"""The buffers of an Arrow array: validity (None: there is no null), ends, bytes; or validity, views, and what these
+refer to. None: all are null."""
 
 def listed(runs: list[Run]) -> list[ShareRecord[Any, Any]]: ...
 def places(runs: list[Run], mask: bytes | None) -> list[Places]: ...

@@ -28,8 +28,12 @@ struct ArrowArray {
 enum {
     KS_COLUMNS = 8,
     KS_NODES = KS_COLUMNS + 5, /* all columns, the names of topics; a header, its name and its value */
-    KS_FEWEST_BUFFERS = 40     /* those of everything but what views refer to */
+    KS_FEWEST_BUFFERS = 40,    /* those of everything but what views refer to */
+    KS_ZEROED_BYTES = 1 << 15
 };
+
+/* What is 0 in every row, for up to 2,048 records: never written. */
+static int64_t ks_zeroed[KS_ZEROED_BYTES / 8];
 
 typedef struct {
     PyObject *owner; /* what all bytes belong to */

@@ -59,116 +59,187 @@ def columns(list runs, bint views):
     """What Arrow wants to know of records, as buffers in its layout; None if a key or value was deserialized.
 
     The topics, and which of them each record has (int32), offset, timestamp (int64), partition, delivery_count (int32),
-    then for key and value each: validity (bits), ends (int32, one more than there are records), bytes. With `views`
-    instead: validity, views (16 bytes each), and the objects whose bytes they refer to (list), which are not copied. At
-    last whether any record has headers.
+    then for key and value each: validity (bits; None: there is no null), ends (int32, one more than there are records),
+    bytes. With `views` instead: validity, views (16 bytes each), and the objects whose bytes they refer to (list), which
+    are not copied. None for a column of nulls. At last whether any record has headers.
     """
-    cdef Places places = Places(runs)
-    cdef Py_ssize_t count = places.count, at
-    cdef bytes offsets = PyBytes_FromStringAndSize(NULL, count * 8)
-    cdef bytes timestamps = PyBytes_FromStringAndSize(NULL, count * 8)
-    cdef bytes partitions = PyBytes_FromStringAndSize(NULL, count * 4)
-    cdef bytes deliveries = PyBytes_FromStringAndSize(NULL, count * 4)
-    cdef int64_t *offset = <int64_t *>PyBytes_AS_STRING(offsets)
-    cdef int64_t *timestamp = <int64_t *>PyBytes_AS_STRING(timestamps)
-    cdef int32_t *partition = <int32_t *>PyBytes_AS_STRING(partitions)
-    cdef int32_t *delivery = <int32_t *>PyBytes_AS_STRING(deliveries)
-    cdef bytes chosen = PyBytes_FromStringAndSize(NULL, count * 4)
-    cdef int32_t *topic = <int32_t *>PyBytes_AS_STRING(chosen)
-    cdef dict topics = {}
-    cdef RecordBlock block = None
-    cdef int32_t number = 0, place = 0
-    cdef bint has_headers = False
-    cdef ks_record *record
-    cdef int64_t key_bytes = 0, value_bytes = 0
-    cdef Py_ssize_t keys_present = 0
-    if places.has_own:
+    cdef Filling filling = Filling(sum(map(len, runs)), views)
+    cdef RecordRun run
+    cdef ShareRecord record
+    if not views and not filling.measure(runs):
         return None
-    for at in range(count):
-        record = places.record(at)
-        offset[at], timestamp[at], delivery[at] = record.offset, record.timestamp, record.delivery_count
-        if places.places[at].block != <PyObject *>block:
-            block = places.block(at)
-            if block.buffer.len > MAX_SOURCE_BYTES:
+    for one in runs:
+        if isinstance(one, RecordRun):
+            run = one
+            if not filling.add(run.block, run.start, run.stop):
                 return None
-            number, place = block.partition, topics.setdefault(block.topic, len(topics))
-        partition[at], topic[at] = number, place
-        has_headers = has_headers or record.end - record.headers_at != 1  # one byte says that there are none
-        keys_present += record.key_bytes >= 0
-        key_bytes += max(0, record.key_bytes)
-        value_bytes += max(0, record.value_bytes)
-    if not views and max(key_bytes, value_bytes) > MAX_SOURCE_BYTES:
-        return None
-    if keys_present:
-        keys = view_column(places, True) if views else column(places, key_bytes, True)
-    else:
-        keys = bytes((count + 7) // 8), bytes(count * VIEW_BYTES if views else (count + 1) * 4), [] if views else b""
-    values = view_column(places, False) if views else column(places, value_bytes, False)
-    return list(topics), chosen, offsets, timestamps, partitions, deliveries, keys, values, has_headers
+            continue
+        for item in <list?>one:
+            record = item
+            if isinstance(record, OwnRecord) or not filling.add(record.block, record.index, record.index + 1):
+                return None
+    assert filling.filled == filling.count, "a list has changed"
+    return filling.finished()
 
 
-cdef tuple column(Places places, int64_t size, bint is_key):
-    """The validity, ends and bytes of the keys or values."""
-    cdef Py_ssize_t count = places.count, at
-    cdef bytes validity = bytes((count + 7) // 8)
-    cdef bytes ends = PyBytes_FromStringAndSize(NULL, (count + 1) * 4)
-    cdef bytes data = PyBytes_FromStringAndSize(NULL, size)
-    cdef uint8_t *valid = <uint8_t *>PyBytes_AS_STRING(validity)
-    cdef int32_t *end = <int32_t *>PyBytes_AS_STRING(ends)
-    cdef uint8_t *out = <uint8_t *>PyBytes_AS_STRING(data)
-    cdef batch_facts *batch
-    cdef ks_record *record
-    cdef int32_t length, filled = 0
-    end[0] = 0
-    for at in range(count):
-        record = places.record(at)
-        batch = &(<RecordBlock>places.places[at].block).batches[record.batch]
-        length = record.key_bytes if is_key else record.value_bytes
-        if length >= 0:
-            valid[at >> 3] |= <uint8_t>(1 << (at & 7))
-            memcpy(out + filled, batch.data + (record.key_at if is_key else record.value_at), length)
-            filled += length
-        end[at + 1] = filled
-    return validity, ends, data
+ctypedef struct payload_cells:
+    # Where the next key or value goes. `valid` is NULL as long as there is no null, the others until one is no null.
+    uint8_t *valid
+    uint8_t *views
+    int32_t *ends
+    uint8_t *data
+    int32_t bytes_filled
 
 
-cdef tuple view_column(Places places, bint is_key):
-    """The validity and views of the keys or values, and what they refer to (Arrow's Variable-size Binary View).
+@cython.final
+cdef class Filling:
+    """Columns that are filled, one record after the other."""
 
-    A view has the length, then either the bytes, up to 12, or four of them, the number of what it refers to, and a
-    position in there.
-    """
-    cdef Py_ssize_t count = places.count, at
-    cdef bytes validity = bytes((count + 7) // 8)
-    cdef bytes views = bytes(count * VIEW_BYTES)
-    cdef uint8_t *valid = <uint8_t *>PyBytes_AS_STRING(validity)
-    cdef uint8_t *view = <uint8_t *>PyBytes_AS_STRING(views)
-    cdef list sources = []
-    cdef RecordBlock block = None
-    cdef const uint8_t *base = NULL
-    cdef const uint8_t *bytes_at
-    cdef ks_record *record
-    cdef batch_facts *batch
-    cdef Py_ssize_t payload = 0
-    cdef int32_t place[3]
-    for at in range(count):
-        record = places.record(at)
-        batch = &(<RecordBlock>places.places[at].block).batches[record.batch]
-        if places.places[at].block != <PyObject *>block or batch.payload != payload:
-            block, payload = places.block(at), batch.payload
-            sources.append(block.data if payload < 0 else block.payloads[payload])
-            base = <const uint8_t *>block.buffer.buf if payload < 0 else batch.data
-        place[0] = record.key_bytes if is_key else record.value_bytes
-        if place[0] >= 0:
-            valid[at >> 3] |= <uint8_t>(1 << (at & 7))
-            bytes_at = batch.data + (record.key_at if is_key else record.value_at)
+    cdef Py_ssize_t count, filled
+    cdef bint views, has_headers
+    cdef bytes offsets, timestamps, partitions, deliveries, chosen
+    cdef dict topics
+    cdef list sources
+    cdef RecordBlock block  # of the last record, the payload that it stands in, and where that begins
+    cdef Py_ssize_t payload
+    cdef const uint8_t *base
+    cdef int32_t topic
+    cdef int64_t key_bytes, value_bytes
+    cdef list key_buffers, value_buffers  # validity; ends or views; bytes
+    cdef payload_cells key, value
+
+    def __cinit__(self, Py_ssize_t count, bint views):
+        self.count, self.views = count, views
+        self.offsets = PyBytes_FromStringAndSize(NULL, count * 8)
+        self.timestamps = PyBytes_FromStringAndSize(NULL, count * 8)
+        self.partitions = PyBytes_FromStringAndSize(NULL, count * 4)
+        self.deliveries = PyBytes_FromStringAndSize(NULL, count * 4)
+        self.chosen = PyBytes_FromStringAndSize(NULL, count * 4)
+        self.topics, self.sources = {}, []
+        self.key_buffers, self.value_buffers = [None, None, None], [None, None, None]
+
+    cdef bint measure(self, list runs) except -1:
+        """Before payloads are copied: how much that will be. Returns whether Arrow can take it."""
+        cdef Places places = Places(runs)
+        cdef Py_ssize_t at
+        cdef ks_record *record
+        if places.has_own:
+            return False
+        for at in range(places.count):
+            record = places.record(at)
+            self.key_bytes += max(0, record.key_bytes)
+            self.value_bytes += max(0, record.value_bytes)
+        return max(self.key_bytes, self.value_bytes) <= MAX_SOURCE_BYTES
+
+    cdef bint add(self, RecordBlock block, Py_ssize_t start, Py_ssize_t stop) except -1:
+        """Add records of a block. Returns whether Arrow can refer to its bytes."""
+        cdef int64_t *offset = <int64_t *>PyBytes_AS_STRING(self.offsets)
+        cdef int64_t *timestamp = <int64_t *>PyBytes_AS_STRING(self.timestamps)
+        cdef int32_t *partition = <int32_t *>PyBytes_AS_STRING(self.partitions)
+        cdef int32_t *delivery = <int32_t *>PyBytes_AS_STRING(self.deliveries)
+        cdef int32_t *topic = <int32_t *>PyBytes_AS_STRING(self.chosen)
+        cdef int32_t number = block.partition
+        cdef Py_ssize_t at, row = self.filled
+        cdef ks_record *record
+        cdef batch_facts *batch
+        assert stop - start <= self.count - row, "a list has grown"
+        if block is not self.block:
+            if block.buffer.len > MAX_SOURCE_BYTES:
+                return False
+            self.topic = self.topics.setdefault(block.topic, len(self.topics))
+        for at in range(start, stop):
+            record = &block.records[at]
+            batch = &block.batches[record.batch]
+            if block is not self.block or batch.payload != self.payload:
+                self.refer_to(block, batch)
+            offset[row], timestamp[row], delivery[row] = record.offset, record.timestamp, record.delivery_count
+            partition[row], topic[row] = number, self.topic
+            self.has_headers |= record.end - record.headers_at != 1  # one byte says that there are none
+            if record.key_bytes >= 0 or self.key_buffers[1] is not None:
+                self.put(&self.key, self.key_buffers, row, batch.data + record.key_at, record.key_bytes, self.key_bytes)
+            if record.value_bytes >= 0 or self.value_buffers[1] is not None:
+                self.put(
+                    &self.value, self.value_buffers, row, batch.data + record.value_at, record.value_bytes,
+                    self.value_bytes,
+                )
+            row += 1
+        self.filled = row
+        return True
+
+    cdef int refer_to(self, RecordBlock block, const batch_facts *batch) except -1:
+        self.block, self.payload = block, batch.payload
+        self.base = <const uint8_t *>block.buffer.buf if batch.payload < 0 else batch.data
+        if self.views:
+            self.sources.append(block.data if batch.payload < 0 else block.payloads[batch.payload])
+        return 0
+
+    cdef inline int put(
+        self, payload_cells *cells, list buffers, Py_ssize_t row, const uint8_t *content, int32_t size, int64_t all_bytes
+    ) except -1:
+        """A key or value, the first of which that is no null makes the column.
+
+        A view has the length, then either the bytes, up to 12, or four of them, the number of what it refers to, and a
+        position in there (Arrow's Variable-size Binary View).
+        """
+        cdef uint8_t *view
+        cdef int32_t place[3]
+        if cells.views == NULL and cells.ends == NULL:
+            self.begin(cells, buffers, row, all_bytes)
+        if size < 0:
+            self.note_null(cells, buffers, row)
+            size = 0
+        if not self.views:
+            memcpy(cells.data + cells.bytes_filled, content, size)
+            cells.bytes_filled += size
+            cells.ends[row + 1] = cells.bytes_filled
+            return 0
+        view = cells.views + row * VIEW_BYTES
+        place[0] = size
+        if size > SHORT_VIEW_BYTES:
+            place[1], place[2] = <int32_t>(len(self.sources) - 1), <int32_t>(content - self.base)
             memcpy(view, place, 4)
-            memcpy(view + 4, bytes_at, place[0] if place[0] <= SHORT_VIEW_BYTES else 4)
-            if place[0] > SHORT_VIEW_BYTES:
-                place[1], place[2] = <int32_t>(len(sources) - 1), <int32_t>(bytes_at - base)
-                memcpy(view + 8, &place[1], 8)
-        view += VIEW_BYTES
-    return validity, views, sources
+            memcpy(view + 4, content, 4)
+            memcpy(view + 8, &place[1], 8)
+        else:
+            memset(view, 0, VIEW_BYTES)
+            memcpy(view, place, 4)
+            memcpy(view + 4, content, size)
+        return 0
+
+    cdef int begin(self, payload_cells *cells, list buffers, Py_ssize_t nulls, int64_t all_bytes) except -1:
+        """The buffers of a column that begins with this many nulls."""
+        cdef Py_ssize_t row
+        if self.views:
+            views = PyBytes_FromStringAndSize(NULL, self.count * VIEW_BYTES)
+            buffers[1], cells.views = views, <uint8_t *>PyBytes_AS_STRING(views)
+            memset(cells.views, 0, nulls * VIEW_BYTES)
+        else:
+            ends, data = PyBytes_FromStringAndSize(NULL, (self.count + 1) * 4), PyBytes_FromStringAndSize(NULL, all_bytes)
+            buffers[1], cells.ends = ends, <int32_t *>PyBytes_AS_STRING(ends)
+            buffers[2], cells.data = data, <uint8_t *>PyBytes_AS_STRING(data)
+            memset(cells.ends, 0, (nulls + 1) * 4)
+        for row in range(nulls):
+            self.note_null(cells, buffers, row)
+        return 0
+
+    cdef int note_null(self, payload_cells *cells, list buffers, Py_ssize_t row) except -1:
+        cdef Py_ssize_t size = (self.count + 7) // 8
+        if cells.valid == NULL:
+            validity = PyBytes_FromStringAndSize(NULL, size)
+            buffers[0], cells.valid = validity, <uint8_t *>PyBytes_AS_STRING(validity)
+            memset(cells.valid, 0xFF, size)
+        cells.valid[row >> 3] &= <uint8_t>~(1 << (row & 7))
+        return 0
+
+    cdef object payloads(self, list buffers):
+        validity, places, data = buffers
+        return None if places is None else (validity, places, self.sources if self.views else data)
+
+    cdef tuple finished(self):
+        return (
+            list(self.topics), self.chosen, self.offsets, self.timestamps, self.partitions, self.deliveries,
+            self.payloads(self.key_buffers), self.payloads(self.value_buffers), self.has_headers,
+        )
 
 
 cdef extern from "arrow_export.h":
@@ -179,6 +250,9 @@ cdef extern from "arrow_export.h":
         void (*release)(ArrowArray *)
     ctypedef struct ks_export:
         pass
+    enum:
+        KS_ZEROED_BYTES
+    int64_t *ks_zeroed
     ks_export *ks_begin_export(PyObject *owner, int views)
     ArrowArray *ks_add_node(ks_export *made, int64_t length, int64_t nulls, int children)
     void ks_add_buffer(ks_export *made, ArrowArray *array, const void *bytes)
@@ -253,7 +327,7 @@ def exported(list runs, bint views):
         return None
     topics, chosen, offsets, timestamps, partitions, deliveries, keys, values, has_headers = found
     if views:
-        sources = len(keys[2]) + len(values[2])
+        sources = sum([len(column[2]) for column in (keys, values) if column is not None])
     if has_headers or sources > MOST_EXPORTED_VIEWS:
         return None
     count = len(offsets) // 8
@@ -298,12 +372,24 @@ cdef ArrowArray *names_column(ks_export *made, Bytes owner, list names) except N
     return column
 
 
+cdef const void *zeros(Bytes owner, int64_t size) except NULL:
+    """Bytes that are 0: the same for all columns, if they are few enough."""
+    return <const void *>ks_zeroed if size <= KS_ZEROED_BYTES else owner.of(bytes(size))
+
+
 cdef ArrowArray *payload_column(ks_export *made, Bytes owner, int64_t count, tuple parts, bint views) except NULL:
-    """Keys or values; Arrow counts the nulls when somebody asks."""
-    cdef ArrowArray *column = ks_add_node(made, count, -1, 0)
+    """Keys or values; of those that are null here and there, Arrow counts them when somebody asks."""
+    cdef ArrowArray *column
     cdef bytes lengths
     cdef Py_ssize_t at
-    ks_add_buffer(made, column, owner.of(parts[0]))
+    if parts is None:
+        column = ks_add_node(made, count, count, 0)
+        ks_add_buffer(made, column, zeros(owner, (count + 7) // 8))
+        ks_add_buffer(made, column, zeros(owner, count * VIEW_BYTES if views else (count + 1) * 4))
+        ks_add_buffer(made, column, ks_zeroed)  # the bytes, or the sizes of what views refer to: none
+        return column
+    column = ks_add_node(made, count, 0 if parts[0] is None else -1, 0)
+    ks_add_buffer(made, column, NULL if parts[0] is None else owner.of(parts[0]))
     ks_add_buffer(made, column, owner.of(parts[1]))
     if not views:
         ks_add_buffer(made, column, owner.of(parts[2]))
@@ -320,16 +406,15 @@ cdef ArrowArray *no_headers(ks_export *made, Bytes owner, int64_t count) except 
     """An empty list for each record."""
     cdef ArrowArray *lists = ks_add_node(made, count, 0, 1)
     cdef ArrowArray *headers
-    cdef bytes nothing = bytes(4)
     ks_add_buffer(made, lists, NULL)
-    ks_add_buffer(made, lists, owner.of(bytes((count + 1) * 4)))
+    ks_add_buffer(made, lists, zeros(owner, (count + 1) * 4))
     headers = lists.children[0] = ks_add_node(made, 0, 0, 2)
     ks_add_buffer(made, headers, NULL)
     for at in range(2):  # name and value
         headers.children[at] = ks_add_node(made, 0, 0, 0)
         ks_add_buffer(made, headers.children[at], NULL)
-        ks_add_buffer(made, headers.children[at], owner.of(nothing))
-        ks_add_buffer(made, headers.children[at], owner.of(nothing))
+        ks_add_buffer(made, headers.children[at], ks_zeroed)
+        ks_add_buffer(made, headers.children[at], ks_zeroed)
     return lists
 
 

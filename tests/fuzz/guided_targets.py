@@ -12,7 +12,7 @@ import random
 import struct
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
@@ -114,7 +114,7 @@ def _compare_columns(decoding: PartitionDecoding) -> None:
             found: Any = columns([step], views)
             if found is not None:
                 assert tuple(found[2:6]) == _numbers_of(list(step))
-                assert (read(*found[6]), read(*found[7])) == payloads
+                assert tuple(_nulls(step) if column is None else read(*column) for column in found[6:8]) == payloads
 
 
 def _numbers_of(records: list[Record]) -> tuple[bytes, ...]:
@@ -122,14 +122,18 @@ def _numbers_of(records: list[Record]) -> tuple[bytes, ...]:
     return tuple(array(kind, [getattr(record, name) for record in records]).tobytes() for name, kind in fields.items())
 
 
-def _copied(validity: bytes, ends: bytes, content: bytes) -> list[bytes | None]:
+def _nulls(records: Sequence[Any]) -> list[None]:
+    return [None] * len(records)
+
+
+def _copied(validity: bytes | None, ends: bytes, content: bytes) -> Sequence[bytes | None]:
     """What Arrow reads in the buffers of a binary column."""
     found = [content[start:end] for start, end in itertools.pairwise(array("i", ends))]
     assert b"".join(found) == content
     return _where_valid(validity, found)
 
 
-def _viewed(validity: bytes, views: bytes, sources: list[bytes | memoryview]) -> list[bytes | None]:
+def _viewed(validity: bytes | None, views: bytes, sources: list[bytes | memoryview]) -> Sequence[bytes | None]:
     """What Arrow reads in those of a column of views: short values are in the view, for others it has their place."""
     found: list[bytes] = []
     for size, short in _VIEW.iter_unpack(views):
@@ -142,7 +146,9 @@ def _viewed(validity: bytes, views: bytes, sources: list[bytes | memoryview]) ->
     return _where_valid(validity, found)
 
 
-def _where_valid(validity: bytes, values: list[bytes]) -> list[bytes | None]:
+def _where_valid(validity: bytes | None, values: list[bytes]) -> Sequence[bytes | None]:
+    if validity is None:
+        return values
     return [value if validity[at >> 3] & 1 << (at & 7) else None for at, value in enumerate(values)]
 
 

@@ -171,6 +171,15 @@ def _on_the_stub() -> Iterator[Row]:
                 mode=mode,
                 causes=peers,
             )
+        yield Row(
+            id=f"stub-{value_bytes}-columns-2000",
+            part=RATE,
+            title=f"{label}, implicit, ours as such columns, max_poll_records 2,000",
+            settings=Settings(shape=Shape(value_bytes)),
+            mode="columns",
+            max_poll_records=2_000,
+            causes=_IMPLICIT,
+        )
     yield Row(id="stub-100-poll-2000", part=RATE, title="100 B, max_poll_records 2,000", max_poll_records=2_000)
     headers = Settings(shape=Shape(100, headers=2))
     yield Row(id="stub-100-headers", part=RATE, title="100 B and two headers, which nobody reads", settings=headers)
